@@ -1,0 +1,7 @@
+"""Onyx: masterless, data-driven stream and batch processing.
+
+A job is plain data. Virtual peers coordinate only through a totally ordered log in ZooKeeper,
+fold it into the same replica, and exchange segments directly. Start with `docs/architecture.md`.
+"""
+
+__version__ = "0.1.0"

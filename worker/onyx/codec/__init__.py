@@ -1,0 +1,1 @@
+"""Segments and log entries as bytes: bounded msgpack and JSON, never pickle."""

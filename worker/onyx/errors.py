@@ -1,0 +1,81 @@
+"""Every exception that Onyx raises, split by who must act.
+
+    OnyxError
+     +- UserError                 the person who wrote the job or called the API
+     |   +- ManifestError         a job file is wrong: carries every problem, each with its path
+     |   +- NameNotRegistered     `package.module:name` does not resolve to a registered function
+     |   +- UserFunctionError     a user's function raised; the original is the cause
+     |   +- SettingsError         a setting of a worker or client is wrong
+     +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
+     +- Fenced                    this incarnation was declared dead; only a new one may act
+     +- JobRefused                the cluster cannot take the job (same id, other content; not built yet)
+     +- InvariantViolated         a bug in Onyx: please report it
+
+Exceptions of libraries never cross a layer: they are raised again as one of these with `from`.
+Messages say which job, task and key, what was wrong, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class OnyxError(Exception):
+    """Root of all errors that Onyx raises on purpose."""
+
+
+class UserError(OnyxError):
+    """Something that the person who wrote the job or called the API can mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a manifest."""
+
+    path: str
+    """Where, as written by the user: `spec.catalog[2].batchSize`."""
+    message: str
+    """What is wrong and what was expected, in one sentence."""
+    hint: str = ""
+    """What to do: the nearest known key, the key to add. Empty when the message says it all."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+
+class ManifestError(UserError):
+    """A job is not valid. `problems` lists everything that is wrong, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NameNotRegistered(UserError):
+    """A `package.module:name` is not a function of a module that the worker was started with."""
+
+
+class UserFunctionError(UserError):
+    """A user's function raised. The original exception is the `__cause__`."""
+
+
+class SettingsError(UserError):
+    """A setting of a worker, a client or the environment is wrong."""
+
+
+class Unavailable(OnyxError):
+    """A server, peer or file cannot be reached now; the same call may succeed later."""
+
+
+class Fenced(OnyxError):
+    """This incarnation has been declared dead. It must stop and may start again as a new one."""
+
+
+class JobRefused(OnyxError):
+    """The cluster does not take the job: its id is taken by other content, or it uses a feature
+    that this version cannot run."""
+
+
+class InvariantViolated(OnyxError):
+    """A bug in Onyx, never the user's fault. Please report it with the message."""

@@ -1,0 +1,1 @@
+"""What happens to a batch between its task and the next: functions, flow conditions, routing."""

@@ -1,0 +1,1 @@
+"""The log: a totally ordered sequence of commands in ZooKeeper, pulses, origin, chunks."""

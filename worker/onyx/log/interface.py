@@ -1,0 +1,131 @@
+"""The seam between the engine and the log: what a peer group or a client asks of it.
+
+`zookeeper.py` is the real one, `memory.py` the in-memory twin; both pass the same contract tests.
+Callbacks are called on a thread of the log, one at a time, in order, and must only enqueue.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from onyx.ids import GroupId, Position
+from onyx.replica.entry import Command, Entry
+
+
+class Session(enum.Enum):
+    """What a listener hears about the session."""
+
+    SUSPENDED = "suspended"
+    """The connection is gone; whether the session lives is not known."""
+    CONNECTED = "connected"
+    """Connected, with the same session as before."""
+    LOST = "lost"
+    """The session has expired: this incarnation is dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A replica to start from instead of the first entry."""
+
+    position: Position
+    """Last entry that it contains; -1 for the empty log."""
+    replica: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small versioned value beside the log (a frontier, a stored exception)."""
+
+    data: bytes
+    version: int
+
+
+class LogReader(Protocol):
+    """Reading, and what needs no incarnation."""
+
+    def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
+        """Entries after a position, in order, at most `entries_max`."""
+        ...
+
+    def subscribe(
+        self, after: Position, deliver: Callable[[Entry | Origin], None]
+    ) -> Callable[[], None]:
+        """Deliver every entry after a position, in order, until the returned function is called.
+
+        A reader that has fallen behind a garbage collection gets the origin first.
+        """
+        ...
+
+    def origin(self) -> Origin: ...
+
+    def put_chunk(self, data: bytes) -> str:
+        """Store a document under its content address (SHA-256, hex). Idempotent."""
+        ...
+
+    def get_chunk(self, digest: str) -> bytes:
+        """Raises Unavailable when it is not there, InvariantViolated when it is not what it says."""
+        ...
+
+    def get_document(self, path: str) -> Document | None: ...
+
+    def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+        """Create (`version` None) or replace a document if its version is still `version`.
+
+        Returns the new version, or None when somebody else was first. Of a group, fenced by its
+        pulse: raises Fenced when the incarnation is dead.
+        """
+        ...
+
+    def list_documents(self, folder: str) -> Sequence[str]:
+        """Sorted names of the documents in a folder; empty when there is none."""
+        ...
+
+    def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        """Write the cluster's parameters if nobody has; return those that hold."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ClientLog(LogReader, Protocol):
+    """A client's log: appends are idempotent by the ids in the command."""
+
+    def append(self, command: Command) -> Position:
+        """Write and wait until the entry is there; safe to repeat when in doubt."""
+        ...
+
+
+class GroupLog(LogReader, Protocol):
+    """The log of one incarnation of a peer group: every write is fenced by its pulse."""
+
+    group: GroupId
+    session_timeout_s: float
+    """As negotiated with the server."""
+
+    def register_pulse(self) -> None:
+        """Create the ephemeral node that says this incarnation lives."""
+        ...
+
+    def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
+        """Enqueue for writing, in order, each exactly once in effect. Does not wait.
+
+        Raises Fenced when the session is lost, Unavailable when the queue is full.
+        """
+        ...
+
+    def pulse_exists(self, group: GroupId) -> bool: ...
+
+    def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
+        """Call `gone` once when the pulse is deleted, or at once if it is not there."""
+        ...
+
+    def unwatch_pulse(self, group: GroupId) -> None: ...
+
+    def on_session(self, listener: Callable[[Session], None]) -> None: ...
+
+    def confirmed_s(self) -> float:
+        """Monotonic time at which the server last confirmed the session (for the lease)."""
+        ...

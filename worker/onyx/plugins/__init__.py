@@ -1,0 +1,1 @@
+"""Input and output plugins, and the protocol that a user's own follow."""

@@ -1,0 +1,132 @@
+"""The plugin protocol: how Onyx reads from and writes to the world.
+
+A plugin is a function that takes a `PluginContext` and returns an `Input` or an `Output`. Built-in
+ones have short names (`files`, `generator`, ...); a user's own is named `package.module:name`.
+
+Inputs are replayable: positions are dense within a partition and the same each time it is read, so
+a segment that was lost downstream is read again from the source and nothing is held in memory.
+Outputs tell how much of what they were given is durable; only that is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """What a plugin may know about where it runs."""
+
+    job: JobId
+    job_name: str
+    task: TaskName
+    peer: PeerId
+    slot: Slot
+    incarnation: GroupId
+    """New for every start of the process: names of unfinished work carry it (see `Output.fence`)."""
+    options: Mapping[str, Any]
+    """`options` of the catalog entry."""
+    batch_size: int
+    clock: Clock
+    resolve: Callable[[str], Callable[..., Any]]
+    """`package.module:name` to a registered function; raises NameNotRegistered."""
+    permitted: Callable[[], bool] = lambda: True
+    """False while this incarnation may have been declared dead: publish nothing then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place from which a partition can be read again: at or before a position."""
+
+    position: int
+    state: Any = None
+    """JSON value of the plugin's own (a byte offset), kept beside the frontier."""
+
+
+START = Cursor(0)
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """An open partition."""
+
+    def read(self, segments_max: int) -> list[Segment]:
+        """The next segments, at most `segments_max`; empty when there is none now. Their positions
+        follow on from the position at which the reader was opened."""
+        ...
+
+    def exhausted(self) -> bool:
+        """True once everything has been read and nothing will ever follow."""
+        ...
+
+    def cursor(self, position: int) -> Cursor:
+        """The nearest known place at or before `position`. Never asked for less afterwards, so
+        older ones may be forgotten."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Input(Protocol):
+    """A source."""
+
+    cooperative: bool
+    """True if `read` never blocks; otherwise the task gets a thread of its own."""
+
+    def partitions(self) -> Sequence[str]:
+        """Names of the source's partitions, the same on every peer. Asked once a job: the first
+        peer's answer is registered through the log and holds for all."""
+        ...
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader whose next segment is at `cursor.position`. Also used to read again, beside an
+        open reader, what has to be replayed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Output(Protocol):
+    """A sink."""
+
+    cooperative: bool
+    """True if no method blocks; otherwise the task gets a thread of its own."""
+
+    def write(self, segments: list[Segment]) -> None:
+        """Take segments; they may stay in memory or in an unfinished part for now."""
+        ...
+
+    def durable(self) -> int:
+        """How many of the segments ever written to this instance will be found after a crash of
+        the process and the loss of the machine's memory. Never goes back."""
+        ...
+
+    def flush(self) -> None:
+        """Make durable what was written, now if possible."""
+        ...
+
+    def tick(self) -> None:
+        """Called between batches and when idle: roll by time."""
+        ...
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """The allocation changed. `live` are the incarnations that may still publish: make it
+        impossible for any other to make unfinished work of this task visible."""
+        ...
+
+    def seal(self) -> None:
+        """All input of the job has been processed and is durable. Called on one elected peer of
+        the task before the job completes, and again on another if that one dies: idempotent."""
+        ...
+
+    def close(self) -> None:
+        """Leave the task. What is not durable yet may be dropped: it will be replayed."""
+        ...

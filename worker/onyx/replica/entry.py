@@ -1,0 +1,31 @@
+"""A log entry as a value: the command, who wrote it, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onyx.ids import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is asked for: a name from `replica.commands` and plain JSON-like arguments."""
+
+    fn: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command at its place in the log."""
+
+    position: Position
+    command: Command
+    writer: str = ""
+    """Group (incarnation) that wrote it; empty for clients, whose commands are idempotent by id."""
+    sequence: int = 0
+    """Writer's own counter, from 1: a repeat of (writer, sequence) has no effect. 0 for clients."""
+    parent: Position | None = None
+    """Entry to which this one is a reaction."""

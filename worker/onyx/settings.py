@@ -1,0 +1,151 @@
+"""Settings of a worker, a client or the embedded environment: nested, frozen, one docstring a field.
+
+Read from keyword arguments or, for `onyx worker`, from the environment by `from_environment`
+(`ONYX_ZOOKEEPER_ADDRESS` is `zookeeper.address`, and so on). Every limit has its unit in its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from onyx.errors import SettingsError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperSettings:
+    address: str = "127.0.0.1:2181"
+    """Connect string, `host:port` separated by commas."""
+    session_timeout_s: float = 6.0
+    """Asked of the server; what it negotiates counts. A dead group is noticed after about this."""
+    connect_timeout_s: float = 15.0
+    """Longest wait for the first connection before the command fails with a clear message."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    entry_bytes_max: int = 262_144
+    """Largest entry, checked before an append (ZooKeeper drops the connection at 1 MiB)."""
+    chunk_bytes_max: int = 524_288
+    """Largest piece of a content-addressed document; larger documents are split."""
+    poll_interval_s: float = 15.0
+    """Slow poll of the log, in case a watch was lost."""
+    append_queue_entries_max: int = 1_000
+    """Entries waiting to be written before a writer is told to wait."""
+    join_back_off_s: float = 0.5
+    """Mean random wait after an aborted join."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    bind_host: str = "127.0.0.1"
+    """Address to listen on."""
+    advertise_host: str = ""
+    """Address that other groups dial; empty means `bind_host`."""
+    port: int = 0
+    """Port to listen on; 0 takes a free one."""
+    frame_bytes_target: int = 65_536
+    """Packets are coalesced up to this size under load (a gRPC message costs ~100 us of CPU)."""
+    frame_bytes_max: int = 4_000_000
+    """Largest message sent or taken; gRPC's own default limit is 4 MiB."""
+    link_bytes_max: int = 8_388_608
+    """Bytes queued or unacknowledged on one link before senders are refused."""
+    heartbeat_interval_s: float = 1.0
+    """Period of our own heartbeats on each stream, in both directions."""
+    heartbeat_timeout_s: float = 5.0
+    """Silence after which a link counts as broken and is dialled again."""
+    reconnect_back_off_s: float = 0.1
+    """First wait before dialling again; doubles up to 2 s."""
+    short_circuit: bool = True
+    """Hand batches over without encoding inside one process."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    inbox_segments_max: int = 20_000
+    """Segments waiting in front of a task before senders are refused."""
+    ready_back_off_s: float = 0.1
+    """Wait before a lifecycle's start_task is asked again."""
+    stop_timeout_s: float = 20.0
+    """Longest wait for a task to stop before its peer may take another."""
+    seal_attempts_max: int = 3
+    """How often a failing seal (a Spark stage) is run before its error kills the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    frontier_interval_s: float = 2.0
+    """Period at which an input checkpoints how far its partitions are complete."""
+    ack_interval_s: float = 0.005
+    """Longest wait of an ack before it is sent; acks are folded meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    metrics_port: int | None = None
+    """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
+    metrics_host: str = "127.0.0.1"
+    log_level: str = "INFO"
+    log_format: str = "text"
+    """`text` for people, `json` for machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one process."""
+
+    tenancy_id: str = "default"
+    """Separates clusters that share a ZooKeeper."""
+    job_scheduler: str = "balanced"
+    """`balanced` or `greedy`; the first group of a tenancy fixes it for all."""
+    modules: tuple[str, ...] = ()
+    """Modules whose functions jobs may name; nothing else is ever imported for a job."""
+    tags: tuple[str, ...] = ()
+    """What this worker's peers can do, matched with `requiredTags`."""
+    zookeeper: ZooKeeperSettings = field(default_factory=ZooKeeperSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    transport: TransportSettings = field(default_factory=TransportSettings)
+    task: TaskSettings = field(default_factory=TaskSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+
+
+def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Settings:
+    """Settings from variables: `ONYX_TENANCY_ID`, `ONYX_LOG_ENTRY_BYTES_MAX`, ...
+
+    Raises:
+        SettingsError: a variable does not have the type of its setting.
+    """
+    return _read(Settings, environment, prefix)
+
+
+def _read(cls: type[T], environment: Mapping[str, str], prefix: str) -> T:
+    hints = get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for each in fields(cls):  # type: ignore[arg-type]
+        variable = f"{prefix}_{each.name.upper()}"
+        kind = hints[each.name]
+        if is_dataclass(kind):
+            values[each.name] = _read(kind, environment, variable)  # type: ignore[arg-type]
+        elif variable in environment:
+            values[each.name] = _convert(variable, environment[variable], kind)
+    return cls(**values)
+
+
+def _convert(variable: str, text: str, kind: Any) -> Any:
+    if kind == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if kind in (int, float):
+            return kind(text)
+        if kind == int | None:
+            return int(text)
+    except (ValueError, KeyError) as error:
+        expected = "true or false" if kind is bool else "a number"
+        raise SettingsError(f"{variable}={text!r}: expected {expected}") from error
+    return text

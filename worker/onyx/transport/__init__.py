@@ -1,0 +1,1 @@
+"""Streams between peer groups: gRPC, bounded everywhere, short-circuited inside one process."""

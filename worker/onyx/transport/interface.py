@@ -1,0 +1,135 @@
+"""The seam between tasks and the network: batches, control items and acks between peers.
+
+One transport a process. It treats a peer of the same process like any other, but hands the batch
+over without encoding it (short circuit). Every send is bounded: False means "no room, keep your
+place and try again later", which is how back-pressure travels.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from onyx.flow.batch import U64, Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """From one peer to another, within one allocation version of a job. Hashable, small."""
+
+    job: JobId
+    version: AllocationVersion
+    source: PeerId
+    target: PeerId
+
+
+class ControlKind(enum.IntEnum):
+    """Items that travel in order between batches (watermarks and barriers will join them)."""
+
+    FLUSH = 1
+    """Make durable what you hold: the sender waits for acks or has reached its end."""
+    END = 2
+    """No more segments on this channel in this allocation version (at-most-once completion)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    kind: ControlKind
+    root: int = 0
+    id: int = 0
+    """Lineage of an END, so that the ledger can tell when all of them have arrived."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What a task takes from its inbox."""
+
+    channel: Channel
+    item: Batch | Control
+
+
+class Inbox(Protocol):
+    """Bounded queue in front of one task of one peer, for one allocation version."""
+
+    def take(self, segments_max: int) -> list[Delivery]:
+        """Deliveries in order per channel, at most about `segments_max` segments in all (always at
+        least one delivery if any waits). Frees room, so that senders may go on."""
+        ...
+
+    def waiting_segments(self) -> int: ...
+
+    def close(self) -> None:
+        """Drop what waits; later frames for it are dropped and counted."""
+        ...
+
+
+class Handlers(Protocol):
+    """What the transport calls on its own threads; each must only enqueue and return."""
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None: ...
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+    ) -> None:
+        """Trees that are complete (`retry` False) or are to be replayed at once (True)."""
+        ...
+
+
+class Transport(Protocol):
+    """All traffic of one process."""
+
+    @property
+    def address(self) -> str:
+        """`host:port` that other groups dial."""
+        ...
+
+    def start(self, group: GroupId, handlers: Handlers) -> None: ...
+
+    def connect(self, groups: Mapping[GroupId, str]) -> None:
+        """The groups (and their addresses) with which this one shares a job now: links to others
+        are closed, new ones opened. Called with the whole mapping after each change."""
+        ...
+
+    def open_inbox(
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        segments_max: int,
+        wake: Callable[[], None],
+    ) -> Inbox:
+        """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
+        ...
+
+    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool: ...
+
+    def send_acks(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        acker: PeerId,
+        roots: U64,
+        values: U64,
+    ) -> bool: ...
+
+    def send_completions(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+        retry: bool,
+    ) -> bool: ...
+
+    def on_room(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when a send that was refused may succeed now."""
+        ...
+
+    def stop(self) -> None: ...
