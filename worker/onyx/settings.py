@@ -1,4 +1,4 @@
-"""Settings of a worker, a client or the embedded environment: nested, frozen, one docstring a field.
+"""Settings of a worker, a client or the environment: nested, frozen, one docstring a field.
 
 Read from keyword arguments or, for `onyx worker`, from the environment by `from_environment`
 (`ONYX_ZOOKEEPER_ADDRESS` is `zookeeper.address`, and so on). Every limit has its unit in its name.

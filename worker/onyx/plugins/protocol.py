@@ -29,7 +29,7 @@ class PluginContext:
     peer: PeerId
     slot: Slot
     incarnation: GroupId
-    """New for every start of the process: names of unfinished work carry it (see `Output.fence`)."""
+    """New for every start of the process; names of unfinished work carry it (`Output.fence`)."""
     options: Mapping[str, Any]
     """`options` of the catalog entry."""
     batch_size: int

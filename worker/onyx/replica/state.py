@@ -7,7 +7,7 @@ iterated without sorting (a different hash seed would make replicas diverge).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from immutables import Map
@@ -15,8 +15,7 @@ from immutables import Map
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
 
 
-def _map() -> Any:
-    return field(default_factory=Map)
+_NOTHING: Map[Any, Any] = Map()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,60 +38,60 @@ class Replica:
     """Position of the last entry applied."""
 
     groups: tuple[GroupId, ...] = ()
-    groups_index: Map[GroupId, tuple[PeerId, ...]] = _map()
-    groups_reverse_index: Map[PeerId, GroupId] = _map()
-    pairs: Map[GroupId, GroupId] = _map()
+    groups_index: Map[GroupId, tuple[PeerId, ...]] = _NOTHING
+    groups_reverse_index: Map[PeerId, GroupId] = _NOTHING
+    pairs: Map[GroupId, GroupId] = _NOTHING
     """The ring: who watches whom."""
-    prepared: Map[GroupId, GroupId] = _map()
-    accepted: Map[GroupId, GroupId] = _map()
-    aborted: Map[GroupId, None] = _map()
-    left: Map[GroupId, None] = _map()
-    last_sequence: Map[GroupId, int] = _map()
+    prepared: Map[GroupId, GroupId] = _NOTHING
+    accepted: Map[GroupId, GroupId] = _NOTHING
+    aborted: Map[GroupId, None] = _NOTHING
+    left: Map[GroupId, None] = _NOTHING
+    last_sequence: Map[GroupId, int] = _NOTHING
     """Highest writer sequence applied of each live group: a repeat in the log has no effect."""
 
     peers: tuple[PeerId, ...] = ()
-    orphaned_peers: Map[GroupId, tuple[PeerId, ...]] = _map()
-    peer_state: Map[PeerId, str] = _map()
+    orphaned_peers: Map[GroupId, tuple[PeerId, ...]] = _NOTHING
+    peer_state: Map[PeerId, str] = _NOTHING
     """`idle`, `active` or `backpressure`."""
-    peer_sites: Map[PeerId, Map[str, Any]] = _map()
+    peer_sites: Map[PeerId, Map[str, Any]] = _NOTHING
     """`address` (host:port of the group's endpoint) and what else the peer announced."""
-    peer_tags: Map[PeerId, tuple[str, ...]] = _map()
+    peer_tags: Map[PeerId, tuple[str, ...]] = _NOTHING
 
     jobs: tuple[JobId, ...] = ()
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
-    job_digests: Map[JobId, str] = _map()
+    job_digests: Map[JobId, str] = _NOTHING
     """Content address of the job itself, in the chunk store."""
-    tasks: Map[JobId, tuple[TaskName, ...]] = _map()
-    input_tasks: Map[JobId, tuple[TaskName, ...]] = _map()
-    output_tasks: Map[JobId, tuple[TaskName, ...]] = _map()
-    exempt_tasks: Map[JobId, tuple[TaskName, ...]] = _map()
-    acker_percentage: Map[JobId, int] = _map()
-    acker_exclude_inputs: Map[JobId, bool] = _map()
-    acker_exclude_outputs: Map[JobId, bool] = _map()
-    task_schedulers: Map[JobId, str] = _map()
-    percentages: Map[JobId, int] = _map()
-    task_percentages: Map[JobId, Map[TaskName, int]] = _map()
-    saturation: Map[JobId, float] = _map()
+    tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
+    input_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
+    output_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
+    exempt_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
+    acker_percentage: Map[JobId, int] = _NOTHING
+    acker_exclude_inputs: Map[JobId, bool] = _NOTHING
+    acker_exclude_outputs: Map[JobId, bool] = _NOTHING
+    task_schedulers: Map[JobId, str] = _NOTHING
+    percentages: Map[JobId, int] = _NOTHING
+    task_percentages: Map[JobId, Map[TaskName, int]] = _NOTHING
+    saturation: Map[JobId, float] = _NOTHING
     """Most peers of a job; may be infinite."""
-    task_saturation: Map[JobId, Map[TaskName, float]] = _map()
-    min_required_peers: Map[JobId, Map[TaskName, int]] = _map()
-    flux_policies: Map[JobId, Map[TaskName, str]] = _map()
-    required_tags: Map[JobId, Map[TaskName, tuple[str, ...]]] = _map()
+    task_saturation: Map[JobId, Map[TaskName, float]] = _NOTHING
+    min_required_peers: Map[JobId, Map[TaskName, int]] = _NOTHING
+    flux_policies: Map[JobId, Map[TaskName, str]] = _NOTHING
+    required_tags: Map[JobId, Map[TaskName, tuple[str, ...]]] = _NOTHING
 
-    allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = _map()
-    task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = _map()
-    ackers: Map[JobId, tuple[PeerId, ...]] = _map()
-    allocation_version: Map[JobId, int] = _map()
+    allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = _NOTHING
+    task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = _NOTHING
+    ackers: Map[JobId, tuple[PeerId, ...]] = _NOTHING
+    allocation_version: Map[JobId, int] = _NOTHING
     """Position of the entry at which the allocation (or the ackers) of the job last changed."""
-    ready: Map[PeerId, int] = _map()
+    ready: Map[PeerId, int] = _NOTHING
     """Allocation version for which an allocated peer has signalled that it can receive."""
 
-    partitions: Map[JobId, Map[TaskName, Partitions]] = _map()
-    exhausted_partitions: Map[JobId, Map[int, None]] = _map()
-    exhausted_inputs: Map[JobId, Map[TaskName, None]] = _map()
-    sealed_outputs: Map[JobId, Map[TaskName, None]] = _map()
-    sealers: Map[JobId, Map[TaskName, PeerId]] = _map()
+    partitions: Map[JobId, Map[TaskName, Partitions]] = _NOTHING
+    exhausted_partitions: Map[JobId, Map[int, None]] = _NOTHING
+    exhausted_inputs: Map[JobId, Map[TaskName, None]] = _NOTHING
+    sealed_outputs: Map[JobId, Map[TaskName, None]] = _NOTHING
+    sealers: Map[JobId, Map[TaskName, PeerId]] = _NOTHING
     """For each output task not yet sealed, the peer elected to seal it (all inputs exhausted)."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
