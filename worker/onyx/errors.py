@@ -8,7 +8,7 @@
      |   +- SettingsError         a setting of a worker or client is wrong
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
      +- Fenced                    this incarnation was declared dead; only a new one may act
-     +- JobRefused                the cluster cannot take the job (its id is taken, or a feature is missing)
+     +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
      +- InvariantViolated         a bug in Onyx: please report it
 
 Exceptions of libraries never cross a layer: they are raised again as one of these with `from`.
