@@ -14,7 +14,6 @@ from immutables import Map
 
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
 
-
 _NOTHING: Map[Any, Any] = Map()
 
 
