@@ -1,0 +1,175 @@
+"""The XOR ledger: which trees of segments are complete.
+
+Every id enters the ledger of its root twice, once from the peer that made the segment and once from
+the peer that was done with it, in any order; the tree is complete when the XOR is zero. One array
+covers a range of 4,096 positions and is XORed in place. Zero stands for "nothing is open" whether
+the root is unknown, complete or was forgotten, which is what makes forgetting a range safe: an
+array of zeros says no more than no array.
+
+A dict of root to value was rejected: 114 ns a segment against 4.
+
+Not thread-safe. One `Acker` serves one job in one allocation version; a new version starts a new
+one, because frames of the old version are dropped and inputs replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from onyx.ledger.lineage import (
+    RANGE_POSITIONS,
+    U64,
+    Indices,
+    fold,
+    mix,
+    range_key,
+)
+
+_OFFSET_MASK = RANGE_POSITIONS - 1
+_SPARES_MAX = 16
+
+
+class _Range:
+    """The ledger of one range: `values[i]` belongs to its i-th position, `open` are not zero."""
+
+    __slots__ = ("open", "touched_s", "values")
+
+    def __init__(self, values: U64) -> None:
+        self.values = values
+        self.open = 0
+        self.touched_s = 0.0
+
+    def absorb(self, roots: U64, values: U64) -> U64:
+        """XOR values in; `roots` are strictly increasing and all of this range. Returns those at
+        zero afterwards."""
+        first = int(roots[0]) & _OFFSET_MASK
+        last = int(roots[-1]) & _OFFSET_MASK
+        where: slice | Indices
+        if last - first + 1 == len(roots):
+            where = slice(first, last + 1)
+        else:
+            where = (roots & np.uint64(_OFFSET_MASK)).view(np.int64)
+        old = self.values[where]
+        opened_before = int(np.count_nonzero(old))
+        new = old ^ values
+        self.values[where] = new
+        open_now = int(np.count_nonzero(new))
+        self.open += open_now - opened_before
+        if open_now == 0:
+            return roots
+        return roots[new == 0] if open_now < len(new) else roots[:0]
+
+
+class Acker:
+    """Ledger of the trees that one peer answers for."""
+
+    def __init__(self, idle_timeout_s: float = 480.0, ranges_max: int = 2048) -> None:
+        """
+        Args:
+            idle_timeout_s: `expire` drops ranges that nothing has touched for this long. At least
+                the pending timeout of the job's inputs: a dropped tree is replayed.
+            ranges_max: most ranges kept, 32 KiB each; beyond it the one idle longest is dropped.
+        """
+        assert ranges_max > 0
+        self._idle_timeout_s = idle_timeout_s
+        self._ranges_max = ranges_max
+        self._ranges: dict[int, _Range] = {}
+        self._spares: list[_Range] = []
+        self._now_s = 0.0
+
+    def absorb(self, roots: U64, values: U64) -> U64:
+        """Take what peers report; equal roots may repeat and come in any order.
+
+        Returns:
+            The roots whose XOR is zero now, in increasing order, each once: their trees are
+            complete. A root that was unknown and comes with 0 is complete at once (an input segment
+            that nobody wanted); one that is open and comes with 0 stays open.
+        """
+        assert len(roots) == len(values)
+        if len(roots) == 0:
+            return roots
+        roots, values = fold(roots, values)
+        done = [self._absorb_range(*part) for part in _by_range(roots, values)]
+        return done[0] if len(done) == 1 else np.concatenate(done)
+
+    def _absorb_range(self, key: int, roots: U64, values: U64) -> U64:
+        ledger = self._ranges.pop(key, None) or self._new_range()
+        ledger.touched_s = self._now_s
+        done = ledger.absorb(roots, values)
+        if ledger.open:
+            self._ranges[key] = ledger
+        elif len(self._spares) < _SPARES_MAX:
+            self._spares.append(ledger)
+        return done
+
+    def _new_range(self) -> _Range:
+        if len(self._ranges) >= self._ranges_max:
+            del self._ranges[next(iter(self._ranges))]
+        if self._spares:
+            return self._spares.pop()
+        return _Range(np.zeros(RANGE_POSITIONS, dtype=np.uint64))
+
+    def drop_below(self, partition: int, position: int) -> None:
+        """The frontier of a partition has passed `position`: forget every range wholly below it,
+        of every attempt."""
+        for key in list(self._ranges):
+            end = ((key << 12) & ((1 << 40) - 1)) + RANGE_POSITIONS
+            if key >> 36 == partition and end <= position:
+                del self._ranges[key]
+
+    def expire(self, now_s: float) -> int:
+        """Drop ranges that nothing has touched for the idle timeout, and tell how many. Called
+        every few seconds with monotonic time; touches count as of the last call."""
+        assert now_s >= self._now_s
+        self._now_s = now_s
+        oldest = now_s - self._idle_timeout_s
+        old = [key for key, ledger in self._ranges.items() if ledger.touched_s < oldest]
+        for key in old:
+            del self._ranges[key]
+        return len(old)
+
+    def pending_count(self) -> int:
+        """Trees that are open: something of them was reported, and it is not complete."""
+        return sum(ledger.open for ledger in self._ranges.values())
+
+    def range_count(self) -> int:
+        """Ranges held in memory."""
+        return len(self._ranges)
+
+
+def _by_range(roots: U64, values: U64) -> Iterator[tuple[int, U64, U64]]:
+    """Cut sorted columns where the range changes."""
+    first, last = int(roots[0]) >> 12, int(roots[-1]) >> 12
+    if first == last:
+        yield first, roots, values
+        return
+    keys = range_key(roots)
+    starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(roots)]
+    for start, end in pairwise(starts):
+        yield int(keys[start]), roots[start:end], values[start:end]
+
+
+def acker_of(ranges: U64, n_ackers: int) -> Indices:
+    """Which acker answers for each range (`range_key` of a root), from 0: by hash, so that ranges
+    spread evenly and every peer comes to the same answer."""
+    assert n_ackers > 0
+    if n_ackers == 1:
+        return np.zeros(len(ranges), dtype=np.intp)
+    return (mix(ranges + np.uint64(1)) % np.uint64(n_ackers)).astype(np.intp)
+
+
+def split_by_acker(roots: U64, values: U64, n_ackers: int) -> list[tuple[int, U64, U64]]:
+    """Folded columns (`fold`) cut into (acker, roots, values), each part in increasing order."""
+    if len(roots) == 0:
+        return []
+    if n_ackers == 1:
+        return [(0, roots, values)]
+    first = range_key(roots[:1])
+    if int(roots[-1]) >> 12 == int(first[0]):
+        return [(int(acker_of(first, n_ackers)[0]), roots, values)]
+    chosen = acker_of(range_key(roots), n_ackers)
+    parts = ((acker, chosen == acker) for acker in np.unique(chosen).tolist())
+    return [(acker, roots[mask], values[mask]) for acker, mask in parts]

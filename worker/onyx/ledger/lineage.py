@@ -1,0 +1,149 @@
+"""Roots and ids: the two 64-bit columns that account for every segment.
+
+A *root* names one attempt at one input segment: partition (16 bits), attempt (8), position (40).
+All descendants carry it. Attempts count modulo 256: what could confuse two of them would have to be
+late by 256 pending timeouts.
+
+An *id* names one segment of a tree. It is a splitmix64 of where the segment comes from (partition
+and position, or parent, edge and index among the parent's children) and never of the attempt, so it
+looks random, as the XOR ledger needs, and is the same on every replay, so that it also tells a
+repeat. Random ack vals, as in Storm and the original, would need a second column for that.
+
+Everything works on whole columns; nothing here loops over segments.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+Indices = NDArray[np.intp]
+
+PARTITIONS_MAX = 1 << 16
+POSITIONS_MAX = 1 << 40
+RANGE_POSITIONS = 4096
+"""Positions that one ledger array covers; `range_key` tells them apart."""
+
+_PARTITION_SHIFT = np.uint64(48)
+_ATTEMPT_SHIFT = np.uint64(40)
+_RANGE_SHIFT = np.uint64(12)
+_POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
+_ATTEMPT_MASK = np.uint64(0xFF)
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_EDGE_STEP = 0xD1342543DE82EF95
+_CHILD_STEP = np.uint64(0xAF251AF3B0F025B5)
+_WORD = (1 << 64) - 1
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_ONE = np.uint64(1)
+
+assert 1 << int(_RANGE_SHIFT) == RANGE_POSITIONS
+
+
+class Origin(NamedTuple):
+    """What roots are made of, column by column."""
+
+    partitions: U64
+    attempts: U64
+    positions: U64
+
+
+def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
+    """Roots of one partition.
+
+    Args:
+        partition: number of the partition within the job, below 2**16.
+        attempt: 0 for the first reading; one for all or one a position; modulo 256.
+        positions: below 2**40.
+    """
+    assert 0 <= partition < PARTITIONS_MAX
+    tries = np.bitwise_and(np.asarray(attempt, dtype=np.uint64), _ATTEMPT_MASK)
+    base = (np.uint64(partition) << _PARTITION_SHIFT) | (tries << _ATTEMPT_SHIFT)
+    return positions | base
+
+
+def unpack(roots: U64) -> Origin:
+    """Partition, attempt and position of each root."""
+    attempts = (roots >> _ATTEMPT_SHIFT) & _ATTEMPT_MASK
+    return Origin(partitions_of(roots), attempts, positions_of(roots))
+
+
+def partitions_of(roots: U64) -> U64:
+    """Partition of each root."""
+    return roots >> _PARTITION_SHIFT
+
+
+def positions_of(roots: U64) -> U64:
+    """Position of each root."""
+    return roots & _POSITION_MASK
+
+
+def range_key(roots: U64) -> U64:
+    """The range of 4,096 positions (of one partition and attempt) that each root belongs to."""
+    return roots >> _RANGE_SHIFT
+
+
+def mix(values: U64) -> U64:
+    """The finalizer of splitmix64: a bijection whose results look random. Changes `values`."""
+    scratch = values >> _S30
+    values ^= scratch
+    values *= _MIX_1
+    np.right_shift(values, _S27, out=scratch)
+    values ^= scratch
+    values *= _MIX_2
+    np.right_shift(values, _S31, out=scratch)
+    values ^= scratch
+    return values
+
+
+def root_ids(partition: int, positions: U64) -> U64:
+    """Ids of input segments: the same whichever attempt reads them, all different, never 0.
+
+    (Only minus the golden ratio would give 0, and no partition and position add up to that.)
+    """
+    assert 0 <= partition < PARTITIONS_MAX
+    return mix(positions + np.uint64(((partition << 48) + _GOLDEN) & _WORD))
+
+
+def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) -> U64:
+    """Ids of segments sent along one edge.
+
+    Args:
+        parent_ids: for each child, the id of the segment that it was made of.
+        edge: number of the edge in the job's workflow: a segment that goes to two tasks has two
+            ids.
+        child_index: index among the children of the same parent; None means 0 for all.
+
+    Returns:
+        One id a child, never 0 (XOR with 0 would not be noticed).
+    """
+    assert edge >= 0
+    ids = parent_ids + np.uint64(((edge + 1) * _EDGE_STEP) & _WORD)
+    if child_index is not None:
+        ids += child_index.astype(np.uint64) * _CHILD_STEP
+    return np.maximum(mix(ids), _ONE)
+
+
+def fold(roots: U64, values: U64) -> tuple[U64, U64]:
+    """XOR of the values of equal roots: (roots, strictly increasing, and one value each).
+
+    Columns that are in order already cost next to nothing, and that is how they mostly come.
+    """
+    if len(roots) < 2:
+        return roots, values
+    before, after = roots[:-1], roots[1:]
+    if (after > before).all():
+        return roots, values
+    if (after < before).any():
+        order = np.argsort(roots, kind="stable")
+        roots, values = roots[order], values[order]
+    starts = np.flatnonzero(np.concatenate((_FIRST, roots[1:] != roots[:-1])))
+    return roots[starts], np.bitwise_xor.reduceat(values, starts)
+
+
+_FIRST = np.ones(1, dtype=np.bool_)
