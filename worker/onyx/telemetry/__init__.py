@@ -1,1 +1,1 @@
-"""telemetry."""
+"""What a worker tells about itself: metrics, logs and health."""

@@ -1,0 +1,168 @@
+"""Counters, gauges and their labels as a scrape sees them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, DropReason, PeerState
+from onyx.telemetry.generate import PAGE, page
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
+from onyx.telemetry.metrics import PrometheusGroupMetrics
+from onyx.telemetry.series import PrometheusTaskMetrics
+
+PARSE = {"job": "flights", "task": "parse"}
+
+
+@pytest.fixture
+def group() -> PrometheusGroupMetrics:
+    return PrometheusGroupMetrics(commands=("submit-job",), version="1.2.3")
+
+
+def exercise(group: GroupMetrics) -> None:
+    """Every hook once."""
+    task = group.task("flights", "parse")
+    task.batch(10, 9, read_s=0.01, apply_s=0.02, write_s=0.03)
+    task.backpressured(0.5)
+    task.retried(3)
+    task.failed()
+    task.dropped(1, DropReason.NO_ROUTE)
+    task.queue(100, 20_000)
+    task.source(7, 1_000)
+    task.spark_stage(12.0, ok=True)
+    task.spark_stage(12.0, ok=False)
+    group.entry_applied("submit-job", 17, 0.001)
+    group.log_tail(18)
+    group.peers(PeerState.IDLE, 2)
+    group.session_lost()
+    group.stream(Direction.OUT, 2, 65_536)
+    group.reconnected()
+    group.job_started("flights", "0000-1111", "at-least-once")
+
+
+def test_a_batch_is_counted_once_with_its_seconds_by_stage(group: PrometheusGroupMetrics) -> None:
+    task = group.task("flights", "parse")
+    task.batch(1_000, 900, read_s=0.25, apply_s=0.5)
+    task.batch(500, 450, apply_s=0.25)
+    value = group.registry.get_sample_value
+    assert value("onyx_task_segments_in_total", PARSE) == 1_500
+    assert value("onyx_task_segments_out_total", PARSE) == 1_350
+    assert value("onyx_task_batch_seconds_sum", {**PARSE, "stage": "apply"}) == 0.75
+    assert value("onyx_task_batch_seconds_count", {**PARSE, "stage": "read"}) == 1
+    assert value("onyx_task_batch_seconds_count", {**PARSE, "stage": "write"}) == 0
+    assert value("onyx_task_busy_seconds_total", PARSE) == 1.0
+
+
+def test_peers_of_one_task_add_up_and_leave_nothing_behind(group: PrometheusGroupMetrics) -> None:
+    def waiting() -> float | None:
+        return group.registry.get_sample_value("onyx_edge_queue_segments", PARSE)
+
+    first, second = group.task("flights", "parse"), group.task("flights", "parse")
+    first.queue(100, 1_000)
+    second.queue(50, 1_000)
+    assert waiting() == 150
+    first.queue(10, 1_000)
+    assert waiting() == 60
+    first.close()
+    first.close()
+    assert waiting() == 50
+    second.close()
+    assert waiting() == 0
+    assert group.registry.get_sample_value("onyx_edge_queue_capacity_segments", PARSE) == 0
+
+
+def test_series_of_tasks_that_ended_are_dropped_beyond_the_limit() -> None:
+    group = PrometheusGroupMetrics(retained_tasks_max=3)
+    running = group.task("long-runner", "read")
+    for day in range(20):
+        task = group.task(f"job-of-day-{day}", "read")
+        task.batch(1, 1)
+        task.close()
+    running.batch(5, 5)
+    jobs = {
+        sample.labels["job"]
+        for family in group.registry.collect()
+        for sample in family.samples
+        if "task" in sample.labels
+    }
+    assert jobs == {"long-runner", "job-of-day-18", "job-of-day-19"}
+
+
+def test_labels_are_names_of_jobs_and_tasks_or_of_a_closed_set(
+    group: PrometheusGroupMetrics,
+) -> None:
+    exercise(group)
+    group.entry_applied("a-command-of-a-hostile-writer", 19, 0.001)
+    allowed = {
+        **CLOSED_LABELS,
+        "job": {"flights"},
+        "task": {"parse"},
+        "fn": {"submit-job", "other"},
+        "job_id": {"0000-1111"},
+        "guarantee": {"at-least-once"},
+    }
+    seen = 0
+    for family in group.registry.collect():
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                if label == "le" or family.name == "onyx_build":
+                    continue
+                if family.name == "onyx_build_info":
+                    assert label in {"version", "python"}
+                    continue
+                assert value in allowed[label], f"{sample.name}: {label}={value}"
+                seen += 1
+    assert seen > 100
+
+
+def test_the_registry_exports_exactly_the_catalog(group: PrometheusGroupMetrics) -> None:
+    exercise(group)
+    families = text_string_to_metric_families(generate_latest(group.registry).decode())
+    exported = {family.name: family.type for family in families}
+    expected = {metric.name.removesuffix("_total"): metric.kind for metric in METRICS}
+    assert exported == expected
+
+
+def test_no_created_series_double_the_counters(group: PrometheusGroupMetrics) -> None:
+    exercise(group)
+    assert b"_created" not in generate_latest(group.registry)
+
+
+def test_a_job_that_ended_has_no_info(group: PrometheusGroupMetrics) -> None:
+    labels = {"job": "flights", "job_id": "7", "guarantee": "at-least-once"}
+    group.job_started("flights", "7", "at-least-once")
+    assert group.registry.get_sample_value("onyx_job_info", labels) == 1
+    group.job_ended("flights", "7", "at-least-once")
+    assert group.registry.get_sample_value("onyx_job_info", labels) is None
+
+
+@pytest.mark.parametrize(
+    ("null", "real"),
+    [(TaskMetrics, PrometheusTaskMetrics), (GroupMetrics, PrometheusGroupMetrics)],
+)
+def test_the_twin_that_listens_to_nothing_has_the_same_hooks(null: type, real: type) -> None:
+    def hooks(cls: type) -> dict[str, Callable[..., Any]]:
+        return {name: f for name, f in vars(cls).items() if not name.startswith("_")}
+
+    for name, hook in hooks(null).items():
+        assert name in vars(real), f"{real.__name__} inherits {name}, which does nothing"
+        assert inspect.signature(hook) == inspect.signature(getattr(real, name))
+    exercise(NULL_GROUP)
+
+
+def test_names_follow_prometheus_practice() -> None:
+    for metric in METRICS:
+        assert metric.name.startswith("onyx_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert bool(metric.buckets) == (metric.kind == "histogram")
+        assert metric.meaning.endswith(".") or metric.name.endswith("_info")
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_the_reference_page_is_fresh() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run python -m onyx.telemetry.generate"

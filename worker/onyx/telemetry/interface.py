@@ -1,0 +1,80 @@
+"""What the runtime tells about itself, and the twin that listens to nothing.
+
+The classes here do nothing and import nothing: they are both the interface and what a worker
+without a metrics endpoint uses. `metrics.py` has the same with Prometheus behind it. A hook is
+called once a batch or entry, never once a segment.
+"""
+
+from __future__ import annotations
+
+from onyx.telemetry.catalog import Direction, DropReason, PeerState
+
+
+class TaskMetrics:
+    """What one virtual peer tells about its task. Used by one thread at a time."""
+
+    __slots__ = ()
+
+    def batch(
+        self,
+        read: int,
+        written: int,
+        read_s: float = 0.0,
+        apply_s: float = 0.0,
+        write_s: float = 0.0,
+    ) -> None:
+        """A batch is done: segments taken and emitted, and the seconds spent on each stage. A
+        stage that did not happen has 0."""
+
+    def backpressured(self, seconds: float) -> None:
+        """The task could not go on for so long because a destination refused."""
+
+    def retried(self, segments: int) -> None: ...
+
+    def failed(self, segments: int = 1) -> None:
+        """A user's function raised."""
+
+    def dropped(self, segments: int, reason: DropReason) -> None: ...
+
+    def queue(self, segments: int, capacity: int) -> None:
+        """What waits in front of this peer now."""
+
+    def source(self, pending: int, offset: int) -> None:
+        """Segments read and not complete, and positions completed, of this peer's partitions."""
+
+    def spark_stage(self, seconds: float, *, ok: bool) -> None:
+        """A Spark stage ended."""
+
+    def close(self) -> None:
+        """The peer leaves the task: what it had waiting no longer counts."""
+
+
+class GroupMetrics:
+    """What one peer group tells. Safe to use from several threads."""
+
+    __slots__ = ()
+
+    def task(self, job: str, task: str) -> TaskMetrics:
+        """For one virtual peer on one task; `job` and `task` are names. Close it when it leaves."""
+        return NULL_TASK
+
+    def entry_applied(self, fn: str, position: int, seconds: float) -> None:
+        """A log entry has been applied to the replica."""
+
+    def log_tail(self, position: int) -> None: ...
+
+    def peers(self, state: PeerState, count: int) -> None: ...
+
+    def session_lost(self) -> None: ...
+
+    def stream(self, direction: Direction, messages: int, size_bytes: int) -> None: ...
+
+    def reconnected(self) -> None: ...
+
+    def job_started(self, job: str, job_id: str, guarantee: str) -> None: ...
+
+    def job_ended(self, job: str, job_id: str, guarantee: str) -> None: ...
+
+
+NULL_TASK = TaskMetrics()
+NULL_GROUP = GroupMetrics()

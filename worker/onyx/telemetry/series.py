@@ -1,0 +1,143 @@
+"""The series of one task in a Prometheus registry, and the hooks of a virtual peer that feed them.
+
+Children (a metric with its labels bound) are looked up once a task, because the lookup costs more
+than the update. Two peers of one process may work on the same task: counters are shared, and of a
+gauge each adds only the change of its own value, so that the sum is right and nothing is left when
+one leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
+from prometheus_client.metrics import MetricWrapperBase
+
+from onyx.telemetry.catalog import METRICS, DropReason, Metric, Stage
+from onyx.telemetry.interface import TaskMetrics
+
+
+def build(registry: CollectorRegistry) -> dict[str, Any]:
+    """Every metric of the catalog, registered."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    return {metric.name: _build(metric, registry) for metric in METRICS}
+
+
+def _build(metric: Metric, registry: CollectorRegistry) -> MetricWrapperBase:
+    if metric.kind == "counter":
+        return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
+    if metric.kind == "gauge":
+        return Gauge(metric.name, metric.meaning, metric.labels, registry=registry)
+    return Histogram(
+        metric.name, metric.meaning, metric.labels, registry=registry, buckets=metric.buckets
+    )
+
+
+class TaskSeries:
+    """The bound children of one (job, task), shared by the peers of this process on it."""
+
+    def __init__(self, metrics: dict[str, Any], job: str, task: str) -> None:
+        self.peers = 0
+
+        def bound(name: str, *more: str) -> Any:
+            return metrics[name].labels(job, task, *more)
+
+        self.read = bound("onyx_task_segments_in_total")
+        self.written = bound("onyx_task_segments_out_total")
+        self.read_s = bound("onyx_task_batch_seconds", Stage.READ)
+        self.apply_s = bound("onyx_task_batch_seconds", Stage.APPLY)
+        self.write_s = bound("onyx_task_batch_seconds", Stage.WRITE)
+        self.batch_size = bound("onyx_task_batch_size")
+        self.busy = bound("onyx_task_busy_seconds_total")
+        self.backpressured = bound("onyx_task_backpressured_seconds_total")
+        self.retries = bound("onyx_task_retries_total")
+        self.errors = bound("onyx_task_errors_total")
+        self.dropped = {r: bound("onyx_segments_dropped_total", r) for r in DropReason}
+        self.queue = bound("onyx_edge_queue_segments")
+        self.capacity = bound("onyx_edge_queue_capacity_segments")
+        self.pending = bound("onyx_source_pending_segments")
+        self.offset = bound("onyx_source_offset")
+        self.spark_s = bound("onyx_spark_stage_seconds")
+        self.spark_failures = bound("onyx_spark_stage_failures_total")
+
+
+class PrometheusTaskMetrics(TaskMetrics):
+    """See `TaskMetrics`."""
+
+    __slots__ = ("_gauges", "_leave", "_series")
+
+    def __init__(self, series: TaskSeries, leave: Callable[[], None]) -> None:
+        self._series = series
+        self._leave = leave
+        self._gauges: dict[str, int] = {}
+
+    def batch(
+        self,
+        read: int,
+        written: int,
+        read_s: float = 0.0,
+        apply_s: float = 0.0,
+        write_s: float = 0.0,
+    ) -> None:
+        series = self._series
+        if read:
+            series.read.inc(read)
+            series.batch_size.observe(read)
+        if written:
+            series.written.inc(written)
+        if read_s:
+            series.read_s.observe(read_s)
+        if apply_s:
+            series.apply_s.observe(apply_s)
+        if write_s:
+            series.write_s.observe(write_s)
+        series.busy.inc(read_s + apply_s + write_s)
+
+    def backpressured(self, seconds: float) -> None:
+        self._series.backpressured.inc(seconds)
+
+    def retried(self, segments: int) -> None:
+        self._series.retries.inc(segments)
+
+    def failed(self, segments: int = 1) -> None:
+        self._series.errors.inc(segments)
+
+    def dropped(self, segments: int, reason: DropReason) -> None:
+        self._series.dropped[reason].inc(segments)
+
+    def queue(self, segments: int, capacity: int) -> None:
+        self._set("queue", segments)
+        self._set("capacity", capacity)
+
+    def source(self, pending: int, offset: int) -> None:
+        self._set("pending", pending)
+        self._set("offset", offset)
+
+    def spark_stage(self, seconds: float, *, ok: bool) -> None:
+        if ok:
+            self._series.spark_s.observe(seconds)
+        else:
+            self._series.spark_failures.inc()
+
+    def close(self) -> None:
+        for name in tuple(self._gauges):
+            self._set(name, 0)
+        self._leave()
+        self._leave = _nothing
+
+    def _set(self, name: str, value: int) -> None:
+        change = value - self._gauges.get(name, 0)
+        if change:
+            getattr(self._series, name).inc(change)
+            self._gauges[name] = value
+
+
+def _nothing() -> None:
+    """A peer that has been closed leaves only once."""
