@@ -6,6 +6,7 @@
      |   +- NameNotRegistered     `package.module:name` does not resolve to a registered function
      |   +- UserFunctionError     a user's function raised; the original is the cause
      |   +- SettingsError         a setting of a worker or client is wrong
+     |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
      +- Fenced                    this incarnation was declared dead; only a new one may act
      +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
@@ -62,6 +63,11 @@ class UserFunctionError(UserError):
 
 class SettingsError(UserError):
     """A setting of a worker, a client or the environment is wrong."""
+
+
+class SegmentError(UserError):
+    """A segment cannot travel between processes: it holds a value that has no encoding, it is too
+    large or nested too deeply, or the bytes that came are not segments."""
 
 
 class Unavailable(OnyxError):

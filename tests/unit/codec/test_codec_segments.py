@@ -1,0 +1,96 @@
+"""What a person reads when a segment cannot travel, and the limits on size and nesting."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pytest
+
+from onyx.codec import segments as codec
+from onyx.errors import SegmentError
+
+NAIVE = datetime.datetime(2013, 1, 1, 5)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name"),
+    [
+        ({1, 2}, "set"),
+        (decimal.Decimal(1), "Decimal"),
+        (NAIVE, "datetime"),
+        (datetime.date(2013, 1, 1), "date"),
+        (np.int64(3), "int64"),
+        (object(), "object"),
+        (2**70, "int"),
+        ("\ud800", "str"),
+        ({"deep": [{1, 2}]}, "dict"),
+        ({1: "key is not a string"}, "dict"),
+    ],
+)
+def test_a_value_that_cannot_travel_is_named_with_its_key_and_type(value, type_name):
+    with pytest.raises(SegmentError) as caught:
+        codec.encode([{"fine": 1, "bad": value}])
+    assert "'bad'" in str(caught.value)
+    assert type_name in str(caught.value)
+    assert "use None, bool, int" in str(caught.value)
+
+
+def test_a_value_that_has_no_encoding_is_found_in_any_segment():
+    with pytest.raises(SegmentError, match="key 'bad' of segment 2 of the batch holds a object"):
+        codec.encode([{"n": 1}, {"n": 2}, {"bad": object()}])
+
+
+def test_a_segment_that_is_not_a_dict_is_refused():
+    with pytest.raises(SegmentError, match="not a dict"):
+        codec.encode([{"n": 1}, object()])
+
+
+def test_nesting_is_bounded():
+    value: list = []
+    for _ in range(codec.NESTING_MAX + 1):
+        value = [value]
+    with pytest.raises(SegmentError, match="nested deeper than 64"):
+        codec.encode([{"deep": value}])
+
+
+def test_nesting_beyond_the_interpreters_own_limit_is_an_error_in_any_segment():
+    value: list = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(SegmentError):
+        codec.encode([{"n": 1}, {"deep": value}])
+    while value:
+        value = value.pop()
+
+
+def test_segments_too_large_on_average_are_refused_with_the_key_that_makes_them_so():
+    with pytest.raises(SegmentError, match=r"segment 1 .* key 'page' takes 50\d\d; at most 1000"):
+        codec.encode([{"n": 1}, {"n": 2, "page": "x" * 5000}], segment_bytes_max=1000)
+
+
+def test_a_few_large_segments_among_small_ones_pass():
+    segments = [{"page": "x" * 5000}] + [{"n": n} for n in range(99)]
+    assert codec.decode(codec.encode(segments, segment_bytes_max=1000)) == segments
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 65_535, 65_536])
+def test_the_header_of_a_payload_tells_how_many_segments_it_holds(length):
+    assert codec.count(codec.encode([{}] * length)) == length
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x81\x01\x02", b"\xdc\x00", b"\xdd\x00\x00\x00"])
+def test_a_payload_without_an_array_is_refused(payload):
+    with pytest.raises(SegmentError):
+        codec.count(payload)
+
+
+def test_columns_may_be_written_to_after_the_journey():
+    column = codec.decode_column(codec.encode_column(np.array([1, 2], np.uint64)), 2)
+    assert column is not None
+    column ^= np.uint64(3)
+    assert column.tolist() == [2, 1]
+
+
+def test_a_column_of_another_length_is_refused():
+    with pytest.raises(SegmentError, match="a column of 3 values has 16 bytes"):
+        codec.decode_column(bytes(16), 3)

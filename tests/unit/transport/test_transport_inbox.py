@@ -1,0 +1,208 @@
+"""Inboxes: order, bounds, whole batches, and the wake from empty to not empty."""
+
+import numpy as np
+import pytest
+
+from onyx.codec import segments as codec
+from onyx.errors import InvariantViolated
+from onyx.flow.batch import Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.inbox import Encoded
+from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.local import LocalTransport
+
+JOB, VERSION, TARGET = JobId("job"), AllocationVersion(7), PeerId("b")
+HERE = GroupId("here")
+
+
+class World:
+    """One process with one inbox of ten segments, and what it was told."""
+
+    def __init__(self, short_circuit: bool = True) -> None:
+        self.wakes = 0
+        self.rooms = 0
+        self.acks: list[list[int]] = []
+        self.completions: list[tuple[list[int], bool]] = []
+        self.transport = LocalTransport(short_circuit)
+        self.transport.on_room(self.count_room)
+        self.transport.start(HERE, self)
+        self.inbox = self.transport.open_inbox(JOB, VERSION, TARGET, 10, self.count_wake)
+        self.rooms = 0
+
+    def count_wake(self) -> None:
+        self.wakes += 1
+
+    def count_room(self) -> None:
+        self.rooms += 1
+
+    def on_acks(self, job, version, acker, roots, values) -> None:
+        self.acks.append(list(roots) + list(values))
+
+    def on_completions(self, job, version, target, roots, retry) -> None:
+        self.completions.append((list(roots), retry))
+
+    def send(self, numbers, source="a", version=VERSION) -> bool:
+        item = numbers
+        if not isinstance(numbers, Control):
+            item = Batch([{"n": number} for number in numbers])
+        return self.transport.send(HERE, Channel(JOB, version, PeerId(source), TARGET), item)
+
+    def take(self, segments_max=100):
+        return [
+            delivery.item.kind.name
+            if isinstance(delivery.item, Control)
+            else [segment["n"] for segment in delivery.item.segments]
+            for delivery in self.inbox.take(segments_max)
+        ]
+
+
+def test_batches_and_control_items_come_out_in_the_order_they_went_in():
+    world = World()
+    assert world.send([1, 2])
+    assert world.send(Control(ControlKind.FLUSH))
+    assert world.send([3])
+    assert world.take() == [[1, 2], "FLUSH", [3]]
+    assert world.take() == []
+
+
+def test_take_gives_whole_batches_up_to_the_limit_and_always_at_least_one():
+    world = World()
+    for numbers in ([1, 2, 3], [4, 5], [6]):
+        assert world.send(numbers)
+    assert world.take(1) == [[1, 2, 3]]
+    assert world.take(2) == [[4, 5]]
+    assert world.inbox.waiting_segments() == 1
+
+
+def test_a_full_inbox_refuses_and_tells_when_there_is_room():
+    world = World()
+    assert world.send(range(8))
+    assert not world.send(range(3))
+    assert world.send(range(2))
+    assert world.inbox.waiting_segments() == 10
+    assert world.rooms == 0
+    world.take()
+    assert world.rooms == 1
+    world.take()
+    assert world.rooms == 1
+    assert world.send(range(3))
+
+
+def test_an_empty_inbox_takes_a_batch_larger_than_itself():
+    world = World()
+    assert world.send(range(25))
+    assert not world.send([1])
+    assert world.take() == [list(range(25))]
+
+
+def test_control_items_are_bounded_too():
+    world = World()
+    sent = sum(world.send(Control(ControlKind.FLUSH)) for _ in range(50))
+    assert sent == 10
+
+
+def test_wake_comes_only_when_an_empty_inbox_gets_something():
+    world = World()
+    world.send([1])
+    world.send([2])
+    assert world.wakes == 1
+    world.take(1)
+    world.send([3])
+    assert world.wakes == 1
+    world.take()
+    world.send([4])
+    assert world.wakes == 2
+
+
+def test_another_version_finds_no_inbox_and_is_refused():
+    world = World()
+    assert not world.send([1], version=AllocationVersion(6))
+    assert world.take() == []
+
+
+def test_a_closed_inbox_drops_what_waits_and_refuses_what_comes():
+    world = World()
+    world.send([1])
+    world.inbox.close()
+    assert not world.send([2])
+    assert world.take() == []
+    assert world.transport.counters().dropped_version == 1
+
+
+def test_a_sender_hears_when_the_inbox_it_was_refused_by_opens():
+    world = World()
+    world.inbox.close()
+    assert not world.send([1])
+    world.rooms = 0
+    world.inbox = world.transport.open_inbox(JOB, VERSION, TARGET, 10, world.count_wake)
+    assert world.rooms == 1
+    assert world.send([1])
+
+
+def test_one_inbox_a_peer_and_version():
+    world = World()
+    with pytest.raises(InvariantViolated):
+        world.transport.open_inbox(JOB, VERSION, TARGET, 10, world.count_wake)
+
+
+def test_short_circuit_hands_over_the_very_same_batch():
+    world = World()
+    batch = Batch([{"n": 1}], np.array([5], np.uint64), np.array([6], np.uint64))
+    world.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
+    (delivery,) = world.inbox.take(1)
+    assert delivery.item is batch
+
+
+def test_without_short_circuit_a_copy_arrives_as_from_the_network():
+    world = World(short_circuit=False)
+    batch = Batch([{"n": (1, 2)}], np.array([5], np.uint64), np.array([6], np.uint64))
+    world.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
+    (delivery,) = world.inbox.take(1)
+    assert delivery.item.segments == [{"n": [1, 2]}]
+    assert list(delivery.item.roots) == [5]
+    assert list(delivery.item.ids) == [6]
+
+
+def test_an_empty_batch_is_sent_and_forgotten():
+    world = World()
+    assert world.send([])
+    assert world.take() == []
+
+
+def test_remote_batches_are_decoded_when_taken_and_their_credit_is_returned():
+    world = World()
+    returned: list[int] = []
+    channel = Channel(JOB, VERSION, PeerId("far"), TARGET)
+    payload = codec.encode([{"n": 1}, {"n": 2}])
+    world.inbox.deliver(channel, Encoded(2, payload, b"", b""), returned.append)
+    world.inbox.deliver(channel, Control(ControlKind.END), returned.append)
+    assert world.inbox.waiting_segments() == 3
+    assert returned == []
+    assert world.take() == [[1, 2], "END"]
+    assert returned == [2, 1]
+
+
+def test_a_remote_batch_that_cannot_be_decoded_is_dropped_whole_and_counted():
+    world = World()
+    returned: list[int] = []
+    channel = Channel(JOB, VERSION, PeerId("far"), TARGET)
+    for broken in (
+        Encoded(1, b"\xff", b"", b""),
+        Encoded(2, codec.encode([{"n": 1}]), b"", b""),
+        Encoded(1, codec.encode([{"n": 1}]), b"123", b""),
+    ):
+        world.inbox.deliver(channel, broken, returned.append)
+    world.inbox.deliver(channel, Encoded(1, codec.encode([{"n": 9}]), b"", b""), returned.append)
+    assert world.take() == [[9]]
+    assert returned == [1, 2, 1, 1]
+    assert world.transport.counters().dropped_corrupt == 3
+
+
+def test_acks_and_completions_reach_the_handlers_of_the_same_group_only():
+    world = World()
+    one, two = np.array([1], np.uint64), np.array([2], np.uint64)
+    assert world.transport.send_acks(HERE, JOB, VERSION, TARGET, one, two)
+    assert world.transport.send_completions(HERE, JOB, VERSION, TARGET, one, retry=True)
+    assert not world.transport.send_acks(GroupId("x"), JOB, VERSION, TARGET, one, two)
+    assert world.acks == [[1, 2]]
+    assert world.completions == [([1], True)]

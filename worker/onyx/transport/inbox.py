@@ -1,0 +1,234 @@
+"""Inboxes: one bounded queue in front of each task of a peer, for one allocation version.
+
+Batches from other processes wait here as bytes and are decoded by the thread that takes them, so
+that a network thread never spends time on segments, and a batch that is dropped costs nothing.
+
+Bounds. Local senders are refused when the queue is full (an empty one takes any batch, or a batch
+larger than the inbox could never pass). Remote senders are bounded by credit (`flow.py`), which is
+given back as deliveries are taken; a remote packet that has arrived is always accepted.
+
+Threads: `offer` is called by any thread, `take` by the thread of the task, `close` by any. One
+lock guards the queue; callbacks (`wake`, `taken`, `room`) are called after it has been released,
+so they may take locks of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onyx.codec import segments as codec
+from onyx.errors import InvariantViolated, SegmentError
+from onyx.flow.batch import Batch
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.transport.counters import Counters
+from onyx.transport.interface import Channel, Control, Delivery
+
+logger = logging.getLogger("onyx.transport")
+
+InboxKey = tuple[JobId, AllocationVersion, PeerId]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A batch as it came from the network."""
+
+    segments: int
+    payload: bytes
+    roots: bytes
+    ids: bytes
+
+    def decode(self) -> Batch:
+        """Raises SegmentError when the bytes are not what they claim to be."""
+        segments = codec.decode(self.payload)
+        if len(segments) != self.segments:
+            raise SegmentError(f"{len(segments)} segments came, {self.segments} were announced")
+        return Batch(
+            segments,
+            codec.decode_column(self.roots, self.segments),
+            codec.decode_column(self.ids, self.segments),
+        )
+
+
+def weight(item: Batch | Control | Encoded) -> int:
+    """Segments that an item counts for; a control item is one, so that they are bounded too."""
+    if isinstance(item, Control):
+        return 1
+    return item.segments if isinstance(item, Encoded) else len(item)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    channel: Channel
+    item: Batch | Control | Encoded
+    weight: int
+    taken: Callable[[int], None] | None
+
+
+class BoundedInbox:
+    """See the module. Implements `Inbox`."""
+
+    def __init__(
+        self,
+        key: InboxKey,
+        segments_max: int,
+        wake: Callable[[], None],
+        room: Callable[[], None],
+        closed: Callable[[BoundedInbox], None],
+    ) -> None:
+        """`room` is called when a local sender that was refused may try again, `closed` once."""
+        assert segments_max > 0, "an inbox that holds nothing would block its job"
+        self.key = key
+        self.segments_max = segments_max
+        self.counters = Counters()
+        self._wake = wake
+        self._room = room
+        self._closed = closed
+        self._lock = threading.Lock()
+        self._queue: deque[_Waiting] = deque()
+        self._waiting = 0
+        self._refused = False
+        self._open = True
+
+    def offer(self, channel: Channel, item: Batch | Control) -> bool:
+        """Take an item of this process, or refuse it: False when there is no room or the inbox has
+        been closed."""
+        size = weight(item)
+        with self._lock:
+            if not self._open or (self._queue and self._waiting + size > self.segments_max):
+                self._refused = True
+                self.counters.refused_sends += 1
+                return False
+            self.counters.local_batches += 1
+            was_empty = self._append(_Waiting(channel, item, size, None))
+        if was_empty:
+            self._wake()
+        return True
+
+    def deliver(
+        self, channel: Channel, item: Encoded | Control, taken: Callable[[int], None]
+    ) -> None:
+        """Take an item of another process; `taken` hears its weight when the task has it."""
+        with self._lock:
+            if not self._open:
+                self.counters.dropped_version += 1
+                return
+            was_empty = self._append(_Waiting(channel, item, weight(item), taken))
+        if was_empty:
+            self._wake()
+
+    def _append(self, waiting: _Waiting) -> bool:
+        """Append under the lock; True if the queue was empty."""
+        was_empty = not self._queue
+        self._queue.append(waiting)
+        self._waiting += waiting.weight
+        return was_empty
+
+    def take(self, segments_max: int) -> list[Delivery]:
+        taken: list[_Waiting] = []
+        total = 0
+        with self._lock:
+            while self._queue and (not taken or total + self._queue[0].weight <= segments_max):
+                waiting = self._queue.popleft()
+                total += waiting.weight
+                taken.append(waiting)
+            self._waiting -= total
+            room = self._refused and bool(taken)
+            if room:
+                self._refused = False
+        _return_credit(taken)
+        if room:
+            self._room()
+        return [delivery for waiting in taken for delivery in self._decoded(waiting)]
+
+    def _decoded(self, waiting: _Waiting) -> list[Delivery]:
+        if not isinstance(waiting.item, Encoded):
+            return [Delivery(waiting.channel, waiting.item)]
+        try:
+            return [Delivery(waiting.channel, waiting.item.decode())]
+        except SegmentError as error:
+            logger.error(
+                "dropped a batch of %d segments on %s: %s",
+                waiting.item.segments,
+                waiting.channel,
+                error,
+            )
+            with self._lock:
+                self.counters.dropped_corrupt += 1
+            return []
+
+    def waiting_segments(self) -> int:
+        return self._waiting
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._open:
+                return
+            self._open = False
+            self.counters.dropped_version += len(self._queue)
+            self._queue.clear()
+            self._waiting = 0
+        self._room()
+        self._closed(self)
+
+
+def _return_credit(taken: list[_Waiting]) -> None:
+    for waiting in taken:
+        if waiting.taken is not None:
+            waiting.taken(waiting.weight)
+
+
+class Inboxes:
+    """All open inboxes of a process, by job, version and target. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[InboxKey, BoundedInbox] = {}
+        self._past = Counters()
+        self._opened: Callable[[BoundedInbox], None] = lambda inbox: None
+        self._closed: Callable[[BoundedInbox], None] = lambda inbox: None
+
+    def listen(
+        self, opened: Callable[[BoundedInbox], None], closed: Callable[[BoundedInbox], None]
+    ) -> None:
+        """Links grant credit when an inbox opens and forget its channels when it closes."""
+        self._opened, self._closed = opened, closed
+
+    def open(
+        self,
+        key: InboxKey,
+        segments_max: int,
+        wake: Callable[[], None],
+        room: Callable[[], None],
+    ) -> BoundedInbox:
+        inbox = BoundedInbox(key, segments_max, wake, room, self._remove)
+        with self._lock:
+            if key in self._open:
+                raise InvariantViolated(f"inbox {key} is open already")
+            self._open[key] = inbox
+        self._opened(inbox)
+        return inbox
+
+    def find(self, key: InboxKey) -> BoundedInbox | None:
+        return self._open.get(key)
+
+    def close_all(self) -> None:
+        for inbox in list(self._open.values()):
+            inbox.close()
+
+    def counters(self) -> Counters:
+        total = Counters()
+        with self._lock:
+            total.add(self._past)
+            for inbox in self._open.values():
+                total.add(inbox.counters)
+        return total
+
+    def _remove(self, inbox: BoundedInbox) -> None:
+        with self._lock:
+            self._open.pop(inbox.key, None)
+            self._past.add(inbox.counters)
+        self._closed(inbox)

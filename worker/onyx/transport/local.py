@@ -1,0 +1,128 @@
+"""Traffic inside one process: a batch goes from one task to another as it is.
+
+This is the whole transport of a single process (tests, `onyx run --processes 1`), and the part of
+the gRPC transport that serves peers of the same group.
+
+With `short_circuit` off, batches are encoded and decoded as if they had crossed the network; tests
+use this to find values that would not survive the journey.
+
+Threads: every method may be called from any thread; `on_acks` and `on_completions` of the handlers
+are called on the sender's thread, with no lock held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from onyx.codec import segments as codec
+from onyx.errors import InvariantViolated
+from onyx.flow.batch import U64, Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.counters import Counters
+from onyx.transport.inbox import BoundedInbox, Encoded, Inboxes
+from onyx.transport.interface import Channel, Control, Handlers
+
+
+class LocalTransport:
+    """Implements `Transport` for one group; a send to any other is refused for ever."""
+
+    def __init__(self, short_circuit: bool = True) -> None:
+        self.inboxes = Inboxes()
+        self._short_circuit = short_circuit
+        self._group: GroupId | None = None
+        self._handlers: Handlers | None = None
+        self._wakes: tuple[Callable[[], None], ...] = ()
+        self._unroutable = Counters()
+
+    @property
+    def address(self) -> str:
+        return "local:0"
+
+    def start(self, group: GroupId, handlers: Handlers) -> None:
+        if self._group is not None:
+            raise InvariantViolated(f"the transport of {self._group} is started already")
+        self._group, self._handlers = group, handlers
+
+    def connect(self, groups: Mapping[GroupId, str]) -> None:
+        """Nothing to do: there is no other group."""
+
+    def open_inbox(
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        segments_max: int,
+        wake: Callable[[], None],
+    ) -> BoundedInbox:
+        inbox = self.inboxes.open((job, version, target), segments_max, wake, self.room)
+        self.room()
+        return inbox
+
+    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+        if group != self._group:
+            return False
+        inbox = self.inboxes.find((channel.job, channel.version, channel.target))
+        if inbox is None:
+            # As over the network: not open yet, or of another version. The sender keeps its place
+            # until the inbox opens or it is rewired itself.
+            self._unroutable.refused_sends += 1
+            return False
+        if isinstance(item, Batch):
+            if not item.segments:
+                return True
+            if not self._short_circuit:
+                item = _through_bytes(item)
+        return inbox.offer(channel, item)
+
+    def send_acks(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        acker: PeerId,
+        roots: U64,
+        values: U64,
+    ) -> bool:
+        if group != self._group or self._handlers is None:
+            return False
+        self._handlers.on_acks(job, version, acker, roots, values)
+        return True
+
+    def send_completions(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+        retry: bool,
+    ) -> bool:
+        if group != self._group or self._handlers is None:
+            return False
+        self._handlers.on_completions(job, version, target, roots, retry)
+        return True
+
+    def on_room(self, wake: Callable[[], None]) -> None:
+        self._wakes = (*self._wakes, wake)
+
+    def room(self) -> None:
+        """A send that was refused may succeed now."""
+        for wake in self._wakes:
+            wake()
+
+    def counters(self) -> Counters:
+        total = self.inboxes.counters()
+        total.add(self._unroutable)
+        return total
+
+    def stop(self) -> None:
+        self.inboxes.close_all()
+
+
+def _through_bytes(batch: Batch) -> Batch:
+    return Encoded(
+        len(batch),
+        codec.encode(batch.segments),
+        codec.encode_column(batch.roots),
+        codec.encode_column(batch.ids),
+    ).decode()
