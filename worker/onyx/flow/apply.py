@@ -2,9 +2,8 @@
 
 A function returns a dict (one segment), None or an empty list (the segment ends here), or a list,
 tuple or generator of dicts. What it raises does not lose the other segments of the batch, and no
-segment is given to it twice: the loop goes on behind the one that failed. Whether all went well is
-then decided once for the whole batch, by the set of types that came back; only the usual answers
-(all dicts, dicts and Nones, lists) are worth a fast path.
+segment is given to it twice: the loop goes on behind the one that failed. Results that are dicts
+need nothing more; the others are put in their places afterwards, for the whole batch at once.
 
 An object per result, as in the original's leaves, was rejected: it costs four times the function.
 """
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
 
@@ -66,13 +66,8 @@ def apply_function(
     """
     call = partial(fn, *params) if params else fn
     if batch_fn:
-        results, failures = _call_batch(call, segments)
-    else:
-        results, failures = _call_each(call, segments)
-    leaves = flatten(results)
-    if failures:
-        leaves.failures = sorted(failures + leaves.failures, key=lambda failure: failure[0])
-    return leaves
+        return _apply_batch(call, segments)
+    return _flatten(_call_each(call, segments))
 
 
 def resolve_params(peer_fn_params: Mapping[str, Sequence[Any]], entry: CatalogEntry) -> list[Any]:
@@ -91,33 +86,52 @@ def resolve_params(peer_fn_params: Mapping[str, Sequence[Any]], entry: CatalogEn
     return [*peer_fn_params.get(entry.name, ()), *(entry.options[key] for key in entry.params)]
 
 
-def _call_each(
-    call: Callable[[Segment], Any], segments: list[Segment]
-) -> tuple[list[Any], list[Failure]]:
-    results: list[Any] = []
-    failures: list[Failure] = []
-    append = results.append
-    remaining = iter(segments)
-    while len(results) < len(segments):
+@dataclass(slots=True)
+class _Outcome:
+    """Results sorted by kind while the function is called: dicts, and what stood between them."""
+
+    dicts: list[Segment]
+    odd: list[Any]
+    """Results that are no dicts, None where the function raised."""
+    gaps: list[int]
+    """How many dicts came before each odd one; so its index is that plus its place in `odd`."""
+    failures: list[Failure]
+
+
+def _call_each(call: Callable[[Any], Any], arguments: Sequence[Any]) -> _Outcome:
+    outcome = _Outcome([], [], [], [])
+    dicts, odd, gaps = outcome.dicts, outcome.odd, outcome.gaps
+    append = dicts.append
+    remaining = iter(arguments)
+    while True:
         try:
-            for segment in remaining:
-                append(call(segment))
+            for argument in remaining:
+                result = call(argument)
+                if type(result) is dict:
+                    append(result)
+                else:
+                    odd.append(result)
+                    gaps.append(len(dicts))
+            return outcome
         except Exception as error:
-            failures.append((len(results), error))
-            append(None)
-    return results, failures
+            outcome.failures.append((len(dicts) + len(odd), error))
+            odd.append(None)
+            gaps.append(len(dicts))
 
 
-def _call_batch(
-    call: Callable[[list[Segment]], Any], segments: list[Segment]
-) -> tuple[list[Any], list[Failure]]:
+def _apply_batch(call: Callable[[list[Segment]], Any], segments: list[Segment]) -> Leaves:
     try:
         results = call(list(segments))
         if not isinstance(results, list | tuple) or len(results) != len(segments):
             raise UserFunctionError(_wrong_batch(results, len(segments)))
-        return list(results), []
     except Exception as error:
-        return [None] * len(segments), [(index, error) for index in range(len(segments))]
+        nothing = np.empty(0, dtype=np.intp)
+        return Leaves([], nothing, None, [(index, error) for index in range(len(segments))])
+    return _flatten(_call_each(_identity, results))
+
+
+def _identity(result: Any) -> Any:
+    return result
 
 
 def _wrong_batch(results: Any, expected: int) -> str:
@@ -128,47 +142,52 @@ def _wrong_batch(results: Any, expected: int) -> str:
     )
 
 
-_DICT, _DICT_OR_NONE, _LIST = {dict}, {dict, NoneType}, {list}
+_NOTHING = {NoneType, list, tuple}
 
 
-def flatten(results: list[Any]) -> Leaves:
-    """Leaves of one result a segment; results that are no segments become failures."""
-    kinds = set(map(type, results))
-    if kinds == _DICT:
-        return Leaves(results)
-    if kinds <= _DICT_OR_NONE:
-        segments = [result for result in results if result is not None]
-        return Leaves(segments, _indices_of_results(results, len(segments)))
-    if kinds == _LIST and set(map(type, chain.from_iterable(results))) <= _DICT:
-        return _leaves_of_lists(results, [])
-    failures: list[Failure] = []
+def _flatten(outcome: _Outcome) -> Leaves:
+    odd = outcome.odd
+    if not odd:
+        return Leaves(outcome.dicts)
+    indices = np.array(outcome.gaps, dtype=np.intp) + np.arange(len(odd))
+    counts = np.ones(len(outcome.dicts) + len(odd), dtype=np.intp)
+    if set(map(type, odd)) <= _NOTHING and not any(odd):
+        counts[indices] = 0
+        return Leaves(outcome.dicts, np.flatnonzero(counts), None, outcome.failures)
+    lists, failures = _as_lists(odd, indices)
+    counts[indices] = list(map(len, lists))
+    parents = np.repeat(np.arange(len(counts)), counts)
+    firsts = np.cumsum(counts) - counts
+    child_index = np.arange(len(parents)) - firsts[parents]
+    failures = sorted(outcome.failures + failures, key=itemgetter(0))
+    return Leaves(_merge(outcome, lists), parents, child_index, failures)
+
+
+def _merge(outcome: _Outcome, lists: list[Sequence[Segment]]) -> list[Segment]:
+    """The dicts with the leaves of the odd results in their places."""
+    if not outcome.dicts:
+        return list(chain.from_iterable(lists))
+    segments: list[Segment] = []
+    taken = 0
+    for gap, leaves in zip(outcome.gaps, lists, strict=True):
+        segments += outcome.dicts[taken:gap]
+        segments += leaves
+        taken = gap
+    return segments + outcome.dicts[taken:]
+
+
+def _as_lists(odd: list[Any], indices: Indices) -> tuple[list[Sequence[Segment]], list[Failure]]:
+    if set(map(type, odd)) == {list} and set(map(type, chain.from_iterable(odd))) == {dict}:
+        return odd, []
     lists: list[Sequence[Segment]] = []
-    for index, result in enumerate(results):
+    failures: list[Failure] = []
+    for index, result in zip(indices.tolist(), odd, strict=True):
         try:
             lists.append(_as_list(result))
         except Exception as error:
             failures.append((index, error))
             lists.append(())
-    return _leaves_of_lists(lists, failures)
-
-
-def _indices_of_results(results: list[Any], count: int) -> Indices:
-    """Where `results` is not None. Truth is the fast test, right unless a segment is empty."""
-    found = np.flatnonzero(np.fromiter(map(bool, results), np.bool_, len(results)))
-    if len(found) == count:
-        return found
-    return np.array([i for i, result in enumerate(results) if result is not None], dtype=np.intp)
-
-
-def _leaves_of_lists(lists: Sequence[Sequence[Segment]], failures: list[Failure]) -> Leaves:
-    counts = np.fromiter(map(len, lists), np.intp, len(lists))
-    segments = list(chain.from_iterable(lists))
-    parents = np.repeat(np.arange(len(lists)), counts)
-    if len(segments) == len(lists) and not failures and counts.min(initial=1) == 1:
-        return Leaves(segments)
-    firsts = np.cumsum(counts) - counts
-    child_index = np.arange(len(segments)) - firsts[parents]
-    return Leaves(segments, parents, child_index, failures)
+    return lists, failures
 
 
 def _as_list(result: Any) -> Sequence[Segment]:
