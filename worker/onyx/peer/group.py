@@ -1,0 +1,287 @@
+"""The peer group as a pure state machine: `step(state, event) -> (state, actions)`.
+
+A group is one incarnation of one worker process. It plays the log, writes what it must write in
+return, watches its successor in the ring, and tells the executor which tasks its peers have to run.
+Everything it wants done is returned as data, so the simulator drives exactly this code, and the
+executor (`peer.executor`) is only an interpreter of actions. No clock and no randomness: timers are
+asked for by actions and come back as events.
+
+Decisions:
+
+* Nothing but the join protocol is written before the group has joined (also `add-virtual-peer`,
+  which the original writes at once): a group that dies before anybody watches it leaves no trace.
+* Watches are level-based: after each event the set wanted is computed from the replica and
+  compared with the set placed. An edge-based version must handle every pair of events by hand.
+* A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
+  owed by the new replica are computed from its state (`peer.joining.owed`).
+* An incarnation ends once. What was decided about a dead incarnation never comes back: the executor
+  starts a new group with new ids (`start`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+from immutables import Map
+
+from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyx.log.interface import Session
+from onyx.peer import joining
+from onyx.peer.actions import (
+    Action,
+    Append,
+    Left,
+    Pause,
+    Restart,
+    Resume,
+    StartBackOff,
+    StartPauseTimer,
+)
+from onyx.peer.events import (
+    AddPeers,
+    BackOffElapsed,
+    EntryRead,
+    Event,
+    Leave,
+    OriginRead,
+    PauseDue,
+    Propose,
+    PulseGone,
+    RemovePeer,
+    SessionChanged,
+)
+from onyx.replica import machine
+from onyx.replica.effects import (
+    BackOff,
+    Effect,
+    RestartGroup,
+    StartTask,
+    StopTask,
+    UnwatchPulse,
+    WatchPulse,
+)
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+
+_NOTHING: Map[Any, Any] = Map()
+Result = tuple["GroupState", tuple[Action, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """All that one incarnation knows."""
+
+    group: GroupId
+    replica: Replica
+    leaving: bool = False
+    ended: bool = False
+    """Restart or Left has been returned: every further event is ignored."""
+    connected: bool = True
+    paused: bool = False
+    suspensions: int = 0
+    """How often the connection was lost: tells a late pause timer from the current one."""
+    held: tuple[Command, ...] = ()
+    """What will be written once the group has joined."""
+    retry: tuple[Command, ...] = ()
+    """What will be written after the back-off."""
+    watched: Map[GroupId, None] = _NOTHING
+    dead: Map[GroupId, None] = _NOTHING
+    """Groups whose pulse is gone, reported, and still in the replica."""
+    tasks: Map[PeerId, tuple[JobId, TaskName]] = _NOTHING
+    """What the peers of this group have been told to run."""
+
+    @property
+    def joined(self) -> bool:
+        return self.group in self.replica.groups
+
+
+def start(group: GroupId, replica: Replica) -> Result:
+    """A new incarnation, whose pulse exists already, asks to join.
+
+    Args:
+        group: the new id; never used before.
+        replica: the origin from which the log is read on (or the empty replica with the
+            cluster's parameters).
+    """
+    return GroupState(group, replica), (Append((joining.prepare(group),)),)
+
+
+def step(state: GroupState, event: Event) -> Result:
+    """What the group becomes by an event, and what is to be done, in order. Never raises."""
+    if state.ended:
+        return state, ()
+    match event:
+        case EntryRead(entry):
+            return _read(state, entry)
+        case OriginRead(position, replica):
+            return _jump(state, position, replica)
+        case PulseGone(group):
+            return _pulse_gone(state, group)
+        case SessionChanged(session):
+            return _session(state, session)
+        case PauseDue(suspension):
+            return _pause(state, suspension)
+        case BackOffElapsed():
+            return replace(state, retry=()), _append(() if state.leaving else state.retry)
+        case AddPeers():
+            return _propose(state, joining.additions(state.group, event))
+        case RemovePeer(peer):
+            return _remove(state, peer)
+        case Propose(peer, command):
+            return state, _append((command,)) if _may_propose(state, peer, command) else ()
+        case Leave():
+            return _leave(state)
+    assert_never(event)
+
+
+def _read(state: GroupState, entry: Entry) -> Result:
+    old, me = state.replica, state.group
+    assert entry.position > old.version, "entries are applied once, in order"
+    new = machine.apply(old, entry)
+    commands = machine.reactions(entry, old, new, me)
+    effects = machine.effects(entry, old, new, me)
+    return _settle(state, new, entry.position, commands, effects)
+
+
+def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
+    assert position > state.replica.version, "an origin is read only by those who are behind it"
+    entry = Entry(position, Command("set-replica"))
+    effects = machine.effects(entry, state.replica, replica, state.group)
+    backing_off = bool(state.retry)
+    commands = joining.owed(replica, state.group, backing_off=backing_off)
+    return _settle(state, replica, position, commands, effects)
+
+
+def _settle(
+    state: GroupState,
+    new: Replica,
+    parent: Position,
+    commands: tuple[Command, ...],
+    effects: tuple[Effect, ...],
+) -> Result:
+    """The common end of everything that changes the replica."""
+    gone = state.group in new.left or (state.joined and state.group not in new.groups)
+    state = replace(state, replica=new)
+    if gone:
+        return _end(state, "declared dead")
+    state = replace(state, tasks=_run(state, effects), dead=_still_there(state))
+    state, watches = _watch(state)
+    kept = tuple(each for each in effects if not isinstance(each, _HANDLED_HERE))
+    if state.leaving:
+        return state, (*kept, *watches)
+    if any(isinstance(each, BackOff) for each in effects):
+        return replace(state, retry=commands), (*kept, *watches, StartBackOff())
+    state, commands = _release(state, commands)
+    return state, (*kept, *watches, *_append(commands, parent))
+
+
+_HANDLED_HERE = (WatchPulse, UnwatchPulse, BackOff, RestartGroup)
+
+
+def _run(state: GroupState, effects: tuple[Effect, ...]) -> Map[PeerId, tuple[JobId, TaskName]]:
+    tasks = state.tasks
+    for effect in effects:
+        if isinstance(effect, StopTask):
+            tasks = tasks.delete(effect.peer) if effect.peer in tasks else tasks
+        elif isinstance(effect, StartTask):
+            tasks = tasks.set(effect.peer, (effect.job, effect.task))
+    return tasks
+
+
+def _release(
+    state: GroupState, commands: tuple[Command, ...]
+) -> tuple[GroupState, tuple[Command, ...]]:
+    """What may be written now: everything once joined, before that only the join protocol."""
+    if state.joined:
+        return replace(state, held=()), state.held + commands
+    join = tuple(each for each in commands if each.fn in joining.PROTOCOL)
+    rest = tuple(each for each in commands if each.fn not in joining.PROTOCOL)
+    return replace(state, held=state.held + rest), join
+
+
+def _propose(state: GroupState, commands: tuple[Command, ...]) -> Result:
+    if state.leaving:
+        return state, ()
+    state, commands = _release(state, commands)
+    return state, _append(commands)
+
+
+def _may_propose(state: GroupState, peer: PeerId, command: Command) -> bool:
+    """A task speaks only while its peer has it: what a stopped task still says is void."""
+    if state.leaving or not state.joined or peer not in state.tasks:
+        return False
+    job, _ = state.tasks[peer]
+    return bool(command.args.get("job", job) == job)
+
+
+def _remove(state: GroupState, peer: PeerId) -> Result:
+    held = tuple(each for each in state.held if each.args.get("id") != peer)
+    if state.leaving or held != state.held:
+        return replace(state, held=held), ()
+    return _propose(state, (joining.removal(state.group, peer),))
+
+
+def _watch(state: GroupState) -> tuple[GroupState, tuple[Action, ...]]:
+    wanted = joining.watch_targets(state.replica, state.group)
+    placed = state.watched
+    dropped = sorted(group for group in placed if group not in wanted)
+    added = [group for group in wanted if group not in placed]
+    if not dropped and not added:
+        return state, ()
+    watched: Map[GroupId, None] = Map((group, None) for group in wanted)
+    actions = (*map(UnwatchPulse, dropped), *map(WatchPulse, added))
+    return replace(state, watched=watched), actions
+
+
+def _still_there(state: GroupState) -> Map[GroupId, None]:
+    dead = state.dead
+    for group in sorted(dead):
+        if not joining.is_known(state.replica, group):
+            dead = dead.delete(group)
+    return dead
+
+
+def _pulse_gone(state: GroupState, group: GroupId) -> Result:
+    news = group not in state.dead and joining.is_known(state.replica, group)
+    if not news or state.leaving or group == state.group:
+        return state, ()
+    return replace(state, dead=state.dead.set(group, None)), _append((joining.departure(group),))
+
+
+def _session(state: GroupState, session: Session) -> Result:
+    match session:
+        case Session.SUSPENDED if state.connected:
+            number = state.suspensions + 1
+            return replace(state, connected=False, suspensions=number), (StartPauseTimer(number),)
+        case Session.CONNECTED if not state.connected:
+            resume = (Resume(),) if state.paused else ()
+            again = tuple(joining.departure(group) for group in sorted(state.dead))
+            return replace(state, connected=True, paused=False), (*resume, *_append(again))
+        case Session.LOST:
+            return _end(state, "session lost")
+    return state, ()
+
+
+def _pause(state: GroupState, suspension: int) -> Result:
+    if state.connected or state.paused or suspension != state.suspensions:
+        return state, ()
+    return replace(state, paused=True), (Pause(),)
+
+
+def _leave(state: GroupState) -> Result:
+    if state.leaving:
+        return state, ()
+    peers = state.replica.groups_index.get(state.group, ())
+    commands = tuple(joining.removal(state.group, peer) for peer in peers)
+    commands += (joining.departure(state.group),)
+    return replace(state, leaving=True, held=(), retry=()), _append(commands)
+
+
+def _end(state: GroupState, reason: str) -> Result:
+    action = Left() if state.leaving else Restart(reason)
+    return replace(state, ended=True), (action,)
+
+
+def _append(commands: tuple[Command, ...], parent: Position | None = None) -> tuple[Action, ...]:
+    return (Append(commands, parent),) if commands else ()
