@@ -1,0 +1,261 @@
+"""What one input peer has in flight for one partition, and how far the partition is complete.
+
+Positions are dense, so the window is a ring of small columns instead of a map of message ids. A
+position is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to
+be read again: its pending timeout has passed, a flow condition asked for a retry, or the job was
+re-allocated. `retry` sends what is due as a new attempt, a new root, so that a late ack of the old
+one cannot corrupt it. Until then the old attempt may still complete, and nothing is read again.
+
+Time-outs rotate like the original's buckets: time is cut in intervals (`inputRetryTimeout`), and a
+position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout.
+The interval is kept for each position; scanning for old ones costs less than keeping buckets.
+
+Not thread-safe; at-most-once has no window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from onyx.ledger.lineage import POSITIONS_MAX, U64, Indices, pack_roots, unpack
+
+_DONE, _IN_FLIGHT, _DUE = np.uint8(0), np.uint8(1), np.uint8(2)  # counting needs DONE to be 0
+
+GAP_POSITIONS_MAX = 1024
+"""Due positions nearer than this are read again in one range: seeking costs more than skipping."""
+
+
+class Range(NamedTuple):
+    """Positions `first` to before `end`."""
+
+    first: int
+    end: int
+
+
+def rotations_until_expiry(pending_timeout_s: float, retry_interval_s: float) -> int:
+    """How many rotations a position outlives: the number of buckets of the original, at least 1."""
+    return max(1, -int(-(pending_timeout_s * 1e6) // (retry_interval_s * 1e6)))
+
+
+class PendingWindow:
+    """Positions `[frontier, next_position)` of one partition."""
+
+    def __init__(
+        self,
+        partition: int,
+        frontier: int = 0,
+        capacity: int = 65_536,
+        pending_timeout_s: float = 60.0,
+        retry_interval_s: float = 1.0,
+        started_s: float = 0.0,
+    ) -> None:
+        """
+        Args:
+            partition: number of the partition within the job.
+            frontier: lowest position that is not known to be complete; the first one emitted.
+            capacity: most positions between the frontier and the newest, rounded up to a power of
+                two (6 bytes each). A multiple of the job's maxPending, so that one slow tree does
+                not stop the others.
+            pending_timeout_s: a tree that is not complete after this is read again.
+            retry_interval_s: period at which that is looked at.
+            started_s: monotonic time now, from which rotations are counted.
+        """
+        assert frontier >= 0
+        assert capacity > 0
+        self.partition = partition
+        self.capacity = 1 << (capacity - 1).bit_length()
+        self._mask = self.capacity - 1
+        self._interval_s = retry_interval_s
+        self._started_s = started_s
+        self._lifetime = rotations_until_expiry(pending_timeout_s, retry_interval_s)
+        self._rotation = 0
+        self._frontier = frontier
+        self._next = frontier
+        self._incomplete = 0
+        self._state = np.zeros(self.capacity, dtype=np.uint8)
+        self._attempt = np.zeros(self.capacity, dtype=np.uint8)
+        self._sent = np.zeros(self.capacity, dtype=np.uint32)
+
+    @property
+    def frontier(self) -> int:
+        """Lowest position that is not complete. Everything below never has to be read again."""
+        return self._frontier
+
+    @property
+    def next_position(self) -> int:
+        """Position of the next segment emitted."""
+        return self._next
+
+    @property
+    def in_flight(self) -> int:
+        """Positions emitted and not complete, due ones included: what `maxPending` limits."""
+        return self._incomplete
+
+    @property
+    def room(self) -> int:
+        """How many positions can be emitted before the ring is full."""
+        return self.capacity - (self._next - self._frontier)
+
+    def emit(self, n: int, now_s: float) -> U64:
+        """Roots for the next `n` positions, first attempt. At most `room`."""
+        assert 0 <= n <= self.room, "the window is full: emit at most `room`"
+        sent = self._rotation_at(now_s)
+        first, self._next = self._next, self._next + n
+        for part in self._slices(first, self._next):
+            self._state[part] = _IN_FLIGHT
+            self._attempt[part] = 0
+            self._sent[part] = sent
+        self._incomplete += n
+        return pack_roots(self.partition, 0, np.arange(first, self._next, dtype=np.uint64))
+
+    def complete(self, roots: U64) -> int:
+        """Trees that are complete; those of other partitions, of older attempts and those already
+        known are ignored.
+
+        Returns:
+            How many positions became complete.
+        """
+        where: slice | Indices | None = self._run_of(roots)
+        if where is None:
+            where = _distinct(self._slots_of(roots))
+        count = int(np.count_nonzero(self._state[where]))
+        self._state[where] = _DONE
+        self._incomplete -= count
+        self._advance()
+        return count
+
+    def expired(self, now_s: float) -> list[Range]:
+        """What has become due because its pending timeout has passed, each time-out once."""
+        rotation = self._rotation_at(now_s)
+        if rotation == self._rotation or self._incomplete == 0:
+            self._rotation = rotation
+            return []
+        self._rotation = rotation
+        positions = self._positions(_IN_FLIGHT)
+        sent = self._sent[positions & self._mask].astype(np.int64)
+        return self._make_due(positions[sent + self._lifetime <= rotation])
+
+    def retry_roots(self, roots: U64) -> list[Range]:
+        """What has become due because a flow condition asks for it; older attempts, and what is due
+        already, are ignored."""
+        slots = self._slots_of(roots)
+        wanted = np.unique(slots[self._state[slots] == _IN_FLIGHT])
+        offsets = (wanted - self._frontier) & self._mask
+        return self._make_due(np.sort(offsets + self._frontier))
+
+    def replay_all(self) -> list[Range]:
+        """Make all that is not complete due: the job was re-allocated, and trees may be lost.
+
+        Returns:
+            Everything due, what was due before included.
+        """
+        self._make_due(self._positions(_IN_FLIGHT))
+        return self.due()
+
+    def due(self) -> list[Range]:
+        """Everything that waits to be read again."""
+        return _ranges(self._positions(_DUE))
+
+    def retry(self, first: int, end: int, now_s: float) -> U64:
+        """New roots (attempt + 1) for what is due in `[first, end)`, in order; in flight from now.
+        What completed meanwhile is not among them: the segments to send again are those whose
+        positions (`positions_of`) are in the roots."""
+        first, end = max(first, self._frontier), min(end, self._next)
+        if first >= end:
+            return np.empty(0, dtype=np.uint64)
+        positions = np.arange(first, end)
+        positions = positions[self._state[positions & self._mask] == _DUE]
+        slots = positions & self._mask
+        self._state[slots] = _IN_FLIGHT
+        self._sent[slots] = self._rotation_at(now_s)
+        self._attempt[slots] += np.uint8(1)
+        attempts = self._attempt[slots].astype(np.uint64)
+        return pack_roots(self.partition, attempts, positions.astype(np.uint64))
+
+    def _rotation_at(self, now_s: float) -> int:
+        return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
+
+    def _run_of(self, roots: U64) -> slice | None:
+        """The slots of roots that follow one another, as they mostly do; None if these do not."""
+        count = len(roots)
+        if count == 0 or int(roots[-1]) - int(roots[0]) != count - 1:
+            return None
+        first = int(roots[0]) & (POSITIONS_MAX - 1)
+        start = first & self._mask
+        run = slice(start, start + count)
+        attempt = (int(roots[0]) >> 40) & 0xFF
+        whole = (
+            int(roots[0]) >> 48 == self.partition
+            and self._frontier <= first
+            and first + count <= self._next
+            and run.stop <= self.capacity
+            and bool((roots[1:] > roots[:-1]).all())
+            and bool((self._attempt[run] == attempt).all())
+        )
+        return run if whole else None
+
+    def _slots_of(self, roots: U64) -> Indices:
+        """Ring slots of the roots that are of this partition, window and current attempt."""
+        partitions, attempts, unsigned = unpack(roots)
+        positions = unsigned.view(np.int64)
+        slots = positions & self._mask
+        valid = (
+            (partitions == self.partition)
+            & (positions >= self._frontier)
+            & (positions < self._next)
+            & (self._attempt[slots] == attempts)
+        )
+        return slots if valid.all() else slots[valid]
+
+    def _positions(self, state: np.uint8) -> Indices:
+        """Positions of the window in one state, in order."""
+        found = [
+            np.flatnonzero(self._state[part] == state) + first
+            for first, part in self._parts(self._frontier, self._next)
+        ]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
+
+    def _make_due(self, positions: Indices) -> list[Range]:
+        self._state[positions & self._mask] = _DUE
+        return _ranges(positions)
+
+    def _advance(self) -> None:
+        """Move the frontier up to the first position that is not complete."""
+        if self._state[self._frontier & self._mask] != _DONE:
+            return
+        for first, part in self._parts(self._frontier, self._next):
+            incomplete = self._state[part] != _DONE
+            offset = int(incomplete.argmax())
+            if incomplete[offset]:
+                self._frontier = first + offset
+                return
+        self._frontier = self._next
+
+    def _parts(self, first: int, end: int) -> Iterator[tuple[int, slice]]:
+        """`[first, end)` as slices of the ring, each with its first position."""
+        while first < end:
+            start = first & self._mask
+            count = min(end - first, self.capacity - start)
+            yield first, slice(start, start + count)
+            first += count
+
+    def _slices(self, first: int, end: int) -> list[slice]:
+        return [part for _, part in self._parts(first, end)]
+
+
+def _distinct(slots: Indices) -> Indices:
+    in_order = len(slots) < 2 or bool((slots[1:] > slots[:-1]).all())
+    return slots if in_order else np.unique(slots)
+
+
+def _ranges(positions: Indices) -> list[Range]:
+    """Increasing positions as ranges, near ones together."""
+    if len(positions) == 0:
+        return []
+    breaks = np.flatnonzero(np.diff(positions) > GAP_POSITIONS_MAX) + 1
+    firsts = positions[np.concatenate(([0], breaks))].tolist()
+    lasts = positions[np.concatenate((breaks - 1, [len(positions) - 1]))].tolist()
+    return [Range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
