@@ -1,7 +1,7 @@
 """Write `docs/reference/metrics.md` from the catalog.
 
-Call it as `python -m onyx.telemetry.generate [--check]`. With `--check` nothing is written; the exit
-code is 1 when the page is stale.
+Call it as `python -m onyx.telemetry.generate [--check]`. With `--check` nothing is written; the
+exit code is 1 when the page is stale.
 """
 
 from __future__ import annotations

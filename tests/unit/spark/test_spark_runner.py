@@ -1,0 +1,163 @@
+"""The process of a stage, and the contract that the fake of the plugin's tests shares with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.spark.launcher import run_in_process
+from onyx.spark.request import StageRequest, StageRunner
+from onyx.spark.run_stage import named, told
+
+USER_CODE = """
+def doubled(frame):
+    print("what a stage prints must not spoil the reply")
+    if hasattr(frame, "num_rows"):
+        return frame
+    from pyspark.sql import functions as F
+    twice = F.udf(lambda n: 2 * n, "double")
+    return frame.withColumn("twice", twice("n"))
+
+def raising(frame):
+    raise ValueError("boom")
+"""
+
+HANGING = """
+import os, pathlib, time
+pathlib.Path(os.environ["PID_FILE"] + ".new").write_text(str(os.getpid()))
+os.rename(os.environ["PID_FILE"] + ".new", os.environ["PID_FILE"])
+time.sleep(600)
+"""
+
+
+def run_here(request: StageRequest, timeout_s: float, permitted: Callable[[], bool]) -> None:
+    """The fake: the same request over Arrow tables, in this process."""
+    if not permitted():
+        raise Fenced("declared dead")
+    table = pa.concat_tables(
+        [pq.read_table(part) for part in request.parts], promote_options="permissive"
+    )
+    try:
+        result = named(request.stage)(table)
+    except Exception as error:
+        raise UserFunctionError(told(error)) from error
+    Path(request.target).mkdir()
+    pq.write_table(result, Path(request.target) / "part-0.parquet")
+
+
+@pytest.fixture
+def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on the import path with modules of a user's."""
+    (tmp_path / "stages_of_a_user.py").write_text(USER_CODE)
+    (tmp_path / "hanging_stages.py").write_text(HANGING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
+    return tmp_path
+
+
+def request_for(stage: str, folder: Path) -> StageRequest:
+    """Two parts whose schemas differ: integers and floats, a column that one lacks."""
+    pq.write_table(pa.table({"n": [1, 2]}), folder / "0.parquet")
+    pq.write_table(pa.table({"n": [2.5], "note": pa.nulls(1)}), folder / "1.parquet")
+    parts = (str(folder / "0.parquet"), str(folder / "1.parquet"))
+    return StageRequest(stage=stage, parts=parts, target=str(folder / "result"), master="local[1]")
+
+
+RUNNERS = [
+    pytest.param(run_here, id="fake"),
+    pytest.param(run_in_process, id="spark", marks=pytest.mark.server),
+]
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path) -> None:
+    request = request_for("stages_of_a_user:doubled", user_code)
+    runner(request, 120.0, lambda: True)
+    rows = pq.read_table(request.target).to_pylist()
+    assert sorted(row["n"] for row in rows) == [1.0, 2.0, 2.5]
+    assert {row["note"] for row in rows} == {None}
+    if runner is run_in_process:
+        assert sorted(row["twice"] for row in rows) == [2.0, 4.0, 5.0]
+        assert not {"metastore_db", "spark-warehouse", "artifacts"} & set(os.listdir())
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_an_exception_of_a_stage_comes_back_with_its_place(
+    runner: StageRunner, user_code: Path
+) -> None:
+    request = request_for("stages_of_a_user:raising", user_code)
+    with pytest.raises(UserFunctionError, match=r"(?s)ValueError: boom.*user.py:11 in raising"):
+        runner(request, 120.0, lambda: True)
+    assert not Path(request.target).exists()
+
+
+@pytest.mark.server
+def test_a_stage_that_does_not_exist_is_told_without_starting_spark(user_code: Path) -> None:
+    with pytest.raises(UserFunctionError, match="no function 'nothing'"):
+        run_in_process(request_for("stages_of_a_user:nothing", user_code), 60.0, lambda: True)
+
+
+@pytest.mark.server
+def test_a_stage_that_hangs_is_ended(user_code: Path) -> None:
+    with pytest.raises(UserFunctionError, match="stageTimeout"):
+        run_in_process(request_for("hanging_stages:any", user_code), 1.0, lambda: True)
+    assert_ended(user_code)
+
+
+@pytest.mark.server
+def test_a_stage_is_ended_when_its_worker_is_declared_dead(user_code: Path) -> None:
+    with pytest.raises(Fenced):
+        run_in_process(
+            request_for("hanging_stages:any", user_code),
+            60.0,
+            permitted=lambda: not (user_code / "pid").exists(),
+        )
+    assert_ended(user_code)
+
+
+@pytest.mark.server
+def test_a_process_that_is_killed_is_told(user_code: Path) -> None:
+    def kill() -> bool:
+        if (user_code / "pid").exists():
+            os.kill(int((user_code / "pid").read_text()), signal.SIGKILL)
+        return True
+
+    with pytest.raises(Unavailable, match="code -9 and no reply"):
+        run_in_process(request_for("hanging_stages:any", user_code), 60.0, kill)
+
+
+@pytest.mark.server
+def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
+    code = (
+        "from onyx.spark.launcher import run_in_process\n"
+        "from onyx.spark.request import StageRequest\n"
+        "import os, pathlib, signal\n"
+        "def die():\n"
+        "    if pathlib.Path(os.environ['PID_FILE']).exists():\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return True\n"
+        "request = StageRequest(stage='hanging_stages:any', parts=(), target='/nowhere')\n"
+        "run_in_process(request, 60.0, die)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(user_code)}
+    worker = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False)
+    assert worker.returncode == -signal.SIGKILL
+    assert_ended(user_code)
+
+
+def assert_ended(folder: Path) -> None:
+    pid = int((folder / "pid").read_text())
+    try:
+        psutil.Process(pid).wait(timeout=10)
+    except psutil.NoSuchProcess:
+        return

@@ -1,0 +1,63 @@
+"""Settings of a session, names of stages, and what is told of an exception. No JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onyx.errors import NameNotRegistered
+from onyx.spark.run_stage import MESSAGE_CHARACTERS_MAX, named, told
+from onyx.spark.session import configuration
+
+
+def test_a_local_session_keeps_to_loopback_and_to_its_scratch_directory() -> None:
+    settings = configuration("local[*]", Path("/scratch"), {})
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.authenticate"] == "true"
+    assert settings["spark.ui.enabled"] == "false"
+    for key in ("spark.local.dir", "spark.sql.warehouse.dir"):
+        assert settings[key].startswith("/scratch/")
+
+
+def test_a_cluster_may_reach_the_driver() -> None:
+    settings = configuration("spark://host:7077", Path("/scratch"), {})
+    assert "spark.driver.host" not in settings
+    assert "spark.driver.bindAddress" not in settings
+
+
+def test_what_the_user_sets_wins() -> None:
+    settings = configuration("local[2]", Path("/s"), {"spark.driver.memory": "4g"})
+    assert settings["spark.driver.memory"] == "4g"
+
+
+@pytest.mark.parametrize(
+    "name", ["json:nothing", "json:loads.x", "json:codecs", "no_such_module:f", "os:sys", "json:"]
+)
+def test_a_name_resolves_only_to_a_function_of_its_module(name: str) -> None:
+    with pytest.raises(NameNotRegistered, match="stage"):
+        named(name)
+
+
+def test_a_function_of_another_module_is_not_of_this_one() -> None:
+    assert named("json.decoder:JSONArray").__name__ == "JSONArray"
+    with pytest.raises(NameNotRegistered):
+        named("json.decoder:scanner")
+
+
+def test_an_exception_of_a_stage_is_told_with_its_place_and_cut() -> None:
+    try:
+        raise ValueError("x" * 100_000)
+    except ValueError as error:
+        text = told(error)
+    assert text.startswith("ValueError: xxx")
+    assert "test_spark_session.py" in text
+    assert len(text) < MESSAGE_CHARACTERS_MAX + 1_000
+
+
+def test_a_worker_does_not_pay_for_spark() -> None:
+    code = "import sys, onyx.spark.plugin; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"False\n"
