@@ -1,0 +1,141 @@
+"""Group keys: from a segment to the peer that has all segments of its group.
+
+A key is hashed over canonical bytes, so that every process, version and machine agrees (`hash()`
+changes with each process). What counts as one group:
+
+* `1`, `True` and `"1"` are three groups, though Python says `1 == True`.
+* A list and a tuple of the same items are one group, and so are dicts in any order of keys.
+* Floats are refused: `0.1 + 0.2` and `0.3` would be two groups, and NaN one group a segment.
+* Aware date-times of the same instant are one group; naive ones are taken as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from onyx.errors import UserError
+from onyx.flow.batch import U64, Indices, Segment
+from onyx.flow.predicates import Resolve
+from onyx.model.job import CatalogEntry
+
+KeyGetter = Callable[[Segment], Any]
+
+DEPTH_MAX = 16
+MEMO_KEYS_MAX = 65_536
+"""Hashes remembered for each kind of key; beyond it all are forgotten."""
+
+
+def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
+    """How a task's group key is read from a segment; None when the task is not grouped.
+
+    One key gives its value, or None where it is missing; a list of keys the part of the segment
+    that has them; a function whatever it returns.
+    """
+    if entry.group_by_fn is not None:
+        return resolve(entry.group_by_fn)
+    by = entry.group_by_key
+    if by is None:
+        return None
+    if isinstance(by, str):
+        return lambda segment: segment.get(by)
+    return lambda segment: {key: segment[key] for key in by if key in segment}
+
+
+def key_bytes(key: Any) -> bytes:
+    """Canonical bytes of a group key: equal exactly when the keys are one group.
+
+    Raises:
+        UserError: the key is or holds a float, or something that has no canonical form.
+    """
+    return _encode(key, 0)
+
+
+def key_hash(key: Any) -> int:
+    """Stable 64-bit hash of a group key."""
+    return int.from_bytes(hashlib.blake2b(key_bytes(key), digest_size=8).digest(), "little")
+
+
+class Grouping:
+    """Hashes of the group keys of one task, remembered for keys that come again."""
+
+    def __init__(self, getter: KeyGetter) -> None:
+        self._getter = getter
+        self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo()}
+
+    def hashes_of(self, segments: Sequence[Segment]) -> U64:
+        """One stable hash a segment.
+
+        Raises:
+            UserError: a key cannot be grouped by. Whatever the user's `groupByFn` raises.
+        """
+        keys = list(map(self._getter, segments))
+        kinds = set(map(type, keys))
+        memo = self._memos.get(kinds.pop()) if len(kinds) == 1 else None
+        hashed = key_hash if memo is None else memo.__getitem__
+        return np.fromiter(map(hashed, keys), np.uint64, len(keys))
+
+    def slots_of(self, segments: Sequence[Segment], n: int) -> Indices:
+        """For each segment the one of `n` slots that has its group."""
+        assert n > 0
+        return (self.hashes_of(segments) % np.uint64(n)).astype(np.intp)
+
+
+class _Memo(dict[Any, int]):
+    """Of keys of one exact type: `True` would find what `1` has left."""
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= MEMO_KEYS_MAX:
+            self.clear()
+        result = self[key] = key_hash(key)
+        return result
+
+
+def _encode(key: Any, depth: int) -> bytes:
+    if depth > DEPTH_MAX:
+        raise UserError(f"a group key is nested deeper than {DEPTH_MAX}: group by part of it")
+    if key is None:
+        return b"n"
+    if key is True or key is False:
+        return b"t" if key else b"f"
+    if isinstance(key, int):
+        return b"i%d;" % key
+    if isinstance(key, str):
+        return _sized(b"s", key.encode("utf-8", "surrogatepass"))
+    if isinstance(key, bytes):
+        return _sized(b"b", key)
+    if isinstance(key, list | tuple):
+        return b"l%d:" % len(key) + b"".join(_encode(each, depth + 1) for each in key)
+    if isinstance(key, dict):
+        items = [_encode(k, depth + 1) + _encode(v, depth + 1) for k, v in key.items()]
+        return b"d%d:" % len(items) + b"".join(sorted(items))
+    if isinstance(key, date):
+        return _sized(b"D", _iso(key).encode())
+    raise UserError(_refusal(key))
+
+
+def _sized(tag: bytes, content: bytes) -> bytes:
+    return tag + b"%d:" % len(content) + content
+
+
+def _iso(key: date) -> str:
+    if isinstance(key, datetime) and key.tzinfo is not None:
+        return key.astimezone(UTC).isoformat()
+    return key.isoformat()
+
+
+def _refusal(key: Any) -> str:
+    kind = type(key).__name__
+    if isinstance(key, float):
+        return (
+            "a group key is a float, and nearly equal floats would be different groups: round it "
+            "to an int or make it a str, in the task before or with groupByFn"
+        )
+    return (
+        f"a group key is of type {kind}, which cannot be grouped by: use str, int, bool, bytes, "
+        f"date, datetime, None, or lists and dicts of these"
+    )
