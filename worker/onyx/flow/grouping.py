@@ -41,9 +41,9 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     by = entry.group_by_key
     if by is None:
         return None
-    if isinstance(by, str):
-        return lambda segment: segment.get(by)
-    return lambda segment: {key: segment[key] for key in by if key in segment}
+    if isinstance(by, tuple):
+        return lambda segment: {key: segment[key] for key in by if key in segment}
+    return lambda segment: segment.get(by)
 
 
 def key_bytes(key: Any) -> bytes:
