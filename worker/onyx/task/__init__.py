@@ -1,1 +1,1 @@
-"""task."""
+"""The task lifecycle: a table of phases and one `step()`, and what sources, functions, sinks do."""

@@ -1,0 +1,135 @@
+"""Running tasklets: one cooperative thread for those that never block, one thread for each other.
+
+A tasklet is anything with `advance() -> Progress`. The cooperative thread goes round all of them
+and sleeps only when none could do anything, until something wakes it. A wake that comes while it
+is running is remembered, so none is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from onyx.task.phases import Progress
+
+logger = logging.getLogger("onyx.peer")
+
+IDLE_WAIT_FIRST_S = 0.001
+IDLE_WAIT_MAX_S = 0.02
+"""An idle loop looks again after this even if nothing woke it (sources that have to be asked)."""
+
+
+class Tasklet(Protocol):
+    def advance(self) -> Progress: ...
+
+
+class Loop:
+    """A thread that advances tasklets in turn."""
+
+    def __init__(self, name: str) -> None:
+        self._event = threading.Event()
+        self._tasklets: tuple[tuple[Tasklet, Callable[[], None]], ...] = ()
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.passes = 0
+        """Rounds made: a liveness probe sees that it moves."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._event.set()
+
+    def add(self, tasklet: Tasklet, done: Callable[[], None]) -> None:
+        """Advance a tasklet from now on; `done` is called on the loop's thread when it is DONE."""
+        with self._lock:
+            self._tasklets = (*self._tasklets, (tasklet, done))
+        self.wake()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread after its current step; False when it does not come back in time."""
+        self._stopping = True
+        self.wake()
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        wait_s = IDLE_WAIT_FIRST_S
+        while not self._stopping:
+            self._event.clear()
+            self.passes += 1
+            if self._round() or self._event.wait(wait_s):
+                wait_s = IDLE_WAIT_FIRST_S
+            else:
+                wait_s = min(wait_s * 2, IDLE_WAIT_MAX_S)
+
+    def _round(self) -> bool:
+        advanced = False
+        for tasklet, done in self._tasklets:
+            progress = tasklet.advance()
+            if progress is Progress.ADVANCED:
+                advanced = True
+            elif progress is Progress.DONE:
+                with self._lock:
+                    self._tasklets = tuple(
+                        each for each in self._tasklets if each[0] is not tasklet
+                    )
+                done()
+        return advanced
+
+
+class Executor:
+    """All loops of one incarnation."""
+
+    def __init__(self, name: str, stop_timeout_s: float) -> None:
+        self._name = name
+        self._stop_timeout_s = stop_timeout_s
+        self._shared = Loop(f"onyx-executor-{name}")
+        self._own: list[Loop] = []
+        self._lock = threading.Lock()
+
+    @property
+    def passes(self) -> int:
+        return self._shared.passes
+
+    def start(self) -> None:
+        self._shared.start()
+
+    def wake(self) -> None:
+        """Something changed for everybody."""
+        self._shared.wake()
+        for loop in tuple(self._own):
+            loop.wake()
+
+    def wake_shared(self) -> None:
+        self._shared.wake()
+
+    def run_shared(self, tasklet: Tasklet, done: Callable[[], None] = lambda: None) -> None:
+        """Advance a tasklet that never blocks."""
+        self._shared.add(tasklet, done)
+
+    def run_alone(self, name: str, tasklet: Tasklet, done: Callable[[], None]) -> Loop:
+        """Advance a tasklet that may block, on a thread of its own."""
+        loop = Loop(f"onyx-{name}")
+
+        def finished() -> None:
+            loop.stop(0)
+            with self._lock:
+                self._own.remove(loop)
+            done()
+
+        with self._lock:
+            self._own.append(loop)
+        loop.add(tasklet, finished)
+        loop.start()
+        return loop
+
+    def stop(self) -> None:
+        """End all loops; one that hangs in user code is left behind and said so."""
+        for loop in (self._shared, *tuple(self._own)):
+            if not loop.stop(self._stop_timeout_s):
+                logger.error("a task did not stop within %.0f s", self._stop_timeout_s)

@@ -1,0 +1,308 @@
+"""One incarnation of a peer group in the real world: it interprets what `group.step` decides.
+
+One thread owns the group's state: it takes events from a bounded queue, steps the pure machine and
+carries out the actions. Callbacks of the log, timers and tasks only put events. Whatever is slow is
+done on a small pool. When the incarnation ends (session lost, declared dead, or asked to leave) all
+its tasks are stopped and nothing of it is used again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from onyx.errors import Fenced, Unavailable
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.log.interface import GroupLog, Origin, Session
+from onyx.peer import group, lease
+from onyx.peer.actions import (
+    Action,
+    Append,
+    Left,
+    Pause,
+    Restart,
+    Resume,
+    StartBackOff,
+    StartPauseTimer,
+)
+from onyx.peer.events import (
+    AddPeers,
+    BackOffElapsed,
+    EntryRead,
+    Event,
+    Leave,
+    OriginRead,
+    PauseDue,
+    Propose,
+    PulseGone,
+    RemovePeer,
+    SessionChanged,
+)
+from onyx.peer.executor import Executor
+from onyx.peer.workload import Workload
+from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.plugins.registry import build_input, build_output
+from onyx.replica import canonical
+from onyx.replica.effects import (
+    Effect,
+    ProbePulse,
+    UnwatchPulse,
+    WatchPulse,
+)
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+from onyx.resolve import Resolver
+from onyx.seams import Clock, Randomness
+from onyx.settings import Settings
+from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger("onyx.peer")
+T = TypeVar("T")
+
+EVENTS_MAX = 10_000
+BACKGROUND_THREADS = 4
+
+
+class Incarnation:
+    """Implements `task.services.Services` and the transport's `Handlers`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: GroupLog,
+        transport: Transport,
+        resolver: Resolver,
+        metrics: GroupMetrics,
+        clock: Clock,
+        randomness: Randomness,
+        replace_peer: Callable[[PeerId], None],
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.transport = transport
+        self.clock = clock
+        self.group = log.group
+        self._resolver = resolver
+        self._metrics = metrics
+        self._randomness = randomness
+        self._replace_peer = replace_peer
+        self._events: queue.Queue[Event] = queue.Queue(EVENTS_MAX)
+        self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
+        self._executor = Executor(str(self.group), settings.task.stop_timeout_s)
+        self._workload = Workload(self, self._executor)
+        self._timers: list[threading.Timer] = []
+        self._state: group.GroupState | None = None
+        self._paused = False
+        self._ended = False
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self, peers: Sequence[PeerId]) -> Left | Restart:
+        """Join, work until the end of this incarnation, and say how it ended."""
+        unsubscribe: Callable[[], None] | None = None
+        try:
+            origin = self._connect()
+            self._state, actions = group.start(self.group, self._replica_of(origin))
+            unsubscribe = self.log.subscribe(origin.position, self._deliver)
+            end = self._interpret(actions)
+            self.post(self.peers_event(peers))
+            while end is None:
+                end = self._step(self._events.get())
+            return end
+        except Fenced as error:
+            return Restart(str(error))
+        finally:
+            self._ended = True
+            if unsubscribe is not None:
+                unsubscribe()
+            self._stop()
+
+    def post(self, event: Event) -> None:
+        """Queue an event; from any thread."""
+        if not self._ended:
+            self._events.put(event)
+
+    def peers_event(self, peers: Sequence[PeerId]) -> AddPeers:
+        """The event that offers virtual peers at this group's address."""
+        return AddPeers(tuple(peers), {"address": self.transport.address}, self.settings.tags)
+
+    def leave(self) -> None:
+        self.post(Leave())
+
+    def remove_peer(self, peer: PeerId) -> None:
+        self.post(RemovePeer(peer))
+
+    @property
+    def joined(self) -> bool:
+        return self._state is not None and self._state.joined
+
+    @property
+    def passes(self) -> int:
+        return self._executor.passes
+
+    def _connect(self) -> Origin:
+        self.log.on_session(self._on_session)
+        self.log.register_pulse()
+        self.transport.start(self.group, self)
+        self.transport.on_room(self._executor.wake)
+        self._executor.start()
+        return self.log.origin()
+
+    def _replica_of(self, origin: Origin) -> Replica:
+        if origin.replica:
+            return canonical.decode(origin.replica)
+        parameters = self.log.establish({"job-scheduler": self.settings.job_scheduler})
+        return Replica(job_scheduler=parameters["job-scheduler"])
+
+    def _step(self, event: Event) -> Left | Restart | None:
+        assert self._state is not None
+        started_s = self.clock.monotonic_s()
+        self._state, actions = group.step(self._state, event)
+        if isinstance(event, EntryRead):
+            seconds = self.clock.monotonic_s() - started_s
+            entry = event.entry
+            self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
+        return self._interpret(actions)
+
+    def _interpret(self, actions: Sequence[Action]) -> Left | Restart | None:
+        effects: list[Effect] = []
+        for action in actions:
+            match action:
+                case Left() | Restart():
+                    return action
+                case Append(commands, parent):
+                    self.log.append(commands, parent)
+                case WatchPulse(other):
+                    self.log.watch_pulse(other, lambda gone: self.post(PulseGone(gone)))
+                case UnwatchPulse(other):
+                    self.log.unwatch_pulse(other)
+                case ProbePulse(other):
+                    self._probe(other)
+                case StartPauseTimer(suspension):
+                    now_s, timeout_s = self.clock.monotonic_s(), self.log.session_timeout_s
+                    delay_s = lease.pause_delay_s(now_s, self.log.confirmed_s(), timeout_s)
+                    self._after(delay_s, PauseDue(suspension))
+                case StartBackOff():
+                    delay_s = 2 * self._randomness.random() * self.settings.log.join_back_off_s
+                    self._after(delay_s, BackOffElapsed())
+                case Pause():
+                    logger.warning("ZooKeeper does not answer: tasks are paused")
+                    self._paused = True
+                case Resume():
+                    logger.info("ZooKeeper answers again and the session lives: tasks go on")
+                    self._paused = False
+                    self._executor.wake()
+                case _:
+                    effects.append(action)
+        self._workload.apply(effects)
+        return None
+
+    def _probe(self, other: GroupId) -> None:
+        def look() -> None:
+            if not self.log.pulse_exists(other):
+                self.post(PulseGone(other))
+
+        self.background(look)
+
+    def _after(self, delay_s: float, event: Event) -> None:
+        timer = threading.Timer(delay_s, self.post, (event,))
+        timer.daemon = True
+        timer.start()
+        self._timers = [each for each in self._timers if each.is_alive()]
+        self._timers.append(timer)
+
+    def _deliver(self, item: Entry | Origin) -> None:
+        if isinstance(item, Origin):
+            self.post(OriginRead(item.position, canonical.decode(item.replica)))
+        else:
+            self.post(EntryRead(item))
+
+    def _on_session(self, session: Session) -> None:
+        if session is Session.LOST:
+            self._paused = True
+            self._metrics.session_lost()
+        self.post(SessionChanged(session))
+
+    def _stop(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._workload.stop()
+        self._executor.stop()
+        self.transport.stop()
+        self.log.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- Handlers of the transport -------------------------------------------------------------
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None:
+        self._workload.on_acks(job, version, acker, roots, values)
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+    ) -> None:
+        self._workload.on_completions(job, version, target, roots, retry)
+
+    # --- Services of the tasks -----------------------------------------------------------------
+
+    def replica(self) -> Replica:
+        assert self._state is not None
+        return self._state.replica
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        self.post(Propose(peer, command))
+
+    def permitted(self) -> bool:
+        if self._paused:
+            return False
+        timeout_s = self.log.session_timeout_s
+        return lease.permitted(self.clock.monotonic_s(), self.log.confirmed_s(), timeout_s)
+
+    def background(self, work: Callable[[], T]) -> Future[T]:
+        return self._pool.submit(work)
+
+    def resolve(self, name: str) -> Callable[..., Any]:
+        return self._resolver.resolve(name)
+
+    def build_input(self, plugin: str, context: PluginContext) -> Input:
+        return build_input(plugin, context)
+
+    def build_output(self, plugin: str, context: PluginContext) -> Output:
+        return build_output(plugin, context)
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        return ()
+
+    def metrics(self, job: str, task: str) -> TaskMetrics:
+        return self._metrics.task(job, task)
+
+    def restart_peer(self, peer: PeerId) -> None:
+        self._replace_peer(peer)
+
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        """Keep what killed a job; the first report wins."""
+        logger.error(
+            "job %s is killed: task %s, phase %s: %s: %s",
+            job,
+            report["task"],
+            report["phase"],
+            report["type"],
+            report["message"],
+        )
+
+        def store() -> None:
+            try:
+                self.log.put_document(f"exception/{job}", msgspec.json.encode(report), None)
+            except Unavailable as error:
+                logger.error("the exception of job %s could not be stored: %s", job, error)
+
+        return self.background(store)

@@ -1,0 +1,77 @@
+"""Where a task runs: on the shared cooperative thread or on a thread of its own.
+
+Only the built plugin knows whether its task may block, so inputs and outputs start alone and move
+to the shared thread if they can; functions start shared and move out if the catalog says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from onyx.peer.executor import Executor, Loop
+from onyx.task import machine
+from onyx.task.phases import Kind, Phase, Progress
+from onyx.task.state import Task
+
+logger = logging.getLogger("onyx.peer")
+
+
+class TaskRunner:
+    """Advances one task and moves it once between loops."""
+
+    def __init__(self, executor: Executor, task: Task, stopped: Callable[[], None]) -> None:
+        self.task = task
+        self._executor = executor
+        self._stopped = stopped
+        self._loop: Loop | None = None
+        self._settled = False
+        self._moving = False
+
+    def start(self) -> None:
+        if self.task.kind is Kind.FUNCTION:
+            self._share()
+        else:
+            self._separate()
+
+    def wake(self) -> None:
+        """Something happened to the task; from any thread."""
+        loop = self._loop
+        if loop is not None:
+            loop.wake()
+        else:
+            self._executor.wake_shared()
+
+    def advance(self) -> Progress:
+        progress = machine.advance(self.task)
+        if self._settled or progress is Progress.DONE or self.task.phase is Phase.LOAD_JOB:
+            return progress
+        return self._settle(progress)
+
+    def _settle(self, progress: Progress) -> Progress:
+        if not self.task.wired:
+            return progress
+        self._settled = True
+        shared = self._loop is None
+        if self.task.cooperative == shared:
+            return progress
+        self._moving = True
+        return Progress.DONE
+
+    def _done(self) -> None:
+        if not self._moving:
+            self._stopped()
+            return
+        self._moving = False
+        if self.task.cooperative:
+            self._share()
+        else:
+            self._separate()
+
+    def _share(self) -> None:
+        self._loop = None
+        self._executor.run_shared(self, self._done)
+
+    def _separate(self) -> None:
+        name = f"{self.task.name}-{self.task.peer}"
+        self._loop = self._executor.run_alone(name, self, self._done)

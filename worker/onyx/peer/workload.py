@@ -1,0 +1,189 @@
+"""The tasks and ackers that one incarnation runs: effects of the replica become messages to them.
+
+Used by the group's thread; acks and completions come on the transport's threads and are only passed
+on. A peer's next task starts when its last one has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.model.job import EMPTY
+from onyx.peer.executor import Executor
+from onyx.peer.runner import TaskRunner
+from onyx.replica.effects import (
+    Effect,
+    JobReady,
+    RewireTask,
+    SealOutput,
+    StartTask,
+    StopTask,
+)
+from onyx.replica.state import Replica
+from onyx.task.acker import AckerTask
+from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.owners import Owners
+from onyx.task.phases import Kind
+from onyx.task.state import Task
+from onyx.task.wiring import Site
+
+if TYPE_CHECKING:
+    from onyx.peer.incarnation import Incarnation
+
+ACK_IDLE_TIMEOUT_S = 480.0
+"""A tree that nobody has touched for this long is forgotten; its input has replayed it by then."""
+
+AckerKey = tuple[JobId, AllocationVersion, PeerId]
+
+
+class Workload:
+    """See the module."""
+
+    def __init__(self, incarnation: Incarnation, executor: Executor) -> None:
+        self._incarnation = incarnation
+        self._executor = executor
+        self._running: dict[PeerId, TaskRunner] = {}
+        self._next: dict[PeerId, deque[StartTask]] = {}
+        self._ackers: dict[AckerKey, AckerTask] = {}
+
+    def apply(self, effects: Sequence[Effect]) -> None:
+        """Carry out what concerns tasks, in order."""
+        if not effects:
+            return
+        replica = self._incarnation.replica()
+        self._connect(replica)
+        self._place_ackers(replica)
+        for effect in effects:
+            match effect:
+                case StartTask(peer):
+                    self._next.setdefault(peer, deque()).append(effect)
+                    self._start_next(peer)
+                case StopTask(peer, reason=reason):
+                    self._stop_task(peer, reason)
+                case RewireTask(peer):
+                    self._post(peer, Rewire())
+                case SealOutput(peer):
+                    self._post(peer, Seal())
+                case JobReady(job, version):
+                    self._ready(replica, job, version)
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None:
+        found = self._ackers.get((job, version, acker))
+        if found is not None:
+            found.post(roots, values)
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+    ) -> None:
+        runner = self._running.get(target)
+        if runner is not None and runner.task.job_id == job:
+            runner.task.post(Completions(version, roots, retry))
+
+    def stop(self) -> None:
+        """The incarnation ends: every task is told, none is started any more."""
+        self._next.clear()
+        for runner in tuple(self._running.values()):
+            runner.task.post(Stop("peer-left"))
+        for acker in self._ackers.values():
+            acker.stopped = True
+
+    def _start_next(self, peer: PeerId) -> None:
+        waiting = self._next.get(peer)
+        if not waiting or peer in self._running:
+            return
+        effect = waiting.popleft()
+        replica = self._incarnation.replica()
+        task = Task(
+            self._incarnation,
+            peer,
+            effect.job,
+            effect.task,
+            _kind(replica, effect.job, effect.task),
+            lambda: runner.wake(),
+        )
+        runner = TaskRunner(self._executor, task, lambda: self._stopped(peer))
+        self._running[peer] = runner
+        runner.start()
+
+    def _stopped(self, peer: PeerId) -> None:
+        self._running.pop(peer, None)
+        self._start_next(peer)
+
+    def _stop_task(self, peer: PeerId, reason: str) -> None:
+        waiting = self._next.get(peer)
+        if waiting:
+            waiting.pop()
+        else:
+            self._post(peer, Stop(reason))
+
+    def _post(self, peer: PeerId, message: Rewire | Seal | Stop | Ready) -> None:
+        runner = self._running.get(peer)
+        if runner is not None:
+            runner.task.post(message)
+
+    def _ready(self, replica: Replica, job: JobId, version: AllocationVersion) -> None:
+        inputs = tuple(
+            (task, _sites(replica, job, task)) for task in replica.input_tasks.get(job, ())
+        )
+        owners = Owners(replica, job, inputs)
+        for (each, at, _), acker in self._ackers.items():
+            if each == job and at == version:
+                acker.ready(owners)
+        for runner in tuple(self._running.values()):
+            if runner.task.job_id == job:
+                runner.task.post(Ready(version))
+
+    def _place_ackers(self, replica: Replica) -> None:
+        """An acker for each of our peers that is one; those of older versions end."""
+        mine = replica.groups_index.get(self._incarnation.group, ())
+        wanted = {
+            (job, AllocationVersion(replica.allocation_version.get(job, -1)), peer)
+            for job in replica.jobs
+            for peer in replica.ackers.get(job, ())
+            if peer in mine
+        }
+        for key in [key for key in self._ackers if key not in wanted]:
+            self._ackers.pop(key).stopped = True
+        for job, version, peer in sorted(wanted.difference(self._ackers)):
+            acker = AckerTask(
+                self._incarnation.transport,
+                self._incarnation.clock,
+                job,
+                version,
+                self._executor.wake_shared,
+                ACK_IDLE_TIMEOUT_S,
+            )
+            self._ackers[job, version, peer] = acker
+            self._executor.run_shared(acker)
+
+    def _connect(self, replica: Replica) -> None:
+        """Links to the groups with which this one shares a job."""
+        me = self._incarnation.group
+        addresses: dict[GroupId, str] = {}
+        for job in replica.jobs:
+            peers = [peer for task in replica.allocations.get(job, EMPTY).values() for peer in task]
+            groups = {replica.groups_reverse_index[peer] for peer in peers}
+            if me in groups:
+                for peer in peers:
+                    group = replica.groups_reverse_index[peer]
+                    addresses[group] = str(replica.peer_sites[peer].get("address", ""))
+        addresses.pop(me, None)
+        self._incarnation.transport.connect(addresses)
+
+
+def _sites(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
+    slots = replica.task_slot_ids[job][task]
+    ordered = sorted(replica.allocations[job][task], key=lambda peer: slots[peer])
+    return tuple(Site(peer, replica.groups_reverse_index[peer]) for peer in ordered)
+
+
+def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:
+    if task in replica.input_tasks.get(job, ()):
+        return Kind.INPUT
+    return Kind.OUTPUT if task in replica.output_tasks.get(job, ()) else Kind.FUNCTION

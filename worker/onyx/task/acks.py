@@ -1,0 +1,76 @@
+"""Sending acks: what a task has consumed and produced, folded per root, to the ackers.
+
+Folding by XOR keeps this bounded by the roots in flight, whatever the acker's speed. Acks leave
+when the task is idle, when many have gathered, or after `ack_interval_s`, never one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ledger.acker import split_by_acker
+from onyx.ledger.lineage import fold
+from onyx.seams import Clock
+from onyx.task.wiring import Site, Wiring
+from onyx.transport.interface import Transport
+
+GATHERED_SEGMENTS_MAX = 8_192
+
+
+class AckSender:
+    """Of one task in one allocation version."""
+
+    def __init__(
+        self, transport: Transport, wiring: Wiring, clock: Clock, interval_s: float
+    ) -> None:
+        self._transport = transport
+        self._wiring = wiring
+        self._clock = clock
+        self._interval_s = interval_s
+        self._roots: list[U64] = []
+        self._values: list[U64] = []
+        self._gathered = 0
+        self._due_s = 0.0
+        self._refused: list[tuple[Site, U64, U64]] = []
+
+    def add(self, roots: U64, values: U64) -> None:
+        """XOR `values[i]` into the tree `roots[i]`."""
+        if not len(roots):
+            return
+        if not self._gathered:
+            self._due_s = self._clock.monotonic_s() + self._interval_s
+        self._roots.append(roots)
+        self._values.append(values)
+        self._gathered += len(roots)
+
+    def tend(self, idle: bool) -> bool:
+        """Send what is due; True when something was sent."""
+        if self._refused and not self._send(self._refused):
+            return False
+        due = self._gathered >= GATHERED_SEGMENTS_MAX or idle
+        if not self._gathered or not (due or self._clock.monotonic_s() >= self._due_s):
+            return False
+        self._send(self._split())
+        return True
+
+    def _split(self) -> list[tuple[Site, U64, U64]]:
+        single = len(self._roots) == 1
+        roots = self._roots[0] if single else np.concatenate(self._roots)
+        values = self._values[0] if single else np.concatenate(self._values)
+        self._roots, self._values, self._gathered = [], [], 0
+        roots, values = fold(roots, values)
+        ackers = self._wiring.ackers
+        parts = split_by_acker(roots, values, len(ackers))
+        return [(ackers[index], roots, values) for index, roots, values in parts]
+
+    def _send(self, parcels: list[tuple[Site, U64, U64]]) -> bool:
+        wiring = self._wiring
+        self._refused = [
+            (site, roots, values)
+            for site, roots, values in parcels
+            if not self._transport.send_acks(
+                site.group, wiring.job, wiring.version, site.peer, roots, values
+            )
+        ]
+        return not self._refused

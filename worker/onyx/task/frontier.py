@@ -1,0 +1,75 @@
+"""How far a partition is complete, as a small versioned document beside the log.
+
+Not in the log, which is for coordination. Every write is conditional on the version last seen and
+fenced by the writer's pulse, so a zombie cannot move a frontier.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import msgspec
+
+from onyx.errors import Unavailable
+from onyx.ids import JobId
+from onyx.plugins.protocol import START, Cursor
+from onyx.task.services import Services
+
+CONFLICTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """What is remembered of a partition."""
+
+    position: int = 0
+    """Lowest position that is not complete; nothing below it is ever replayed."""
+    cursor: Cursor = START
+    """From where to read again: at or before `position`."""
+    exhausted: bool = False
+    """Everything has been read and is complete."""
+
+
+class FrontierStore:
+    """Loads and saves the frontier of one partition; saves in the background, one at a time."""
+
+    def __init__(self, services: Services, job: JobId, partition: int) -> None:
+        self._services = services
+        self._path = f"frontier/{job}/{partition}"
+        self._version: int | None = None
+        self._saving: Future[None] | None = None
+        self._saved: Frontier | None = None
+
+    def load(self) -> Frontier:
+        """The stored frontier, or the beginning when there is none. Blocks."""
+        document = self._services.log.get_document(self._path)
+        if document is None:
+            return Frontier()
+        self._version = document.version
+        self._saved = msgspec.json.decode(document.data, type=Frontier)
+        return self._saved
+
+    def save(self, frontier: Frontier) -> bool:
+        """Start saving unless a save is under way or nothing changed; True when it is stored."""
+        if self._saving is not None:
+            if not self._saving.done():
+                return False
+            saving, self._saving = self._saving, None
+            saving.result()
+        if self._saved == frontier:
+            return True
+        self._saving = self._services.background(lambda: self._save(frontier))
+        return False
+
+    def _save(self, frontier: Frontier) -> None:
+        data = msgspec.json.encode(frontier)
+        for _ in range(CONFLICTS_MAX):
+            version = self._services.log.put_document(self._path, data, self._version)
+            if version is not None:
+                self._version, self._saved = version, frontier
+                return
+            # The last save of the partition's former owner came late. Both are true lower bounds.
+            found = self._services.log.get_document(self._path)
+            self._version = found.version if found else None
+        raise Unavailable(f"frontier {self._path} keeps changing: another peer writes it too")

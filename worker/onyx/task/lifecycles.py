@@ -1,0 +1,100 @@
+"""The user's hooks around a task, compiled once.
+
+`calls` of a lifecycle entry names a function without arguments that returns `{hook: function}`.
+Hooks get `(event, lifecycle)` and may return a dict that is merged into the event. Of
+`handle_exception` the first answer that is not "defer" wins; when all defer, the job is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from onyx.errors import UserFunctionError
+from onyx.model.job import Job, Lifecycle
+
+Event = dict[str, Any]
+Hook = Callable[..., Any]
+Verdict = Literal["kill", "restart", "defer"]
+
+HOOKS = (
+    "start_task",
+    "before_task_start",
+    "before_batch",
+    "after_read_batch",
+    "after_apply_fn",
+    "after_batch",
+    "after_task_stop",
+    "after_ack_segment",
+    "after_retry_segment",
+    "handle_exception",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycles:
+    """The hooks of one task by name, in the order of the job's entries."""
+
+    hooks: Mapping[str, tuple[tuple[Lifecycle, Hook], ...]] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        return name in self.hooks
+
+    def merge(self, name: str, event: Event) -> None:
+        """Call every hook of this name and merge what they return into the event."""
+        for lifecycle, hook in self.hooks.get(name, ()):
+            answer = hook(event, lifecycle)
+            if answer is None:
+                continue
+            if not isinstance(answer, Mapping):
+                raise UserFunctionError(
+                    f"lifecycle {lifecycle.calls}: {name} returned {type(answer).__name__}; "
+                    "return a dict to merge into the event, or None"
+                )
+            event.update(answer)
+
+    def may_start(self, event: Event) -> bool:
+        """Whether every start_task says true."""
+        return all(hook(event, lifecycle) for lifecycle, hook in self.hooks.get("start_task", ()))
+
+    def verdict(self, event: Event, phase: str, error: BaseException) -> Verdict:
+        """What to do about an exception raised in a phase."""
+        answers = [
+            (lifecycle, hook(event, lifecycle, phase, error))
+            for lifecycle, hook in self.hooks.get("handle_exception", ())
+        ]
+        for lifecycle, answer in answers:
+            if answer not in ("kill", "restart", "defer"):
+                raise UserFunctionError(
+                    f"lifecycle {lifecycle.calls}: handle_exception returned {answer!r}; "
+                    'return "kill", "restart" or "defer"'
+                )
+        decided: list[Verdict] = [answer for _, answer in answers if answer != "defer"]
+        return decided[0] if decided else "kill"
+
+
+def compile_lifecycles(job: Job, task: str, resolve: Callable[[str], Hook]) -> Lifecycles:
+    """The hooks of a task.
+
+    Raises:
+        UserFunctionError: `calls` does not return a mapping of known hooks to functions.
+    """
+    hooks: dict[str, list[tuple[Lifecycle, Hook]]] = {}
+    for lifecycle in job.lifecycles:
+        if lifecycle.task not in (task, "all"):
+            continue
+        calls = resolve(lifecycle.calls)()
+        if not isinstance(calls, Mapping):
+            raise UserFunctionError(
+                f"lifecycle {lifecycle.calls} must return a dict of hooks, "
+                f"not {type(calls).__name__}"
+            )
+        for name, hook in calls.items():
+            if name not in HOOKS or not callable(hook):
+                raise UserFunctionError(
+                    f"lifecycle {lifecycle.calls}: {name!r} is not a hook; "
+                    f"known hooks are {', '.join(HOOKS)}"
+                )
+            hooks.setdefault(name, []).append((lifecycle, hook))
+    return Lifecycles({name: tuple(each) for name, each in hooks.items()})

@@ -1,0 +1,44 @@
+"""What other threads tell a task: posted to its mailbox, read at the start of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Rewire:
+    """The job's allocation has a new version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All peers of the job are ready for this version."""
+
+    version: AllocationVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """This peer was elected to seal the output task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Leave the task."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Trees of this input peer that are complete, or that must be replayed at once."""
+
+    version: AllocationVersion
+    roots: U64
+    retry: bool
+
+
+Message = Rewire | Ready | Seal | Stop | Completions

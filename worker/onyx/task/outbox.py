@@ -1,0 +1,73 @@
+"""What a task has produced and not yet handed over, in order.
+
+Bounded by construction: a task does not read the next batch before this is empty. A refused send
+keeps its place. An ungrouped batch goes to the next peer in turn that has room, so slow peers get
+less; a grouped one is split by the slot of its key and waits for exactly that peer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from onyx.flow.batch import Batch
+from onyx.task.wiring import ChildTask, Site, Wiring
+from onyx.transport.interface import Channel, Control, Transport
+
+
+@dataclass(slots=True)
+class _Pending:
+    item: Batch | Control
+    sites: tuple[Site, ...]
+    """One of them must take a batch; a control item is for the one in here."""
+
+
+class Outbox:
+    """Of one task in one allocation version."""
+
+    def __init__(self, transport: Transport, wiring: Wiring) -> None:
+        self._transport = transport
+        self._channels = {
+            site.peer: Channel(wiring.job, wiring.version, wiring.me.peer, site.peer)
+            for child in wiring.children
+            for site in child.sites
+        }
+        self._children = wiring.children
+        self._queue: deque[_Pending] = deque()
+        self._turn = wiring.rank
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, child: ChildTask, batch: Batch) -> None:
+        """To any peer of the child task."""
+        if len(batch):
+            self._queue.append(_Pending(batch, child.sites))
+
+    def put_to(self, site: Site, item: Batch | Control) -> None:
+        """To exactly this peer."""
+        self._queue.append(_Pending(item, (site,)))
+
+    def broadcast(self, control: Control) -> None:
+        """To every peer downstream, behind what was put before."""
+        for child in self._children:
+            for site in child.sites:
+                self.put_to(site, control)
+
+    def drain(self) -> bool:
+        """Hand over what can be handed over; True when nothing is left."""
+        while self._queue:
+            pending = self._queue[0]
+            if not self._offer(pending):
+                return False
+            self._queue.popleft()
+        return True
+
+    def _offer(self, pending: _Pending) -> bool:
+        count = len(pending.sites)
+        for step in range(count):
+            site = pending.sites[(self._turn + step) % count]
+            if self._transport.send(site.group, self._channels[site.peer], pending.item):
+                self._turn += step + 1
+                return True
+        return False

@@ -1,0 +1,55 @@
+"""Which input peer answers for a root: the owner of its partition in this allocation version."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ids import JobId, TaskName
+from onyx.ledger.lineage import partitions_of
+from onyx.replica.state import Replica
+from onyx.task.ends import END_PARTITION
+from onyx.task.wiring import Site
+
+
+class Owners:
+    """Made when the job is ready, so every partition is registered.
+
+    Partitions are dealt to the peers of their task by the order of slots: the index of a partition
+    within the task modulo the number of peers.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        job: JobId,
+        inputs: tuple[tuple[TaskName, tuple[Site, ...]], ...],
+    ) -> None:
+        registered = replica.partitions[job]
+        self._inputs = sorted(
+            ((registered[task].first, registered[task].count, sites) for task, sites in inputs),
+            key=lambda each: each[0],
+        )
+        self._everyone = [site for _, _, sites in self._inputs for site in sites]
+
+    def split(self, roots: U64) -> list[tuple[Site, U64]]:
+        """Roots by the peer to which their news goes; news of the end goes to every input."""
+        if not len(roots):
+            return []
+        partitions = partitions_of(roots)
+        if len(self._everyone) == 1:
+            return [(self._everyone[0], roots)]
+        parcels: list[tuple[Site, U64]] = []
+        for number in np.unique(partitions).tolist():
+            mine = roots[partitions == number]
+            if number == END_PARTITION:
+                parcels.extend((site, mine) for site in self._everyone)
+            else:
+                parcels.append((self._owner(number), mine))
+        return parcels
+
+    def _owner(self, number: int) -> Site:
+        for first, count, sites in self._inputs:
+            if first <= number < first + count:
+                return sites[(number - first) % len(sites)]
+        raise KeyError(number)

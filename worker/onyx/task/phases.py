@@ -1,0 +1,125 @@
+"""The phases of a task, in order, as a table.
+
+Each row says to which kinds of tasks a phase applies and whether it may wait: a phase that waits is
+stepped again later and nothing blocks inside. The architecture of the original names the phases of
+execution; this is the same list with the wiring of an allocation version in front. The functions
+behind the rows are in `machine.py`, which refuses to load if a row has none.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Progress(enum.Enum):
+    """What a step came to."""
+
+    ADVANCED = "advanced"
+    """Something was done: step again soon."""
+    WAITING = "waiting"
+    """Nothing can be done now: step again when woken, or a little later."""
+    DONE = "done"
+    """The task has ended; it must not be stepped again."""
+
+
+class Kind(enum.Enum):
+    INPUT = "input"
+    FUNCTION = "function"
+    OUTPUT = "output"
+
+
+class Phase(enum.Enum):
+    """Where a task is."""
+
+    LOAD_JOB = "load-job"
+    """Reading the job from the chunk store until it is here."""
+    START_TASK = "start-task"
+    """Asking the lifecycles' start_task until all say true."""
+    BUILD = "build-plugin"
+    """Resolving functions and building the plugin."""
+    BEFORE_TASK = "before-task-start"
+    """Calling the lifecycles' before_task_start once."""
+    WIRE = "wire"
+    """Taking the newest wiring: old channels dropped, a new inbox opened."""
+    RECOVER = "recover"
+    """Inputs save their frontiers and register partitions; outputs fence off the dead."""
+    SIGNAL_READY = "signal-ready"
+    """Telling the log that this peer can receive in this allocation version."""
+    AWAIT_READY = "await-ready"
+    """Waiting until every peer of the job has said so."""
+    RESUME = "resume"
+    """Inputs load frontiers of their partitions and schedule what was pending for replay."""
+    BEFORE_BATCH = "before-batch"
+    """Calling the lifecycles' before_batch."""
+    READ_BATCH = "read-batch"
+    """Taking segments from the source or the inbox, tagging those of a source."""
+    AFTER_READ_BATCH = "after-read-batch"
+    """Calling the lifecycles' after_read_batch."""
+    APPLY_FN = "apply-fn"
+    """Calling the user's function over the batch."""
+    AFTER_APPLY_FN = "after-apply-fn"
+    """Calling the lifecycles' after_apply_fn."""
+    ROUTE = "route"
+    """Flow conditions; building the new segments with their lineage, or writing to the plugin."""
+    WRITE_BATCH = "write-batch"
+    """Handing batches and control items to the next peers until all are taken."""
+    AFTER_BATCH = "after-batch"
+    """Calling the lifecycles' after_batch; acks are folded and sent."""
+    SEAL = "seal"
+    """Sealing the output of the whole task on behalf of all its peers."""
+
+
+EVERY = frozenset(Kind)
+SOURCE = frozenset({Kind.INPUT})
+SINK = frozenset({Kind.OUTPUT})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table."""
+
+    phase: Phase
+    kinds: frozenset[Kind]
+    waits: bool
+    """Whether the phase may answer WAITING."""
+
+
+TABLE: tuple[Row, ...] = (
+    Row(Phase.LOAD_JOB, EVERY, waits=True),
+    Row(Phase.START_TASK, EVERY, waits=True),
+    Row(Phase.BUILD, EVERY, waits=False),
+    Row(Phase.BEFORE_TASK, EVERY, waits=False),
+    Row(Phase.WIRE, EVERY, waits=False),
+    Row(Phase.RECOVER, EVERY, waits=True),
+    Row(Phase.SIGNAL_READY, EVERY, waits=False),
+    Row(Phase.AWAIT_READY, EVERY, waits=True),
+    Row(Phase.RESUME, SOURCE, waits=True),
+    Row(Phase.BEFORE_BATCH, EVERY, waits=False),
+    Row(Phase.READ_BATCH, EVERY, waits=True),
+    Row(Phase.AFTER_READ_BATCH, EVERY, waits=False),
+    Row(Phase.APPLY_FN, EVERY, waits=False),
+    Row(Phase.AFTER_APPLY_FN, EVERY, waits=False),
+    Row(Phase.ROUTE, EVERY, waits=False),
+    Row(Phase.WRITE_BATCH, EVERY, waits=True),
+    Row(Phase.AFTER_BATCH, EVERY, waits=False),
+    Row(Phase.SEAL, SINK, waits=True),
+)
+
+LOOP_START = Phase.BEFORE_BATCH
+LOOP_END = Phase.AFTER_BATCH
+
+
+def successor(phase: Phase, kind: Kind) -> Phase:
+    """The next phase that applies to this kind of task; the loop closes after AFTER_BATCH."""
+    if phase is LOOP_END or phase is Phase.SEAL:
+        return LOOP_START
+    following = [row.phase for row in TABLE if kind in row.kinds]
+    return following[following.index(phase) + 1]
+
+
+SUCCESSORS: dict[Kind, dict[Phase, Phase]] = {
+    kind: {row.phase: successor(row.phase, kind) for row in TABLE if kind in row.kinds}
+    for kind in Kind
+}
+"""Looked up once a phase: no search in the loop."""

@@ -1,0 +1,68 @@
+"""What a task may ask of the process it runs in: the seam between `task/` and `peer/`.
+
+Everything slow (ZooKeeper reads and writes) is done in the background and polled, because a task
+step never blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from onyx.ids import JobId, PeerId
+from onyx.log.interface import LogReader
+from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.replica.entry import Command
+from onyx.replica.state import Replica
+from onyx.seams import Clock
+from onyx.settings import Settings
+from onyx.telemetry.interface import TaskMetrics
+from onyx.transport.interface import Transport
+
+T = TypeVar("T")
+
+
+class Services(Protocol):
+    """The process, as its tasks see it."""
+
+    settings: Settings
+    clock: Clock
+    transport: Transport
+
+    @property
+    def log(self) -> LogReader: ...
+
+    def replica(self) -> Replica:
+        """The newest replica of this process."""
+        ...
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        """Write to the log on behalf of a peer of this group, while it belongs to the cluster."""
+        ...
+
+    def permitted(self) -> bool:
+        """Whether this incarnation may act: its session was confirmed a short time ago."""
+        ...
+
+    def background(self, work: Callable[[], T]) -> Future[T]:
+        """Run something that may block, off the executor."""
+        ...
+
+    def resolve(self, name: str) -> Callable[..., Any]: ...
+
+    def build_input(self, plugin: str, context: PluginContext) -> Input: ...
+
+    def build_output(self, plugin: str, context: PluginContext) -> Output: ...
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        """Leading arguments of the task's function that the worker was started with."""
+        ...
+
+    def metrics(self, job: str, task: str) -> TaskMetrics: ...
+
+    def restart_peer(self, peer: PeerId) -> None:
+        """Give up this virtual peer and start a new one in its place."""
+        ...
+
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]: ...

@@ -1,0 +1,63 @@
+"""The writing side of an output task: only what is durable is acked.
+
+Batches are remembered with the running count of segments at which they are wholly written; when the
+plugin says that many are durable, their ids go to the ackers. After a re-allocation what was not
+acked is forgotten here (its roots are replayed), while the running count goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from onyx.flow.batch import U64, Segment
+from onyx.ids import GroupId
+from onyx.plugins.protocol import Output
+
+
+class Sink:
+    """The plugin of one output task and what waits for it to be durable."""
+
+    def __init__(self, plugin: Output) -> None:
+        self._plugin = plugin
+        self._written = 0
+        self._waiting: deque[tuple[int, U64, U64]] = deque()
+
+    def write(self, segments: list[Segment], roots: U64 | None, values: U64 | None) -> None:
+        """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
+        if segments:
+            self._plugin.write(segments)
+            self._written += len(segments)
+        if roots is not None and values is not None and len(roots):
+            self._waiting.append((self._written, roots, values))
+
+    def flush(self) -> None:
+        self._plugin.flush()
+
+    def tick(self) -> None:
+        self._plugin.tick()
+
+    def take_durable(self) -> list[tuple[U64, U64]]:
+        """Roots and values that may be acked now."""
+        if not self._waiting:
+            return []
+        durable = self._plugin.durable()
+        ready = []
+        while self._waiting and self._waiting[0][0] <= durable:
+            _, roots, values = self._waiting.popleft()
+            ready.append((roots, values))
+        return ready
+
+    def all_durable(self) -> bool:
+        return self._plugin.durable() >= self._written
+
+    def rewire(self, live: Sequence[GroupId]) -> None:
+        """A new allocation version: old roots mean nothing any more, the dead are fenced off."""
+        self._waiting.clear()
+        self._plugin.fence(live)
+
+    def seal(self) -> None:
+        self._plugin.seal()
+
+    def close(self) -> None:
+        self._plugin.close()

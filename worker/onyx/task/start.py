@@ -1,0 +1,130 @@
+"""The phases before the first wiring: loading the job, asking lifecycles, building the plugin."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from onyx.flow.apply import resolve_params
+from onyx.flow.conditions import compile_conditions
+from onyx.flow.grouping import Grouping, key_getter
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.model.workflow import children
+from onyx.plugins.protocol import PluginContext
+from onyx.task.lifecycles import compile_lifecycles
+from onyx.task.phases import Kind, Progress
+from onyx.task.sink import Sink
+from onyx.task.source import Source
+from onyx.task.state import Static, Task
+
+
+def load_job(task: Task) -> Progress:
+    digest = task.services.replica().job_digests.get(task.job_id)
+    if digest is None:
+        return Progress.WAITING
+    log = task.services.log
+    job: Job | None = task.poll(
+        "job",
+        lambda: task.services.background(
+            lambda: parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+        ),
+    )
+    if job is None:
+        return Progress.WAITING
+    resolve = task.services.resolve
+    entry = job.entry(task.name)
+    event = {
+        "id": task.peer,
+        "job_id": task.job_id,
+        "job_name": job.name,
+        "task": task.name,
+        "workflow": job.workflow,
+        "catalog": job.catalog,
+        "task_map": entry,
+        "flow_conditions": job.flow_conditions,
+        "lifecycles": job.lifecycles,
+        "metadata": job.metadata,
+        "cooperative": entry.cooperative,
+    }
+    task.metrics = task.services.metrics(job.name, task.name)
+    task.static = Static(job, entry, compile_lifecycles(job, task.name, resolve), event)
+    return Progress.ADVANCED
+
+
+def start_task(task: Task) -> Progress:
+    now_s = task.services.clock.monotonic_s()
+    if now_s < task.retry_after_s:
+        return Progress.WAITING
+    if task.static.lifecycles.may_start(task.static.event):
+        return Progress.ADVANCED
+    task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
+    return Progress.WAITING
+
+
+def build(task: Task) -> Progress:
+    static = task.static
+    entry, services = static.entry, task.services
+    fn = services.resolve(entry.fn) if entry.fn is not None else None
+    params = resolve_params({task.name: services.fn_params(task.name)}, entry)
+    static.event.update(params=params, fn=fn)
+    cooperative = True
+    source = sink = None
+    if task.kind is not Kind.FUNCTION:
+        assert entry.plugin is not None, "validated: inputs and outputs name a plugin"
+        context = _context(task)
+        if task.kind is Kind.INPUT:
+            plugin = services.build_input(entry.plugin, context)
+            source = Source(plugin, entry, services.clock, static.tracked)
+            cooperative = plugin.cooperative
+        else:
+            output = services.build_output(entry.plugin, context)
+            sink = Sink(output)
+            cooperative = output.cooperative
+    if entry.cooperative is not None:
+        cooperative = entry.cooperative
+    static.event["cooperative"] = cooperative
+    task.static = dataclasses.replace(
+        static,
+        fn=fn,
+        params=params,
+        groupings=_groupings(task),
+        conditions=compile_conditions(static.job, task.name, services.resolve),
+        source=source,
+        sink=sink,
+    )
+    return Progress.ADVANCED
+
+
+def before_task(task: Task) -> Progress:
+    task.static.lifecycles.merge("before_task_start", task.static.event)
+    return Progress.ADVANCED
+
+
+def _groupings(task: Task) -> dict[str, Grouping]:
+    job = task.static.job
+    getters = {
+        child: key_getter(job.entry(child), task.services.resolve)
+        for child in children(job.workflow)[task.name]
+    }
+    return {child: Grouping(getter) for child, getter in getters.items() if getter is not None}
+
+
+def _context(task: Task) -> PluginContext:
+    services, static = task.services, task.static
+    replica = services.replica()
+    slot = replica.task_slot_ids[task.job_id][task.name][task.peer]
+    return PluginContext(
+        job=task.job_id,
+        job_name=static.job.name,
+        task=task.name,
+        peer=task.peer,
+        slot=slot,
+        incarnation=replica.groups_reverse_index[task.peer],
+        options=static.entry.options,
+        batch_size=static.entry.batch_size,
+        clock=services.clock,
+        resolve=services.resolve,
+        permitted=services.permitted,
+    )

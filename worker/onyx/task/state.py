@@ -1,0 +1,165 @@
+"""What one virtual peer's work on one task consists of: data, a mailbox, and nothing that decides.
+
+Other threads only post messages. The phases (`start.py`, `rewire.py`, `work.py`) are functions over
+this state; `machine.py` steps it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from onyx.flow.apply import Leaves
+from onyx.flow.batch import U64, Batch
+from onyx.flow.conditions import Conditions
+from onyx.flow.grouping import Grouping
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.model.job import CatalogEntry, Job
+from onyx.replica.entry import Command
+from onyx.task.acks import AckSender
+from onyx.task.ends import EndOfInput
+from onyx.task.lifecycles import Event, Lifecycles
+from onyx.task.messages import Message, Stop
+from onyx.task.outbox import Outbox
+from onyx.task.owners import Owners
+from onyx.task.phases import Kind, Phase
+from onyx.task.services import Services
+from onyx.task.sink import Sink
+from onyx.task.source import Source
+from onyx.task.wiring import Site, Wiring
+from onyx.telemetry.interface import TaskMetrics
+from onyx.transport.interface import Control, Inbox
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Static:
+    """What is fixed once the job is loaded and its functions are resolved."""
+
+    job: Job
+    entry: CatalogEntry
+    lifecycles: Lifecycles
+    event: Event
+    fn: Callable[..., Any] | None = None
+    params: list[Any] = field(default_factory=list)
+    conditions: Conditions | None = None
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    """Of the children that group."""
+    source: Source | None = None
+    sink: Sink | None = None
+
+    @property
+    def tracked(self) -> bool:
+        """Whether segments are accounted for by the ledger."""
+        return self.job.guarantee != "at-most-once"
+
+
+@dataclass(slots=True)
+class Live:
+    """What belongs to one allocation version."""
+
+    wiring: Wiring
+    outbox: Outbox
+    acks: AckSender
+    inbox: Inbox
+    ends: EndOfInput
+    ready: bool = False
+    owners: Owners | None = None
+    """Of partitions; known when the job is ready."""
+    exhaust_proposed: bool = False
+    retries: list[tuple[Site, U64]] = field(default_factory=list)
+    """Forced retries that the transport has not taken yet."""
+
+
+class Task:
+    """Not thread-safe except `post`."""
+
+    def __init__(
+        self,
+        services: Services,
+        peer: PeerId,
+        job: JobId,
+        task: TaskName,
+        kind: Kind,
+        wake: Callable[[], None],
+    ) -> None:
+        self.services = services
+        self.peer, self.job_id, self.name, self.kind = peer, job, task, kind
+        self.wake = wake
+        self.phase = Phase.LOAD_JOB
+        self.failed = False
+        self.batch: Batch | None = None
+        self.leaves: Leaves | None = None
+        self.controls: list[tuple[PeerId, Control]] = []
+        self.seal_wanted = False
+        self.seal_attempts = 0
+        self.next_save_s = 0.0
+        self.retry_after_s = 0.0
+        self.partition_names: list[str] | None = None
+        self.registering = False
+        self.metrics: TaskMetrics | None = None
+        self._static: Static | None = None
+        self._live: Live | None = None
+        self.mail: deque[Message] = deque()
+        self.futures: dict[str, Future[Any]] = {}
+        self.stop: Stop | None = None
+
+    @property
+    def static(self) -> Static:
+        assert self._static is not None, f"{self.phase} needs the job"
+        return self._static
+
+    @static.setter
+    def static(self, value: Static) -> None:
+        self._static = value
+
+    @property
+    def live(self) -> Live:
+        assert self._live is not None, f"{self.phase} needs a wiring"
+        return self._live
+
+    @live.setter
+    def live(self, value: Live) -> None:
+        if self._live is not None:
+            self._live.inbox.close()
+        self._live = value
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether its steps never block: known once the plugin is built."""
+        return bool(self.static.event["cooperative"])
+
+    @property
+    def loaded(self) -> bool:
+        return self._static is not None
+
+    @property
+    def wired(self) -> bool:
+        """Whether the task has taken a wiring (and so has built its plugin)."""
+        return self._live is not None
+
+    def post(self, message: Message) -> None:
+        """Tell the task something; from any thread."""
+        self.mail.append(message)
+        self.wake()
+
+    def poll(self, name: str, start: Callable[[], Future[T]]) -> T | None:
+        """The result of background work, started once; None while it runs."""
+        future = self.futures.get(name)
+        if future is None:
+            future = start()
+            future.add_done_callback(lambda _: self.wake())
+            self.futures[name] = future
+        if not future.done():
+            return None
+        del self.futures[name]
+        result: T = future.result()
+        return result
+
+    def propose(self, fn: str, **args: Any) -> None:
+        """Write a command to the log on behalf of this peer."""
+        self.services.propose(self.peer, Command(fn, args))

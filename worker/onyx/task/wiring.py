@@ -1,0 +1,89 @@
+"""Who is connected to whom within one allocation version of a job, seen from one peer. Pure.
+
+Computed from the replica by every peer for itself, so all peers of a version agree without asking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
+from onyx.model.job import Job
+from onyx.model.workflow import children, edge_number, parents
+from onyx.replica.state import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A peer and the group (process) that it lives in."""
+
+    peer: PeerId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTask:
+    """A task downstream: its peers in the order of their slots."""
+
+    task: TaskName
+    edge: int
+    """Number of the edge to it, part of the lineage of what is sent there."""
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The neighbourhood of one peer in one allocation version."""
+
+    job: JobId
+    version: AllocationVersion
+    me: Site
+    task: TaskName
+    slot: Slot
+    rank: int
+    """Place of this peer among the peers of its task, by slot: which partitions it owns."""
+    task_peers: int
+    """How many peers the task has."""
+    children: tuple[ChildTask, ...]
+    upstream: frozenset[PeerId]
+    """All peers of all parent tasks."""
+    ackers: tuple[Site, ...]
+    inputs: tuple[tuple[TaskName, tuple[Site, ...]], ...]
+    """Peers of each input task by slot: the owners of partitions, to whom completions go."""
+
+
+def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:
+    """The wiring of a peer that the replica has allocated to `task` of the job."""
+    allocation = replica.allocations[job_id]
+    slots = replica.task_slot_ids[job_id]
+
+    def sites(name: TaskName) -> tuple[Site, ...]:
+        ordered = sorted(allocation[name], key=lambda each: slots[name][each])
+        return tuple(Site(each, replica.groups_reverse_index[each]) for each in ordered)
+
+    def child(name: str) -> ChildTask:
+        return ChildTask(
+            TaskName(name),
+            edge_number(job, task, name),
+            sites(TaskName(name)),
+        )
+
+    mine = sites(task)
+    me = Site(peer, replica.groups_reverse_index[peer])
+    return Wiring(
+        job=job_id,
+        version=AllocationVersion(replica.allocation_version[job_id]),
+        me=me,
+        task=task,
+        slot=slots[task][peer],
+        rank=mine.index(me),
+        task_peers=len(mine),
+        children=tuple(child(name) for name in children(job.workflow)[task]),
+        upstream=frozenset(
+            each for name in parents(job.workflow)[task] for each in allocation[TaskName(name)]
+        ),
+        ackers=tuple(
+            Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
+        ),
+        inputs=tuple((name, sites(name)) for name in replica.input_tasks[job_id]),
+    )

@@ -1,0 +1,311 @@
+"""The phases of the loop: read, apply, route, write, ack; and sealing an output.
+
+Whole batches only: the one thing done per segment is the user's own function.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onyx.errors import UserFunctionError
+from onyx.flow.apply import Leaves, apply_function
+from onyx.flow.batch import Batch, Segment, concatenate
+from onyx.flow.routing import Routed, route_batch
+from onyx.ledger.hop import Produced, ack_values, emitted_values
+from onyx.ledger.lineage import child_ids
+from onyx.task.phases import Kind, Phase, Progress
+from onyx.task.source import Source
+from onyx.task.state import Task
+from onyx.task.wiring import ChildTask
+from onyx.transport.interface import Control, ControlKind
+
+FLUSH = Control(ControlKind.FLUSH)
+
+
+def before_batch(task: Task) -> Progress:
+    if task.static.lifecycles.has("before_batch"):
+        task.static.lifecycles.merge("before_batch", task.static.event)
+    return Progress.ADVANCED
+
+
+def read_batch(task: Task) -> Progress:
+    """Take what there is; nothing there is the moment for acks, frontiers and flushes."""
+    if _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
+        return Progress.ADVANCED
+    return _idle(task)
+
+
+def _read_source(task: Task) -> bool:
+    source = task.static.source
+    assert source is not None
+    _tend_source(task, source)
+    batch = source.read()
+    task.batch = batch
+    if batch is not None and task.metrics is not None:
+        task.metrics.retried(source.take_retried())
+    return batch is not None
+
+
+def _read_inbox(task: Task) -> bool:
+    deliveries = task.live.inbox.take(task.static.entry.batch_size)
+    if not deliveries:
+        return False
+    batches: list[Batch] = []
+    for delivery in deliveries:
+        if isinstance(delivery.item, Control):
+            task.controls.append((delivery.channel.source, delivery.item))
+        else:
+            batches.append(delivery.item)
+    task.batch = concatenate(batches) if batches else None
+    return True
+
+
+def _idle(task: Task) -> Progress:
+    if task.seal_wanted:
+        task.seal_wanted = False
+        task.phase = Phase.SEAL
+        return Progress.ADVANCED
+    live, source, sink = task.live, task.static.source, task.static.sink
+    if source is not None:
+        _end_source(task, source)
+        if not live.outbox.drain():
+            return Progress.WAITING
+    if sink is not None:
+        sink.tick()
+        _ack_durable(task)
+    live.acks.tend(idle=True)
+    return Progress.WAITING
+
+
+def after_read_batch(task: Task) -> Progress:
+    if task.batch is not None and task.static.lifecycles.has("after_read_batch"):
+        task.static.event["batch"] = task.batch.segments
+        task.static.lifecycles.merge("after_read_batch", task.static.event)
+    return Progress.ADVANCED
+
+
+def apply_fn(task: Task) -> Progress:
+    batch, static = task.batch, task.static
+    if batch is None:
+        task.leaves = None
+    elif static.fn is None:
+        task.leaves = Leaves(batch.segments)
+    else:
+        params = static.event["params"]
+        task.leaves = apply_function(static.fn, params, batch.segments, static.entry.batch_fn)
+    return Progress.ADVANCED
+
+
+def after_apply_fn(task: Task) -> Progress:
+    if task.leaves is not None and task.static.lifecycles.has("after_apply_fn"):
+        task.static.lifecycles.merge("after_apply_fn", task.static.event)
+    return Progress.ADVANCED
+
+
+def route(task: Task) -> Progress:
+    """New segments with their lineage go to the outbox, or to the plugin; then control items."""
+    if task.batch is not None and task.leaves is not None:
+        if task.kind is Kind.OUTPUT:
+            _write(task, task.batch, task.leaves)
+        else:
+            _send(task, task.batch, task.leaves)
+    _pass_controls(task)
+    return Progress.ADVANCED
+
+
+def write_batch(task: Task) -> Progress:
+    """Wait until every destination has taken its part."""
+    live = task.live
+    transport = task.services.transport
+    while live.retries:
+        site, roots = live.retries[-1]
+        if not transport.send_completions(
+            site.group, live.wiring.job, live.wiring.version, site.peer, roots, retry=True
+        ):
+            return Progress.WAITING
+        live.retries.pop()
+    return Progress.ADVANCED if live.outbox.drain() else Progress.WAITING
+
+
+def after_batch(task: Task) -> Progress:
+    batch, leaves = task.batch, task.leaves
+    if task.static.lifecycles.has("after_batch"):
+        task.static.lifecycles.merge("after_batch", task.static.event)
+    if task.static.sink is not None:
+        task.static.sink.tick()
+        _ack_durable(task)
+    task.live.acks.tend(idle=False)
+    if batch is not None and leaves is not None and task.metrics is not None:
+        task.metrics.batch(len(batch), len(leaves))
+    task.batch, task.leaves = None, None
+    return Progress.ADVANCED
+
+
+def seal(task: Task) -> Progress:
+    """Seal the output of the whole task; a failure is tried again before it kills the job."""
+    sink = task.static.sink
+    assert sink is not None
+    now_s = task.services.clock.monotonic_s()
+    if now_s < task.retry_after_s:
+        return Progress.WAITING
+    try:
+        sink.seal()
+    except Exception as error:
+        task.seal_attempts += 1
+        if task.seal_attempts >= task.services.settings.task.seal_attempts_max:
+            raise UserFunctionError(
+                f"task {task.name}: sealing failed {task.seal_attempts} times, last with: {error}"
+            ) from error
+        task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
+        return Progress.WAITING
+    task.propose("seal-output", job=task.job_id, task=task.name)
+    return Progress.ADVANCED
+
+
+def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
+    static = task.static
+    children = task.live.wiring.children
+    static.event["batch"] = batch.segments
+    routed: Routed = route_batch(
+        static.conditions,
+        tuple(child.task for child in children),
+        static.event,
+        batch.segments,
+        leaves,
+    )
+    _raise_failures(task, routed.failures)
+    produced: list[Produced] = []
+    copies = False
+    for child in children:
+        share = routed.to[child.task]
+        if not len(share):
+            continue
+        segments = [dict(each) for each in share.segments] if copies else share.segments
+        copies = True
+        if batch.ids is None or batch.roots is None:
+            _put(task, child, Batch(segments))
+            continue
+        parents, child_index = share.parents, share.child_index
+        parent_ids = batch.ids if parents is None else batch.ids[parents]
+        roots = batch.roots if parents is None else batch.roots[parents]
+        ids = child_ids(parent_ids, child.edge, child_index)
+        produced.append((ids, parents))
+        _put(task, child, Batch(segments, roots, ids))
+    if batch.roots is not None and batch.ids is not None:
+        _account(task, batch, produced, routed.retries)
+
+
+def _account(task: Task, batch: Batch, produced: list[Produced], retries: list[int]) -> None:
+    """Report what was consumed and produced; a root that is to be replayed is not reported."""
+    assert batch.roots is not None
+    assert batch.ids is not None
+    roots = batch.roots
+    if task.kind is Kind.INPUT:
+        values = emitted_values(len(batch), produced)
+    else:
+        values = ack_values(batch.ids, produced)
+    if retries:
+        assert task.live.owners is not None, "no batch is read before the job is ready"
+        task.live.retries.extend(task.live.owners.split(np.unique(roots[retries])))
+        roots, values = np.delete(roots, retries), np.delete(values, retries)
+    task.live.acks.add(roots, values)
+
+
+def _put(task: Task, child: ChildTask, batch: Batch) -> None:
+    """To any peer of the child, or split by the slot of each segment's group."""
+    grouping = task.static.groupings.get(child.task)
+    if grouping is None or len(child.sites) == 1:
+        task.live.outbox.put(child, batch)
+        return
+    slots = grouping.slots_of(batch.segments, len(child.sites))
+    for slot, site in enumerate(child.sites):
+        mine = (slots == slot).nonzero()[0]
+        if len(mine):
+            segments: list[Segment] = [batch.segments[index] for index in mine.tolist()]
+            roots = batch.roots[mine] if batch.roots is not None else None
+            ids = batch.ids[mine] if batch.ids is not None else None
+            task.live.outbox.put_to(site, Batch(segments, roots, ids))
+
+
+def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
+    sink = task.static.sink
+    assert sink is not None
+    _raise_failures(task, leaves.failures)
+    sink.write(leaves.segments, batch.roots, batch.ids)
+
+
+def _raise_failures(task: Task, failures: list[tuple[int, Exception]]) -> None:
+    if not failures:
+        return
+    _, error = failures[0]
+    if task.metrics is not None:
+        task.metrics.failed(len(failures))
+    name = task.static.entry.fn or task.name
+    raise UserFunctionError(
+        f"task {task.name}: {name} raised {type(error).__name__}: {error} "
+        f"({len(failures)} of the batch's segments failed); mend the function, or route exceptions "
+        "with a flow condition that has thrownException: true"
+    ) from error
+
+
+def _pass_controls(task: Task) -> None:
+    """Hand on what came in order with the batch; several flushes at once are one."""
+    live, sink = task.live, task.static.sink
+    controls, task.controls = task.controls, []
+    if task.static.source is not None and task.static.source.wants_flush():
+        controls.append((task.peer, FLUSH))
+    flush = False
+    for source, control in controls:
+        if control.kind is ControlKind.END:
+            live.ends.arrive(source, control)
+        else:
+            flush = True
+    if flush and sink is not None:
+        sink.flush()
+    elif flush:
+        live.outbox.broadcast(FLUSH)
+    if controls and not task.static.tracked and live.ends.all_arrived() and live.wiring.upstream:
+        if sink is not None:
+            sink.flush()
+        else:
+            live.ends.pass_on()
+
+
+def _ack_durable(task: Task) -> None:
+    sink, live = task.static.sink, task.live
+    assert sink is not None
+    for roots, values in sink.take_durable():
+        live.acks.add(roots, values)
+    ends = live.ends
+    if not task.static.tracked and ends.all_arrived() and sink.all_durable():
+        ends.pass_on()
+
+
+def _tend_source(task: Task, source: Source) -> None:
+    """Checkpoint frontiers every few seconds."""
+    now_s = task.services.clock.monotonic_s()
+    if now_s >= task.next_save_s:
+        task.next_save_s = now_s + task.services.settings.ledger.frontier_interval_s
+        if task.static.tracked:
+            source.save_frontiers()
+        if task.metrics is not None:
+            task.metrics.source(source.in_flight, source.completed)
+
+
+def _end_source(task: Task, source: Source) -> None:
+    """What is left to do when there is nothing to read now: flush, end, tell the log."""
+    live = task.live
+    if live.exhaust_proposed or not source.finished_reading():
+        return
+    if not task.static.tracked:
+        live.ends.pass_on()
+        if not live.ends.complete:
+            return
+    elif not source.all_complete():
+        if source.wants_flush():
+            live.outbox.broadcast(FLUSH)
+        return
+    if source.known and not source.save_frontiers():
+        return
+    live.exhaust_proposed = True
+    task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=source.known)
