@@ -1,0 +1,213 @@
+"""How a reader follows the log: a pure state machine from events to requests.
+
+The reader lists the children of the log with a watch, fetches those after its position (several at
+a time) and delivers them in order. The numbers of sequential nodes may have gaps, so "next" is the
+lowest child greater than the position, never position + 1. Only when the lowest child is not the
+very next number may entries have been collected as garbage; then the origin is asked for, and the
+reader jumps to it if it is ahead. (Waiting for the exact next number was rejected: a reader that
+falls behind a collection would wait for ever.)
+
+A watch fires once and, when a connection breaks, fires with type NONE and is gone, even if the same
+session comes back. So every cause in `Cause` lists again, which arms it again; the slow poll also
+asks for the origin when nothing is listed, because a log may have been collected entirely.
+
+The simulator plants its bugs by subclasses: B3 (reader stuck below the origin) overrides `on_gap`
+to return nothing, B4 (watch not armed again) overrides `relist` to return nothing for NONE,
+CONNECTED and POLL.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from onyx.codec.entries import decode_entry
+from onyx.ids import Position
+from onyx.log.interface import Origin
+from onyx.replica.entry import Entry
+
+FETCHES_MAX = 128
+"""Entries asked for or waiting for an earlier one."""
+
+
+class Cause(enum.Enum):
+    """Why the children are listed."""
+
+    START = "start"
+    CHANGED = "changed"
+    """The watch fired because the log changed."""
+    NONE = "none"
+    """The watch fired because the connection broke; it is no longer armed."""
+    CONNECTED = "connected"
+    """Connected again."""
+    POLL = "poll"
+    AGAIN = "again"
+    """An entry vanished between being listed and being read, or a watch fired during a listing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListChildren:
+    """Request: the numbers of the entries in the log, and a watch on their change."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetEntry:
+    """Request: the data of one entry."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrigin:
+    """Request: the origin, if its position is greater than this one."""
+
+    above: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Give the reader the next entry, or an origin to start again from."""
+
+    item: Entry | Origin
+
+
+Action = ListChildren | GetEntry | ReadOrigin | Deliver
+Actions = tuple[Action, ...]
+
+
+class LogTail:
+    """A reader's place in the log. Every `on_...` returns what to do now, in order.
+
+    Replies to requests of a broken connection may be given, late too, or withheld: entries never
+    change, and `on_connected` asks again for everything.
+    """
+
+    def __init__(self, after: Position) -> None:
+        self.position = after
+        """Last position delivered."""
+        self._ahead: deque[Position] = deque()
+        """Listed and not delivered, ascending."""
+        self._asked: set[Position] = set()
+        self._arrived: dict[Position, bytes] = {}
+        self._listing = False
+        self._list_again = False
+        self._polled = False
+        """The listing under way asks for the origin if it finds nothing."""
+        self._asking_origin = False
+        self._question: Position | None = None
+        """Lowest child when the origin was asked for: the answer speaks of no other."""
+        self._explained: Position | None = None
+        """Lowest child of which the origin has said that nothing before it was collected."""
+
+    def start(self) -> Actions:
+        """Ask for what is there; to be called once."""
+        return self.relist(Cause.START)
+
+    def on_watch(self, cause: Cause) -> Actions:
+        """The watch fired: CHANGED or NONE."""
+        return self.relist(cause)
+
+    def on_poll(self) -> Actions:
+        """The slow timer fired, in case a watch or a reply was lost."""
+        return self._ask_again(Cause.POLL)
+
+    def on_connected(self) -> Actions:
+        """The connection is back: replies of the old one need not come."""
+        return self._ask_again(Cause.CONNECTED)
+
+    def on_children(self, positions: Iterable[Position]) -> Actions:
+        """The listing was answered."""
+        self._listing = False
+        self._ahead = deque(sorted({*self._ahead, *(p for p in positions if p > self.position)}))
+        polled, self._polled = self._polled, False
+        again: Actions = ()
+        if self._list_again:
+            again = self.relist(Cause.AGAIN)
+        if not self._ahead and polled:
+            return again + self._ask_origin()
+        return again + self._advance()
+
+    def on_entry(self, position: Position, data: bytes | None) -> Actions:
+        """An entry was read, or (None) it is no longer there."""
+        if position not in self._asked:
+            return ()
+        self._asked.discard(position)
+        if data is None:
+            self._ahead.remove(position)
+            return self.relist(Cause.AGAIN) + self._advance()
+        self._arrived[position] = data
+        return self._advance()
+
+    def on_origin(self, origin: Origin | None) -> Actions:
+        """The origin was read; None if it is not ahead of what was asked for."""
+        if not self._asking_origin:
+            return ()
+        self._asking_origin = False
+        if origin is None or origin.position <= self.position:
+            self._explained = self._question
+            return self._advance()
+        self._jump(origin.position)
+        return (Deliver(origin), *self._advance())
+
+    def relist(self, cause: Cause) -> Actions:
+        """List the children and arm the watch, whatever the cause. Seam for planted bug B4."""
+        self._polled = self._polled or cause in (Cause.START, Cause.CONNECTED, Cause.POLL)
+        if self._listing:
+            self._list_again = True
+            return ()
+        self._listing = True
+        self._list_again = False
+        return (ListChildren(),)
+
+    def on_gap(self, first: Position) -> Actions:
+        """The lowest child is not the next number: ask the origin. Seam for planted bug B3."""
+        return self._ask_origin()
+
+    def _ask_again(self, cause: Cause) -> Actions:
+        self._listing = False
+        self._asked.clear()
+        self._asking_origin = False
+        return self.relist(cause) + self._advance()
+
+    def _ask_origin(self) -> Actions:
+        if self._asking_origin:
+            return ()
+        self._asking_origin = True
+        self._question = self._ahead[0] if self._ahead else None
+        return (ReadOrigin(self.position),)
+
+    def _advance(self) -> Actions:
+        """Deliver what has arrived in order, then ask for more."""
+        actions: list[Action] = []
+        while self._ahead and self._may_follow(self._ahead[0]):
+            position = self._ahead[0]
+            if position not in self._arrived:
+                break
+            self._ahead.popleft()
+            actions.append(Deliver(decode_entry(position, self._arrived.pop(position))))
+            self.position = position
+        if self._ahead and not self._may_follow(self._ahead[0]):
+            return (*actions, *self.on_gap(self._ahead[0]))
+        return (*actions, *self._fetch())
+
+    def _may_follow(self, first: Position) -> bool:
+        return first == self.position + 1 or first == self._explained
+
+    def _fetch(self) -> Actions:
+        requests: list[Action] = []
+        for position in self._ahead:
+            if len(self._asked) + len(self._arrived) >= FETCHES_MAX:
+                break
+            if position not in self._asked and position not in self._arrived:
+                self._asked.add(position)
+                requests.append(GetEntry(position))
+        return tuple(requests)
+
+    def _jump(self, position: Position) -> None:
+        self.position = position
+        while self._ahead and self._ahead[0] <= position:
+            self._ahead.popleft()
+        self._arrived = {p: data for p, data in self._arrived.items() if p > position}
+        self._asked = {p for p in self._asked if p > position}

@@ -1,0 +1,175 @@
+"""What one incarnation of a group sends to the log next: a pure state machine.
+
+One transaction is under way at a time and carries everything that was waiting when it left: check
+that the pulse of this incarnation exists, then create one sequential node for each entry. So an
+incarnation that was declared dead writes nothing, order needs no thought when a connection breaks,
+and throughput comes from the size of the transaction (several transactions in flight were rejected:
+a client library may send a later one on the new connection before we re-send the earlier one).
+
+When a reply is lost the entries may or may not be in the log. They are sent again, from the first
+one not acknowledged, once the *same* session is connected again; entries carry `(writer, sequence)`
+and a replica ignores what it has seen. When the session has expired or the pulse is gone, all is
+dropped: only a new incarnation may write.
+
+The simulator plants its bugs by subclasses: B2 (append without fence) overrides `fence`, B6 (append
+of a dead incarnation under a new session) overrides `on_session` so that LOST re-sends. B1 (repeats
+have effect) is in the replica.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onyx.codec.entries import encode_entry
+from onyx.errors import Fenced, Unavailable, UserError
+from onyx.ids import GroupId, Position
+from onyx.log.interface import Session
+from onyx.replica.entry import Command
+from onyx.settings import LogSettings
+
+BATCH_ENTRIES_MAX = 100
+"""Entries of one transaction; beyond this throughput no longer grows."""
+BATCH_BYTES_MAX = 524_288
+"""Bytes of one transaction, well below the 1 MiB at which ZooKeeper drops the connection."""
+
+
+class Reply(enum.Enum):
+    """What became of a transaction."""
+
+    WRITTEN = "written"
+    UNKNOWN = "unknown"
+    """The connection broke: it may have been written or not."""
+    PULSE_GONE = "pulse-gone"
+    """The check failed: nothing was written and this incarnation is dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Request: one transaction, all or nothing."""
+
+    attempt: int
+    """To be given back with the reply; replies to earlier attempts are ignored."""
+    fence: GroupId | None
+    """Group whose pulse must exist."""
+    payloads: tuple[bytes, ...]
+    """Data of the sequential nodes to create, in order."""
+
+
+class AppendQueue:
+    """The entries of one incarnation that are not yet known to be in the log.
+
+    Every `on_...` and `enqueue` returns the request to send now, or None.
+    """
+
+    def __init__(self, group: GroupId, settings: LogSettings | None = None) -> None:
+        self.group = group
+        self.fenced = False
+        self._settings = settings or LogSettings()
+        self._unacknowledged: deque[bytes] = deque()
+        self._sequence = 0
+        self._attempt = 0
+        self._under_way = 0
+        """Entries of the transaction that waits for its reply."""
+        self._connected = True
+
+    def __len__(self) -> int:
+        """Entries not yet known to be in the log."""
+        return len(self._unacknowledged)
+
+    def enqueue(self, commands: Sequence[Command], parent: Position | None = None) -> Append | None:
+        """Take commands for writing, all or none of them.
+
+        Raises:
+            Fenced: this incarnation is dead.
+            Unavailable: the queue is full; nothing was taken.
+            UserError: a command is too large or cannot be encoded; nothing was taken.
+        """
+        if self.fenced:
+            raise Fenced(f"group {self.group} lost its session and may not write to the log")
+        limit = self._settings.append_queue_entries_max
+        if len(self._unacknowledged) + len(commands) > limit:
+            raise Unavailable(
+                f"{len(self._unacknowledged)} entries wait to be written to the log and at most "
+                f"{limit} may; ZooKeeper is slow or cannot be reached"
+            )
+        payloads = [
+            self._encode(command, self._sequence + number, parent)
+            for number, command in enumerate(commands, start=1)
+        ]
+        self._sequence += len(payloads)
+        self._unacknowledged.extend(payloads)
+        return self._send()
+
+    def on_reply(self, attempt: int, reply: Reply) -> Append | None:
+        """The transaction of this attempt was answered, or its connection broke."""
+        if self.fenced:
+            return None
+        if reply is Reply.PULSE_GONE:
+            self._drop_everything()
+        if attempt != self._attempt or self._under_way == 0:
+            return None
+        if reply is Reply.UNKNOWN:
+            self._connected = False
+            return None
+        for _ in range(self._under_way):
+            self._unacknowledged.popleft()
+        self._under_way = 0
+        return self._send()
+
+    def on_session(self, session: Session) -> Append | None:
+        """The session was suspended, is connected again, or is lost."""
+        if session is Session.LOST:
+            self._drop_everything()
+            return None
+        if session is Session.SUSPENDED:
+            self._connected = False
+            return None
+        if self._connected:
+            return None
+        self._connected = True
+        self._under_way = 0
+        return self._send()
+
+    def fence(self) -> GroupId | None:
+        """The pulse that every transaction checks. Seam for planted bug B2."""
+        return self.group
+
+    def _send(self) -> Append | None:
+        if self.fenced or not self._connected or self._under_way or not self._unacknowledged:
+            return None
+        batch: list[bytes] = []
+        size_bytes = 0
+        for payload in self._unacknowledged:
+            size_bytes += len(payload)
+            if batch and (size_bytes > BATCH_BYTES_MAX or len(batch) == BATCH_ENTRIES_MAX):
+                break
+            batch.append(payload)
+        self._attempt += 1
+        self._under_way = len(batch)
+        return Append(self._attempt, self.fence(), tuple(batch))
+
+    def _encode(self, command: Command, sequence: int, parent: Position | None) -> bytes:
+        payload = encode_entry(command, self.group, sequence, parent)
+        check_size(command, payload, self._settings.entry_bytes_max)
+        return payload
+
+    def _drop_everything(self) -> None:
+        self.fenced = True
+        self._unacknowledged.clear()
+        self._under_way = 0
+
+
+def check_size(command: Command, payload: bytes, entry_bytes_max: int) -> None:
+    """Refuse an entry that is too large, before it is sent: ZooKeeper would drop the connection.
+
+    Raises:
+        UserError: with the size and the limit.
+    """
+    if len(payload) > entry_bytes_max:
+        raise UserError(
+            f"command {command.fn} takes {len(payload)} bytes and a log entry at most "
+            f"{entry_bytes_max}; put large values into a chunk (`put_chunk`) and log its digest"
+        )
