@@ -40,9 +40,12 @@ class Problem:
     """What is wrong and what was expected, in one sentence."""
     hint: str = ""
     """What to do: the nearest known key, the key to add. Empty when the message says it all."""
+    where: str = ""
+    """`file:line` when the manifest was read from text."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+        where = f"{self.where}: " if self.where else ""
+        return f"{where}{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
 class ManifestError(UserError):

@@ -1,0 +1,34 @@
+"""A job back as data: one mapping for equal jobs, and its hash.
+
+Defaults are left out, so that a later version with more keys gives the same hash to the same job;
+else every upgrade would look like a change of all jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from onyx.model.information import API_VERSION, KIND, SPEC
+from onyx.model.job import Job
+
+
+def to_mapping(job: Job) -> dict[str, Any]:
+    """The whole manifest of a job as plain JSON data; `parse_mapping` gives the job back."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": job.name},
+        "spec": SPEC.write(job),
+    }
+
+
+def canonical_json(value: Any) -> bytes:
+    """One text for equal values: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def job_hash(job: Job) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal; the same for equal manifests."""
+    return hashlib.sha256(canonical_json(to_mapping(job))).hexdigest()

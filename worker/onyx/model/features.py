@@ -1,0 +1,39 @@
+"""What parses but cannot be run by this version: said before the job is submitted.
+
+The information model is complete before the engine is. A job that uses what does not exist yet is
+refused as a whole, with all reasons, rather than run without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.errors import Problem
+from onyx.model.job import Job
+
+_LATER = "this version cannot run it yet"
+
+
+def unsupported(job: Job) -> tuple[Problem, ...]:
+    """Everything in `job` that this version's runtime refuses; empty when it can run."""
+    return tuple(_found(job))
+
+
+def _found(job: Job) -> Iterator[Problem]:
+    if job.guarantee == "exactly-once":
+        yield Problem("spec.guarantee", f"is exactly-once, but {_LATER}", "use at-least-once")
+    if job.task_scheduler != "balanced":
+        yield Problem(
+            "spec.taskScheduler", f"is {job.task_scheduler}, but {_LATER}", "use balanced"
+        )
+    for index, _ in enumerate(job.windows):
+        yield Problem(f"spec.windows[{index}]", f"is a window, but {_LATER}", "remove it")
+    for index, _ in enumerate(job.triggers):
+        yield Problem(f"spec.triggers[{index}]", f"is a trigger, but {_LATER}", "remove it")
+    for index, entry in enumerate(job.catalog):
+        if entry.assign_watermark_fn is not None:
+            yield Problem(
+                f"spec.catalog[{index}].assignWatermarkFn",
+                f"assigns watermarks, but {_LATER}",
+                "remove it",
+            )

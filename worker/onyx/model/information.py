@@ -1,0 +1,522 @@
+"""The information model: every key that a job may have, in one table.
+
+Parsing, defaults, the CRD and the reference pages are all derived from here, and a test compares
+the table with the dataclasses of `job.py`. Two eras of Onyx are united: keys that 0.14 dropped but
+an engine with acknowledgement needs (`maxPending`, `pendingTimeout`, `uniquenessKey`), and keys
+that 0.10 to 0.14 added (`storageStrategy`, `emit`, `delay`). Not taken over: `language` (there is
+one), the barrier keys and resume points (they come with snapshots), `bulk?` and `restart-pred-fn`
+(gone from Onyx itself), and open keys (`options` takes their place, so that a typo is found).
+"""
+
+from __future__ import annotations
+
+from onyx.model import names
+from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
+from onyx.model.kinds import (
+    Aggregation,
+    Amount,
+    Anything,
+    Choice,
+    Count,
+    Edge,
+    Flag,
+    Function,
+    ListOf,
+    Name,
+    OneOrMore,
+    Options,
+    Predicate,
+    Share,
+    Text,
+)
+from onyx.model.schema import Entries, Entry, Key, Section
+
+TASKS_MAX = 256
+EDGES_MAX = 1_024
+DEPTH_MAX = 64
+"""Longest path through a workflow, in edges."""
+ENTRIES_MAX = 1_024
+PEERS_MAX = 10_000
+BATCH_SEGMENTS_MAX = 100_000
+TIMEOUT_MS_MAX = 86_400_000
+
+_TARGETS = OneOrMore(Name("task"), words=("all", "none"), items_min=0)
+_TIME = Amount(names.TIME_UNITS)
+_TIME_OR_ELEMENTS = Amount(names.TIME_UNITS + names.ELEMENT_UNITS)
+_PEERS = Count(1, PEERS_MAX, "peers")
+_MILLISECONDS = Count(1, TIMEOUT_MS_MAX, "milliseconds")
+
+
+def _options(whose: str) -> Key:
+    return Key("options", Options(), f"Whatever {whose} needs, by its own keys.", default=EMPTY,
+               era="ours")  # fmt: skip
+
+
+def _doc(origin: str) -> Key:
+    return Key("doc", Text(empty=True), "Free text.", default="", origin=origin)
+
+
+CATALOG_ENTRY = Section(
+    "catalog entry",
+    "One task: where segments come from, what is done with them, or where they go.",
+    (
+        Key(
+            "name", Name("task"),
+            "Name of the task; the workflow uses the same name.",
+            required=True, origin="onyx/name",
+            restriction="Unique in the catalog; not all, none or coordinator.",
+        ),
+        Key(
+            "type", Choice(("input", "function", "output")),
+            "Role of the task: source, transformation or sink.",
+            required=True, origin="onyx/type",
+        ),
+        Key(
+            "batch_size", Count(1, BATCH_SEGMENTS_MAX, "segments"),
+            "Segments taken at most in one batch.",
+            required=True, origin="onyx/batch-size",
+        ),
+        Key(
+            "plugin", Function(names.PLUGINS),
+            "What does the reading or writing: a plugin of Onyx by its short name, or one of "
+            "your own.",
+            required_for=("input", "output"), allowed_for=("input", "output"),
+            origin="onyx/plugin",
+            restriction="A short name must be one of a plugin that can read, on an input, or "
+            "write, on an output.",
+        ),
+        Key(
+            "fn", Function(),
+            "Function from a segment (or a batch) to a segment or a list of them. On an input it "
+            "is applied to what was read, on an output to what will be written.",
+            required_for=("function",), origin="onyx/fn",
+        ),
+        Key(
+            "params", ListOf(Text()),
+            "Keys of options whose values are passed to fn, in this order, before the segment.",
+            default=(), origin="onyx/params", restriction="Every key must be in options.",
+        ),
+        _options("the plugin or the function"),
+        Key(
+            "medium", Text(),
+            "Kind of external medium; informative only.",
+            origin="onyx/medium", restriction="Optional here: the plugin says it.",
+        ),
+        Key(
+            "batch_timeout", Count(0, TIMEOUT_MS_MAX, "milliseconds"),
+            "Longest wait for a batch to fill.",
+            default=50, origin="onyx/batch-timeout",
+        ),
+        Key(
+            "batch_fn", Flag(),
+            "fn takes a whole batch and returns exactly as many results, each a segment or a "
+            "list of them.",
+            default=False, origin="onyx/batch-fn?",
+        ),
+        Key(
+            "cooperative", Flag(),
+            "true: the task never blocks and shares a thread with others; false: it gets a "
+            "thread of its own. Without it, the plugin decides.",
+            era="ours",
+        ),
+        Key(
+            "min_peers", _PEERS,
+            "Peers that must be there before the job starts.",
+            origin="onyx/min-peers", restriction="Not above maxPeers; not with nPeers.",
+        ),
+        Key(
+            "max_peers", _PEERS,
+            "Most peers that are ever put on the task.",
+            origin="onyx/max-peers", restriction="Not below minPeers; not with nPeers.",
+        ),
+        Key(
+            "n_peers", _PEERS,
+            "Short for minPeers and maxPeers of the same value.",
+            origin="onyx/n-peers", restriction="Not together with minPeers or maxPeers.",
+        ),
+        Key(
+            "group_by_key", OneOrMore(Text()),
+            "Key, or keys, of a segment whose value decides which peer gets it.",
+            allowed_for=("function", "output"), origin="onyx/group-by-key",
+            restriction="Needs fluxPolicy; not together with groupByFn.",
+        ),
+        Key(
+            "group_by_fn", Function(),
+            "Function of a segment whose result decides which peer gets it.",
+            allowed_for=("function", "output"), origin="onyx/group-by-fn",
+            restriction="Needs fluxPolicy; not together with groupByKey.",
+        ),
+        Key(
+            "flux_policy", Choice(("kill", "continue", "recover")),
+            "What happens to a grouped task when its peers change: the job is killed, it goes "
+            "on, or it waits for as many peers as before.",
+            allowed_for=("function", "output"), origin="onyx/flux-policy",
+            restriction="Only with groupByKey or groupByFn. kill needs minPeers or nPeers; "
+            "recover needs nPeers, or minPeers equal to maxPeers.",
+        ),
+        Key(
+            "required_tags", ListOf(Text(characters_max=63)),
+            "Tags that a worker must all have for its peers to run this task.",
+            default=(), origin="onyx/required-tags",
+        ),
+        Key(
+            "percentage", Count(1, 99, "percent"),
+            "Share of the job's peers, under the percentage task scheduler.",
+            origin="onyx/percentage", era="0.10+",
+            restriction="Together not above 100; exactly 100 when every task has one.",
+        ),
+        Key(
+            "max_pending", Count(1, 10_000_000, "segments"),
+            "Unfinished segments at which a peer of the input stops reading.",
+            default=10_000, allowed_for=("input",), origin="onyx/max-pending",
+        ),
+        Key(
+            "pending_timeout", _MILLISECONDS,
+            "Time after which a segment that was not completely processed is replayed.",
+            default=60_000, allowed_for=("input",), origin="onyx/pending-timeout",
+        ),
+        Key(
+            "input_retry_timeout", _MILLISECONDS,
+            "Period of the check for segments to replay.",
+            default=1_000, allowed_for=("input",), origin="onyx/input-retry-timeout",
+        ),
+        Key(
+            "uniqueness_key", Text(),
+            "Key that identifies a segment, for sources that repeat themselves.",
+            origin="onyx/uniqueness-key",
+            restriction="A windowed task needs it, unless deduplicate is false or the job's "
+            "guarantee is exactly-once.",
+        ),
+        Key(
+            "deduplicate", Flag(),
+            "false: a windowed task does not look for repeated segments.",
+            default=True, origin="onyx/deduplicate?",
+            restriction="Not false together with uniquenessKey on a windowed task.",
+        ),
+        Key(
+            "assign_watermark_fn", Function(),
+            "Function of a segment that gives its event time in milliseconds.",
+            allowed_for=("input",), origin="onyx/assign-watermark-fn", era="0.10+",
+        ),
+        _doc("onyx/doc"),
+    ),
+    CatalogEntry,
+)  # fmt: skip
+
+FLOW_CONDITION = Section(
+    "flow condition",
+    "When segments of a task go to which of its children. A task without conditions sends every "
+    "segment to all of them.",
+    (
+        Key(
+            "from", Name("task", words=("all",)),
+            "Task whose segments are decided on, or all.",
+            required=True, attribute="from_task", origin="flow/from",
+        ),
+        Key(
+            "to", _TARGETS,
+            "Children to send to when the predicate holds.",
+            required=True, origin="flow/to",
+            restriction="Children of from. all comes first, none first or directly after all, "
+            "and both need shortCircuit.",
+        ),
+        Key(
+            "predicate", Predicate(),
+            "Function (event, old segment, new segment, all new segments, param...) to true or "
+            "false, or a composition of such. Params are keys of options.",
+            required=True, origin="flow/predicate", restriction="Params must be in options.",
+        ),
+        _options("the predicate"),
+        Key(
+            "predicate_errors_to", _TARGETS,
+            "Children that get the segment when the predicate itself raises.",
+            origin="flow/predicate-errors-to", era="0.10+",
+        ),
+        Key(
+            "exclude_keys", ListOf(Text()),
+            "Keys that are removed from the segment before it is sent.",
+            default=(), origin="flow/exclude-keys",
+        ),
+        Key(
+            "short_circuit", Flag(),
+            "If the predicate holds, later conditions are not looked at.",
+            default=False, origin="flow/short-circuit?",
+            restriction="Such conditions come before all others of the same task.",
+        ),
+        Key(
+            "thrown_exception", Flag(),
+            "The condition is for exceptions of fn; the predicate gets the exception.",
+            default=False, origin="flow/thrown-exception?", restriction="Needs shortCircuit.",
+        ),
+        Key(
+            "post_transform", Function(),
+            "Function (event, segment, exception) that makes a segment of an exception.",
+            origin="flow/post-transform", restriction="Needs thrownException.",
+        ),
+        Key(
+            "action", Choice(("retry",)),
+            "retry: nothing is sent; the root segment is replayed from its input.",
+            origin="flow/action", restriction="Needs shortCircuit, and to: none.",
+        ),
+        _doc("flow/doc"),
+    ),
+    FlowCondition,
+)  # fmt: skip
+
+LIFECYCLE = Section(
+    "lifecycle",
+    "Functions that are called around the work of a task.",
+    (
+        Key(
+            "task", Name("task", words=("all",)), "Task that it belongs to, or all.",
+            required=True, origin="lifecycle/task",
+        ),
+        Key(
+            "calls", Function(),
+            "Function that returns a mapping from hook names to functions.",
+            required=True, origin="lifecycle/calls",
+        ),
+        _options("the calls"),
+        _doc("lifecycle/doc"),
+    ),
+    Lifecycle,
+)  # fmt: skip
+
+WINDOW = Section(
+    "window",
+    "How segments of a task are gathered into extents and aggregated.",
+    (
+        Key(
+            "id", Name("window"), "Name of the window.",
+            required=True, origin="window/id", restriction="Unique in the job.",
+        ),
+        Key(
+            "task", Name("task"), "Task whose segments it gathers.",
+            required=True, origin="window/task", restriction="A function or output task.",
+        ),
+        Key(
+            "type", Choice(("fixed", "sliding", "global", "session")), "Shape of the extents.",
+            required=True, origin="window/type",
+        ),
+        Key(
+            "aggregation", Aggregation(),
+            "What is computed over an extent: by name, or name and keys of the segment.",
+            required=True, origin="window/aggregation",
+            restriction="sum, min, max, average and collect-by-key take one key; conj and count "
+            "none.",
+        ),
+        Key(
+            "window_key", Text(), "Key of a segment that holds its place, usually a time.",
+            required_for=("fixed", "sliding", "session"), origin="window/window-key",
+        ),
+        Key(
+            "min_value", Count(), "Smallest place; extents are numbered from there.",
+            default=0, origin="window/min-value",
+        ),
+        Key(
+            "session_key", Text(), "Key that tells sessions apart.",
+            allowed_for=("session",), origin="window/session-key",
+        ),
+        Key(
+            "range", _TIME_OR_ELEMENTS, "Width of an extent.",
+            required_for=("fixed", "sliding"), allowed_for=("fixed", "sliding"),
+            origin="window/range",
+        ),
+        Key(
+            "slide", _TIME_OR_ELEMENTS, "Distance between the starts of two extents.",
+            required_for=("sliding",), allowed_for=("sliding",), origin="window/slide",
+            restriction="In the kind of unit of range, and not larger than range.",
+        ),
+        Key(
+            "init", Anything(), "First state.", origin="window/init",
+            restriction="Needed by min and max, which have no first state of their own.",
+        ),
+        Key(
+            "timeout_gap", _TIME_OR_ELEMENTS, "Gap without segments that ends a session.",
+            required_for=("session",), allowed_for=("session",), origin="window/timeout-gap",
+        ),
+        Key(
+            "storage_strategy",
+            ListOf(Choice(("incremental", "ordered-log", "extents")), items_min=1),
+            "What is kept: a running state, the ordered log of updates, or the extents.",
+            default=("incremental",), origin="window/storage-strategy", era="0.10+",
+            restriction="Not incremental with extents; a session or sliding window cannot keep "
+            "an ordered log.",
+        ),
+        _options("the aggregation"),
+        _doc("window/doc"),
+    ),
+    Window,
+)  # fmt: skip
+
+TRIGGER = Section(
+    "trigger",
+    "When the extents of a window are handed on, and what becomes of their state.",
+    (
+        Key(
+            "window_id", Name("window"), "Window that it belongs to.",
+            required=True, origin="trigger/window-id",
+        ),
+        Key(
+            "type", Function(names.TRIGGERS), "What makes it fire.",
+            required=True, origin="trigger/on",
+        ),
+        Key(
+            "id", Name("trigger"), "Name of the trigger, to address its state.",
+            origin="trigger/id", restriction="Unique among the triggers of a window.",
+        ),
+        Key(
+            "refinement", Function(names.REFINEMENTS),
+            "What becomes of the state of an extent after firing.",
+            origin="trigger/refinement", restriction="Needed, unless postEvictor is [all].",
+        ),
+        Key(
+            "sync", Function(),
+            "Function (event, window, trigger, state event, state) that writes it somewhere.",
+            origin="trigger/sync", restriction="sync or emit, or both, must be given.",
+        ),
+        Key(
+            "emit", Function(), "Function of the same arguments; what it returns is sent on.",
+            origin="trigger/emit", era="0.10+",
+        ),
+        Key(
+            "fire_all_extents", Flag(),
+            "Look at every extent of the group, not only at those of the segment.",
+            default=False, origin="trigger/fire-all-extents?",
+        ),
+        Key(
+            "threshold", Amount(names.ELEMENT_UNITS), "Fires every so many segments.",
+            required_for=("segment",), origin="trigger/threshold",
+        ),
+        Key(
+            "period", _TIME, "Fires every period.",
+            required_for=("timer",), origin="trigger/period",
+        ),
+        Key(
+            "pred", Function(), "Function (trigger, state event) that says when to fire.",
+            required_for=("punctuation",), origin="trigger/pred",
+        ),
+        Key(
+            "watermark_percentage", Share(),
+            "Share of an extent's width that the watermark must have passed.",
+            required_for=("percentile-watermark",), origin="trigger/watermark-percentage",
+        ),
+        Key(
+            "delay", _TIME, "How far the watermark must be past the end of an extent.",
+            origin="trigger/delay", era="0.10+",
+        ),
+        Key(
+            "state_context",
+            ListOf(Choice(("trigger-state", "window-state")), items_min=1),
+            "Whether the trigger keeps a state of its own, uses the window's, or both.",
+            default=("trigger-state",), origin="trigger/state-context", era="0.10+",
+        ),
+        Key(
+            "post_evictor", ListOf(Choice(("all", "none")), items_min=1),
+            "[all]: the state of an extent is dropped after firing.",
+            default=("none",), origin="trigger/post-evictor", era="0.10+",
+            restriction="all and none exclude each other.",
+        ),
+        _options("the trigger's functions"),
+        _doc("trigger/doc"),
+    ),
+    Trigger,
+)  # fmt: skip
+
+SPEC = Section(
+    "job",
+    "A job as plain data.",
+    (
+        Key(
+            "workflow", ListOf(Edge(), items_min=1, items_max=EDGES_MAX),
+            "Edges [from, to] of a directed graph without cycles.",
+            required=True, origin="workflow",
+            restriction="Starts with inputs and ends with outputs; no edge twice; at most "
+            f"{DEPTH_MAX} edges in a row.",
+        ),
+        Key(
+            "catalog", Entries(CATALOG_ENTRY, TASKS_MAX, map_key="name"),
+            "What each task is.",
+            required=True, origin="catalog",
+            restriction="Has an entry for every task of the workflow, and no other.",
+        ),
+        Key(
+            "task_scheduler", Choice(("balanced", "percentage", "colocated")),
+            "How the job's peers are spread over its tasks.",
+            default="balanced", origin="task-scheduler",
+        ),
+        Key(
+            "guarantee", Choice(("at-most-once", "at-least-once", "exactly-once")),
+            "What holds for every segment when something fails.",
+            default="at-least-once", era="ours",
+        ),
+        Key(
+            "flow_conditions", Entries(FLOW_CONDITION, ENTRIES_MAX),
+            "Which segments go to which children.", default=(), origin="flow-conditions",
+        ),
+        Key(
+            "lifecycles", Entries(LIFECYCLE, ENTRIES_MAX),
+            "Functions called around the work of tasks.", default=(), origin="lifecycles",
+        ),
+        Key(
+            "windows", Entries(WINDOW, TASKS_MAX),
+            "Aggregation over extents of segments.", default=(), origin="windows",
+        ),
+        Key(
+            "triggers", Entries(TRIGGER, TASKS_MAX),
+            "When windows hand on what they hold.", default=(), origin="triggers",
+        ),
+        Key(
+            "percentage", Count(0, 100, "percent"),
+            "Share of the cluster, under the percentage job scheduler.", origin="percentage",
+        ),
+        Key(
+            "metadata", Options(), "Anything that should travel with the job.",
+            default=EMPTY, origin="metadata",
+        ),
+        Key(
+            "acker_percentage", Count(1, 100, "percent"),
+            "Share of the job's peers that keep the books of acknowledgement; at least one.",
+            default=1, era="0.9", origin="acker/percentage",
+        ),
+        Key(
+            "acker_exempt_input_tasks", Flag(), "Peers of input tasks keep none.",
+            default=False, era="0.9", origin="acker/exempt-input-tasks?",
+        ),
+        Key(
+            "acker_exempt_output_tasks", Flag(), "Peers of output tasks keep none.",
+            default=False, era="0.9", origin="acker/exempt-output-tasks?",
+        ),
+        Key(
+            "acker_exempt_tasks", ListOf(Name("task")), "Peers of these tasks keep none.",
+            default=(), era="0.9", origin="acker/exempt-tasks",
+            restriction="Tasks of the workflow.",
+        ),
+    ),
+    Job,
+)  # fmt: skip
+
+API_VERSION = "onyx.dev/v1alpha1"
+KIND = "OnyxJob"
+
+MANIFEST = Section(
+    "manifest",
+    "The file: a Kubernetes object.",
+    (
+        Key("api_version", Choice((API_VERSION,)), "Version of this format.", required=True),
+        Key("kind", Choice((KIND,)), "Kind of object.", required=True),
+        Key("metadata", Options(), "name, and what Kubernetes adds.", required=True),
+        Key("spec", Entry(SPEC), "The job.", required=True),
+        Key("status", Options(), "Written by the operator; ignored here."),
+    ),
+)
+
+SECTIONS = {
+    "spec": SPEC,
+    "catalog": CATALOG_ENTRY,
+    "flowConditions": FLOW_CONDITION,
+    "lifecycles": LIFECYCLE,
+    "windows": WINDOW,
+    "triggers": TRIGGER,
+}
+"""The sections of a job by the key under which their entries stand."""

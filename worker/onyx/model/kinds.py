@@ -1,0 +1,388 @@
+"""Kinds of values: one class a kind, which reads a value, describes it and gives its JSON schema.
+
+Reading, the CRD and the reference pages are three views of the same statement, so each kind makes
+it once. A kind looks at one value only; rules between keys are in `rules/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onyx.model import names
+from onyx.model.plain import INTEGER_MAX, INTEGER_MIN
+from onyx.model.report import INVALID, Report, at, listed, nearest, told
+
+Schema = dict[str, Any]
+
+TEXT_CHARACTERS_MAX = 4_096
+LIST_ITEMS_MAX = 256
+AMOUNT_MAX = 10**12
+PREDICATE_DEPTH_MAX = 16
+ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+class Kind(Protocol):
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        """The value as the job holds it, or INVALID after reporting why not."""
+        ...
+
+    def schema(self) -> Schema:
+        """Structural JSON schema, as a CRD takes it."""
+        ...
+
+    def told(self) -> str:
+        """What a value is, in a few words: for messages and the reference."""
+        ...
+
+
+def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") -> Any:
+    """Report that `value` is not of `kind`."""
+    if value is not INVALID:
+        report.add(path, f"is {told(value)}, but must be {kind.told()}", hint)
+    return INVALID
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text."""
+
+    empty: bool = False
+    characters_max: int = TEXT_CHARACTERS_MAX
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, str) or (not value and not self.empty):
+            return refuse(self, value, path, report)
+        if len(value) > self.characters_max:
+            report.add(path, f"has {len(value)} characters, more than {self.characters_max}")
+            return INVALID
+        return value
+
+    def schema(self) -> Schema:
+        least = {} if self.empty else {"minLength": 1}
+        return {"type": "string", **least, "maxLength": self.characters_max}
+
+    def told(self) -> str:
+        return "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Name of a task, a window or a trigger."""
+
+    of: str
+    words: tuple[str, ...] = ()
+    """Words that may stand in place of a name (`all`)."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, str) or not names.is_name(value):
+            hint = "letters, digits, - and _, at most 63, first and last a letter or digit"
+            return refuse(self, value, path, report, hint)
+        if value in names.RESERVED_NAMES and value not in self.words:
+            report.add(path, f"{told(value)} is a reserved word, not {self.told()}")
+            return INVALID
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "maxLength": 63, "pattern": f"^{names.NAME}$"}
+
+    def told(self) -> str:
+        return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A registered function, or the short name of something built in."""
+
+    short: tuple[str, ...] = ()
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, str) and (value in self.short or names.is_function(value)):
+            return value
+        return refuse(self, value, path, report, self._hint(value))
+
+    def _hint(self, value: Any) -> str:
+        if not isinstance(value, str):
+            return ""
+        module, colon, name = value.partition(":")
+        if colon and name.startswith("_"):
+            return "a name with a leading underscore is private"
+        if colon and "." in name:
+            return "only a function of the module itself, without dots after the colon"
+        if not colon and "." in module and names.is_function(":".join(module.rsplit(".", 1))):
+            return f"did you mean {':'.join(module.rsplit('.', 1))}?"
+        return nearest(value, self.short) if self.short else ""
+
+    def schema(self) -> Schema:
+        return {
+            "type": "string",
+            "maxLength": names.FUNCTION_CHARACTERS_MAX,
+            "pattern": f"^({'|'.join((*self.short, names.FUNCTION))})$",
+        }
+
+    def told(self) -> str:
+        short = f"{listed(self.short)}, or " if self.short else ""
+        return f"{short}a function as package.module:name"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, str) and value in self.words:
+            return value
+        hint = nearest(value, self.words) if isinstance(value, str) else ""
+        return refuse(self, value, path, report, hint)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "enum": list(self.words)}
+
+    def told(self) -> str:
+        return listed(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        return value if isinstance(value, bool) else refuse(self, value, path, report)
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+    def told(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """An integer within bounds, both inclusive."""
+
+    minimum: int = INTEGER_MIN
+    maximum: int = INTEGER_MAX
+    unit: str = ""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        # bool is a subclass of int, but `batchSize: true` is a mistake.
+        fits = isinstance(value, int) and not isinstance(value, bool)
+        if fits and self.minimum <= value <= self.maximum:
+            return value
+        return refuse(self, value, path, report)
+
+    def schema(self) -> Schema:
+        bounds: Schema = {"type": "integer", "format": "int64"}
+        if self.minimum != INTEGER_MIN:
+            bounds["minimum"] = self.minimum
+        if self.maximum != INTEGER_MAX:
+            bounds["maximum"] = self.maximum
+        return bounds
+
+    def told(self) -> str:
+        unit = f" of {self.unit}" if self.unit else ""
+        if self.minimum == INTEGER_MIN:
+            return f"an integer{unit}"
+        if self.maximum == INTEGER_MAX:
+            return f"an integer{unit}, at least {self.minimum}"
+        return f"an integer{unit} from {self.minimum} to {self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number from 0 to 1."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return float(value) if number and 0 <= value <= 1 else refuse(self, value, path, report)
+
+    def schema(self) -> Schema:
+        return {"type": "number", "minimum": 0, "maximum": 1}
+
+    def told(self) -> str:
+        return "a number from 0 to 1"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one kind."""
+
+    item: Kind
+    items_min: int = 0
+    items_max: int = LIST_ITEMS_MAX
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list):
+            return refuse(self, value, path, report)
+        if not self.items_min <= len(value) <= self.items_max:
+            report.add(
+                path, f"has {len(value)} items, but takes {self.items_min} to {self.items_max}"
+            )
+            return INVALID
+        items = tuple(self.item.read(each, at(path, i), report) for i, each in enumerate(value))
+        return INVALID if INVALID in items else items
+
+    def schema(self) -> Schema:
+        least = {"minItems": self.items_min} if self.items_min else {}
+        return {"type": "array", **least, "maxItems": self.items_max, "items": self.item.schema()}
+
+    def told(self) -> str:
+        return f"a list, each {self.item.told()}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrMore:
+    """A single value, or a list of them."""
+
+    item: Kind
+    words: tuple[str, ...] = ()
+    """Words that may stand in place of the list; with words, a single value must be one of them."""
+    items_min: int = 1
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, list):
+            return ListOf(self.item, self.items_min).read(value, path, report)
+        if not self.words:
+            return self.item.read(value, path, report)
+        if value in self.words:
+            return value
+        return refuse(self, value, path, report, "a single task is written as a list of one")
+
+    def schema(self) -> Schema:
+        # Two types cannot be said structurally; the engine checks the shape.
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        if self.words:
+            return f"{listed(self.words)}, or a list, each {self.item.told()}"
+        return f"{self.item.told()}, or a list of those"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with its unit: `[5, minutes]`."""
+
+    units: tuple[str, ...]
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            return refuse(self, value, path, report)
+        number = Count(1, AMOUNT_MAX).read(value[0], at(path, 0), report)
+        unit = Choice(self.units).read(value[1], at(path, 1), report)
+        return INVALID if number is INVALID or unit is INVALID else (number, unit)
+
+    def schema(self) -> Schema:
+        item = {"x-kubernetes-int-or-string": True}
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
+
+    def told(self) -> str:
+        return f"a number and its unit, as in [5, {self.units[0]}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregation: its name, or `[name, key...]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        name_path = at(path, 0) if isinstance(value, list) else path
+        parts = value if isinstance(value, list) else [value]
+        if not parts:
+            return refuse(self, value, path, report)
+        name = Function(names.AGGREGATIONS).read(parts[0], name_path, report)
+        keys = ListOf(Text()).read(parts[1:], path, report)
+        if name is INVALID or keys is INVALID:
+            return INVALID
+        return name if not isinstance(value, list) else (name, *keys)
+
+    def schema(self) -> Schema:
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        return "the name of an aggregation, or a list of the name and its keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A function, `[function, param-key...]`, or `[and | or | not, predicate...]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        return self._read(value, path, report, 0)
+
+    def _read(self, value: Any, path: str, report: Report, depth: int) -> Any:
+        if depth > PREDICATE_DEPTH_MAX:
+            report.add(path, f"is a predicate more than {PREDICATE_DEPTH_MAX} levels deep")
+            return INVALID
+        if not isinstance(value, list):
+            return Function().read(value, path, report)
+        if not value:
+            return refuse(self, value, path, report)
+        head = value[0]
+        if head in ("and", "or", "not"):
+            return self._composed(value, path, report, depth)
+        read = [Function().read(head, at(path, 0), report)]
+        read += [Text().read(each, at(path, i), report) for i, each in enumerate(value) if i]
+        return INVALID if INVALID in read else tuple(read)
+
+    def _composed(self, value: list[Any], path: str, report: Report, depth: int) -> Any:
+        head, count = value[0], len(value) - 1
+        if count == 0 or (head == "not" and count != 1):
+            wanted = "exactly one predicate" if head == "not" else "at least one predicate"
+            report.add(path, f"{head} takes {wanted}, not {count}")
+            return INVALID
+        parts = [
+            self._read(each, at(path, i), report, depth + 1) for i, each in enumerate(value) if i
+        ]
+        return INVALID if INVALID in parts else (head, *parts)
+
+    def schema(self) -> Schema:
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        return "a predicate: a function, [function, param...], or [and, ...], [or, ...], [not, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A mapping of the user's own."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        return value if isinstance(value, dict) else refuse(self, value, path, report)
+
+    def schema(self) -> Schema:
+        return {"type": "object", **ANYTHING}
+
+    def told(self) -> str:
+        return "a mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any plain value."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        return value
+
+    def schema(self) -> Schema:
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        return "any value"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`[from, to]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            return refuse(self, value, path, report)
+        ends = tuple(Name("task").read(each, at(path, i), report) for i, each in enumerate(value))
+        return INVALID if INVALID in ends else ends
+
+    def schema(self) -> Schema:
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": Name("task").schema()}
+
+    def told(self) -> str:
+        return "an edge as [from, to]"

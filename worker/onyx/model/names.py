@@ -1,0 +1,61 @@
+"""The syntax of names, and the short names of everything that is built in: the one place for both.
+
+A name ends up in log entries, metric labels, staging directories and Kubernetes objects, so the
+alphabet is what all of them take. A function is named `package.module:name`; the name has no dots,
+so that it cannot reach through a module to something else (`fns:os.system`).
+"""
+
+from __future__ import annotations
+
+import re
+
+NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+"""Of tasks, windows and triggers: at most 63 characters."""
+JOB_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+"""Of a job: a DNS label, because a Kubernetes object is called so."""
+FUNCTION = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z][A-Za-z0-9_]*"
+"""`package.module:name`, ASCII identifiers; the name has no dot and no leading underscore."""
+FUNCTION_CHARACTERS_MAX = 255
+
+RESERVED_NAMES = ("all", "none", "coordinator")
+"""Words with a meaning of their own where a task may be named."""
+
+PLUGINS = ("blackhole", "channel", "files", "function", "generator", "sequence", "spark", "stdout")
+"""Short names of the plugins that come with Onyx."""
+INPUT_PLUGINS = ("channel", "files", "generator", "sequence")
+OUTPUT_PLUGINS = ("blackhole", "channel", "files", "function", "spark", "stdout")
+AGGREGATIONS = ("average", "collect-by-key", "conj", "count", "max", "min", "sum")
+KEYED_AGGREGATIONS = ("average", "collect-by-key", "max", "min", "sum")
+"""Those that are told which key of the segment to look at."""
+INITIAL_VALUE_AGGREGATIONS = ("max", "min")
+"""Those without a first state of their own."""
+TRIGGERS = ("percentile-watermark", "punctuation", "segment", "timer", "watermark")
+REFINEMENTS = ("accumulating", "discarding")
+
+TIME_UNITS = (
+    "milliseconds", "millisecond", "seconds", "second", "minutes", "minute",
+    "hours", "hour", "days", "day",
+)  # fmt: skip
+ELEMENT_UNITS = ("elements", "element")
+
+_NAME = re.compile(NAME + r"\Z")
+_JOB_NAME = re.compile(JOB_NAME + r"\Z")
+_FUNCTION = re.compile(FUNCTION + r"\Z")
+
+
+def is_name(text: str) -> bool:
+    return _NAME.match(text) is not None
+
+
+def is_job_name(text: str) -> bool:
+    return _JOB_NAME.match(text) is not None
+
+
+def is_function(text: str) -> bool:
+    return len(text) <= FUNCTION_CHARACTERS_MAX and _FUNCTION.match(text) is not None
+
+
+def yaml_key(attribute: str) -> str:
+    """The YAML key of an attribute, by the one rule: `batch_size` is written `batchSize`."""
+    first, *rest = attribute.split("_")
+    return first + "".join(word.capitalize() for word in rest)

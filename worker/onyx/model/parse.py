@@ -1,0 +1,141 @@
+"""From a manifest to a job: all problems at once, or a frozen value.
+
+Three steps, each a module: text to plain values (`reading`, `plain`), values to drafts by the table
+(`schema`, `kinds`), and rules between keys (`rules`). Only when nothing was found is the job made,
+so a `Job` is valid by construction. No user code is imported: names are checked for their syntax,
+and resolved by the worker that runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onyx.errors import ManifestError, Problem
+from onyx.model import names
+from onyx.model.canonical import canonical_json, job_hash, to_mapping
+from onyx.model.information import MANIFEST, SECTIONS, SPEC
+from onyx.model.job import Job
+from onyx.model.plain import plain
+from onyx.model.reading import MANIFEST_BYTES_MAX, read_text
+from onyx.model.report import INVALID, Report, at, nearest, told
+from onyx.model.rules import ENTRY, JOB
+from onyx.model.rules.looking import good
+from onyx.model.schema import Draft, Entries
+
+__all__ = ["check_entry", "job_hash", "parse_manifest", "parse_mapping", "to_mapping"]
+
+_OBJECT_META = (
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp",
+    "finalizers", "generateName", "generation", "labels", "managedFields", "name", "namespace",
+    "ownerReferences", "resourceVersion", "selfLink", "uid",
+)  # fmt: skip
+"""What Kubernetes knows under metadata; of these only the name concerns a job."""
+
+
+def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
+    """The job in the text of a manifest, YAML or JSON.
+
+    Args:
+        text: the whole file, at most 256 KiB.
+        source: what to call it in messages, usually its path.
+
+    Raises:
+        ManifestError: with every problem, each with its path, file and line.
+    """
+    report = Report()
+    value, lines = read_text(text, report)
+    draft = None if value is INVALID else _manifest(plain(value, report), report)
+    if report:
+        raise ManifestError(report.problems(lines, source))
+    assert draft is not None, "a manifest without problems has a draft"
+    return _build(draft)
+
+
+def parse_mapping(mapping: Mapping[str, Any]) -> Job:
+    """The job in a manifest that was read already: a Kubernetes object, or a Python dict.
+
+    Raises:
+        ManifestError: with every problem, each with its path.
+    """
+    report = Report()
+    draft = _manifest(plain(mapping, report), report)
+    if not report and len(canonical_json(draft["raw"])) > MANIFEST_BYTES_MAX:
+        report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (256 KiB) as JSON")
+    if report:
+        raise ManifestError(report.problems())
+    return _build(draft)
+
+
+def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]:
+    """What is wrong with a single entry, or another part of a spec, on its own.
+
+    For tools and plugins that make parts of a job. Rules that need the rest of the job are not
+    checked.
+
+    Args:
+        section: key of the spec: `catalog`, `flowConditions`, ... for one entry of it, or any
+            other (`workflow`) for its value.
+        value: plain data in the shape of the manifest.
+        path: where it stands, for the problems' paths.
+
+    Raises:
+        KeyError: a spec has no such section.
+    """
+    report = Report()
+    read = plain(value, report)
+    if section in SECTIONS:
+        draft = SECTIONS[section].read(read, path, report)
+        if draft is not None:
+            _check_one(section, draft, path, report)
+    else:
+        SPEC.by_yaml[section].kind.read(read, path, report)
+    return tuple(report.problems())
+
+
+def _manifest(value: Any, report: Report) -> Draft:
+    draft = MANIFEST.read(value, "", report) or {}
+    name = _name(good(draft, "metadata"), report)
+    spec = good(draft, "spec")
+    if spec is not None:
+        _check_spec(spec, "spec", report)
+    raw = value.get("spec") if isinstance(value, dict) else None
+    return {"name": name, "spec": spec, "raw": raw}
+
+
+def _name(metadata: dict[str, Any] | None, report: Report) -> Any:
+    if metadata is None:
+        return None
+    for key in metadata:
+        if key not in _OBJECT_META:
+            hint = nearest(key, _OBJECT_META) or "the job's own metadata is spec.metadata"
+            report.add(at("metadata", key), "is not a key that Kubernetes knows here", hint)
+    name = metadata.get("name", INVALID)
+    if "name" not in metadata:
+        report.add("metadata.name", "is missing", "give the job a name")
+    elif not isinstance(name, str) or not names.is_job_name(name):
+        hint = "lower case letters, digits and -, at most 63, first and last a letter or digit"
+        report.add("metadata.name", f"{told(name)} is not a name for a job", hint)
+    return name
+
+
+def _check_spec(spec: Draft, path: str, report: Report) -> None:
+    for key in SPEC.keys:
+        if not isinstance(key.kind, Entries):
+            continue
+        for index, draft in enumerate(good(spec, key.field) or ()):
+            if draft is not None:
+                _check_one(key.yaml, draft, at(at(path, key.yaml), index), report)
+    for rule in JOB:
+        rule(spec, path, report)
+
+
+def _check_one(section: str, draft: Draft, path: str, report: Report) -> None:
+    for rule in ENTRY.get(section, ()):
+        rule(draft, path, report)
+
+
+def _build(draft: Draft) -> Job:
+    job = SPEC.build(draft["spec"], name=draft["name"])
+    assert isinstance(job, Job)
+    return job

@@ -1,0 +1,211 @@
+"""From text to plain values: a strict reader of YAML (JSON is a subset).
+
+The events of libyaml are used, not its loaders: no tag is ever acted on, an alias is refused where
+it stands (so no alias bomb can expand), duplicate keys are seen, and the depth is bounded while
+reading. Scalars follow YAML 1.2; those that YAML 1.1 reads differently (`on`, `no`, `012`, `1:30`,
+a date) are refused unless quoted, because kubectl reads the same file by the older rules.
+Rejected: `yaml.safe_load`, which silently keeps the last of two equal keys and coerces all these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from onyx.model.plain import DEPTH_MAX, VALUES_MAX
+from onyx.model.report import INVALID, Report, at, told
+
+MANIFEST_BYTES_MAX = 262_144
+"""Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq")}
+_MISSING = object()
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_SPECIAL = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
+_WORDS = {"null": None, "Null": None, "NULL": None, "~": None, "": None} | {
+    form: word == "true"
+    for word in ("true", "false")
+    for form in (word, word.title(), word.upper())
+}
+_COERCED = (
+    (re.compile(r"(?i:on|off|yes|no)\Z"), "a boolean", "true or false"),
+    (re.compile(r"[-+]?0[0-9_]+\Z"), "an octal number", "a number without leading zeros"),
+    (re.compile(r"[-+]?[0-9]+(:[0-5]?[0-9])+(\.[0-9]*)?\Z"), "a base-60 number", "a plain number"),
+    (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?\Z"), "a date", "it in quotes"),
+    (re.compile(r"[-+]?(0[bBoOxX][0-9a-fA-F_]+|[0-9][0-9_]*_[0-9_.]*)\Z"),
+     "a number", "plain digits"),
+    (re.compile(r"(<<|=)\Z"), "a merge key", "the keys themselves"),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is being read."""
+
+    value: dict[str, Any] | list[Any]
+    path: str
+    key: Any = _MISSING
+    """Key whose value comes next, in a mapping."""
+    first_lines: dict[str, int] = field(default_factory=dict)
+
+
+class _Reader:
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.lines: dict[str, int] = {}
+        self.stack: list[_Open] = []
+        self.root: Any = _MISSING
+
+    def read(self, events: Iterator[Any]) -> None:
+        """Take events until the end, or until going on would make no sense."""
+        values = documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self.report.add("", "holds more than one document", "one job a file")
+                    return
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event)
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                self.stack.pop()
+            elif isinstance(event, yaml.NodeEvent):
+                values += 1
+                if values > VALUES_MAX or len(self.stack) > DEPTH_MAX:
+                    self._too_big(values)
+                    return
+                self._node(event)
+
+    def _too_big(self, values: int) -> None:
+        if values > VALUES_MAX:
+            self.report.unreadable("", f"has more than {VALUES_MAX} values")
+        else:
+            path = self.stack[-1].path
+            self.report.unreadable(path, f"is nested more than {DEPTH_MAX} levels deep")
+
+    def _alias(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        path = self._place(INVALID, line)
+        self.report.unreadable(
+            path, f"is an alias (*{event.anchor})", "aliases are not taken: repeat the value"
+        )
+
+    def _node(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, line)
+            return
+        empty: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        path = self._place(empty, line)
+        self.stack.append(_Open(empty, path))
+        self._check_tag(event, path)
+
+    def _scalar(self, event: Any, line: int) -> None:
+        coerced = None
+        value: Any = event.value
+        if not event.style and event.tag is None:
+            coerced = next((each for each in _COERCED if each[0].match(value)), None)
+            value = value if coerced else _resolve(value)
+        path = self._place(value, line)
+        self._check_tag(event, path)
+        if coerced:
+            self.report.unreadable(
+                path,
+                f"{told(event.value)} without quotes is {coerced[1]} to other readers of YAML",
+                f'write "{event.value[:40]}" in quotes if it is text, else {coerced[2]}',
+            )
+
+    def _check_tag(self, event: Any, path: str) -> None:
+        if event.tag is not None and event.tag not in _CORE_TAGS:
+            self.report.unreadable(path, f"has the tag {told(event.tag)}", "tags are not taken")
+
+    def _place(self, value: Any, line: int) -> str:
+        """Put a value, or a key, where it belongs. Returns its path."""
+        if not self.stack:
+            self.root = value
+            self.lines[""] = line
+            return ""
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            path = at(top.path, len(top.value))
+            top.value.append(value)
+        elif top.key is _MISSING:
+            return self._key(top, value, line)
+        else:
+            path = at(top.path, top.key) if isinstance(top.key, str) else top.path
+            if isinstance(top.key, str) and top.key not in top.value:
+                top.value[top.key] = value
+            top.key = _MISSING
+        self.lines.setdefault(path, line)
+        return path
+
+    def _key(self, top: _Open, key: Any, line: int) -> str:
+        path = at(top.path, key) if isinstance(key, str) else top.path
+        top.key = key if isinstance(key, str) else INVALID
+        if not isinstance(key, str):
+            shown = "a mapping or list" if isinstance(key, (dict, list)) else told(key)
+            self.report.add(top.path, f"has the key {shown}, but keys are text", "quote it")
+        elif key in top.first_lines:
+            first = top.first_lines[key]
+            self.report.unreadable(path, f"is given twice, first in line {first}", "keep one")
+        else:
+            top.first_lines[key] = line
+            self.lines.setdefault(path, line)
+        return path
+
+
+def _resolve(text: str) -> Any:
+    """A plain scalar by the core schema of YAML 1.2."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.match(text):
+        # An integer that long is refused later; Python would refuse to convert it at all.
+        return int(text) if len(text) <= 40 else 10**40
+    if _FLOAT.match(text) or _SPECIAL.match(text):
+        return float(text.replace(".", "", 1) if text[-1] in "fFnN" else text)
+    return text
+
+
+def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
+    """The value that `text` holds, INVALID if it has none, and the line of each path in it."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
+    if len(data) > MANIFEST_BYTES_MAX:
+        report.add(
+            "",
+            f"has {len(data)} bytes, more than {MANIFEST_BYTES_MAX} (256 KiB)",
+            "data belongs in files that a task reads, not in the manifest",
+        )
+        return INVALID, {}
+    try:
+        decoded = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        report.add("", f"is not UTF-8 text (byte {error.start})")
+        return INVALID, {}
+    reader = _Reader(report)
+    try:
+        reader.read(yaml.parse(decoded, Loader=_LOADER))
+    except yaml.YAMLError as error:
+        _syntax_error(error, reader, report)
+        return INVALID, reader.lines
+    if reader.root is _MISSING:
+        report.add("", "is empty", "a job starts with apiVersion: onyx.dev/v1alpha1")
+        return INVALID, {}
+    return reader.root, reader.lines
+
+
+def _syntax_error(error: yaml.YAMLError, reader: _Reader, report: Report) -> None:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if mark is None:
+        report.add("", f"is not YAML: {problem}")
+        return
+    reader.lines[""] = mark.line + 1
+    report.add("", f"is not YAML: {problem} in line {mark.line + 1}, column {mark.column + 1}")

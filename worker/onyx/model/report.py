@@ -1,0 +1,123 @@
+"""Collecting problems: checking a manifest never stops at the first mistake.
+
+Every check gets a `Report` and a path and adds what it finds; a value that cannot be used is
+replaced by `INVALID`, so that later checks can tell "wrong, and said so" from "absent".
+Rejected: exceptions for single mistakes, because a user mends a file faster when told everything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from onyx.errors import Problem
+
+ROOT = "manifest"
+"""Path of the document itself."""
+PROBLEMS_MAX = 100
+"""More are counted but not kept: nobody reads them and a file can hold thousands."""
+_TOLD_CHARACTERS_MAX = 60
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+
+
+class _Invalid:
+    def __repr__(self) -> str:
+        return "INVALID"
+
+
+INVALID: Final = _Invalid()
+"""Stands for a value about which a problem has been reported."""
+
+
+class Report:
+    """The problems found so far."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._silent: set[str] = set()
+        self._more = 0
+
+    def add(self, path: str, message: str, hint: str = "") -> None:
+        """One problem, unless the value at `path` was said to be unreadable already."""
+        if path in self._silent:
+            return
+        if len(self._problems) >= PROBLEMS_MAX:
+            self._more += 1
+            return
+        self._problems.append(Problem(path or ROOT, message, hint))
+
+    def unreadable(self, path: str, message: str, hint: str = "") -> None:
+        """A problem after which no other about the same path makes sense."""
+        self.add(path, message, hint)
+        self._silent.add(path)
+
+    def problems(self, lines: dict[str, int] | None = None, source: str = "") -> list[Problem]:
+        """All problems in the order of the file, with file and line where `lines` tells them."""
+        found = list(self._problems)
+        if lines is not None:
+            numbers = {id(each): _line(each.path, lines) for each in found}
+            found.sort(key=lambda each: numbers[id(each)])
+            found = [replace(each, where=f"{source}:{numbers[id(each)]}") for each in found]
+        if self._more:
+            found.append(Problem(ROOT, f"and {self._more} more problems"))
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._problems)
+
+
+def at(path: str, key: str | int) -> str:
+    """The path of a child: `spec.catalog`, `[2]`, `.batchSize` as the user would write it."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    name = key if _PLAIN_KEY.match(key) else f"[{told(key)}]"
+    return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
+
+
+def told(value: Any) -> str:
+    """A value as an error message shows it: short whatever it is."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "an integer beyond 64 bits"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, str):
+        text = ascii(value[: _TOLD_CHARACTERS_MAX + 1])[1:-1]
+        return f'"{text}"' if len(value) <= _TOLD_CHARACTERS_MAX else f'"{text[:57]}..."'
+    if isinstance(value, (list, tuple)):
+        return "a list" if value else "an empty list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return f"a value of type {type(value).__name__}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a, b or c`."""
+    names = list(words)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "did you mean ...?", or nothing when no known word is near."""
+    names = list(known)
+    folded = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in names}
+    plain = re.sub(r"[^a-z0-9]", "", word.lower().rsplit("/", 1)[-1])[:80]
+    if plain in folded:
+        return f"did you mean {folded[plain]}?"
+    close = difflib.get_close_matches(word[:80], names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _line(path: str, lines: dict[str, int]) -> int:
+    while path not in lines:
+        cut = max(path.rfind("."), path.rfind("["))
+        if cut <= 0:
+            return lines.get("", 1)
+        path = path[:cut]
+    return lines[path]

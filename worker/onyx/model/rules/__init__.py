@@ -1,0 +1,37 @@
+"""Rules between keys: what no single value can tell. One module a section.
+
+Rules look at drafts, in which a wrong value is INVALID, and stay silent about what they cannot
+see, so that one mistake gives one message. `ENTRY` has the rules of single entries, by the name of
+their section; `JOB` those that look across the whole job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from onyx.model.report import Report
+from onyx.model.rules import catalog, flow, lifecycles, windows, workflow
+from onyx.model.schema import Draft
+
+EntryRule = Callable[[Draft, str, Report], None]
+JobRule = Callable[[Draft, str, Report], None]
+
+ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
+    "catalog": (catalog.check_peers, catalog.check_grouping, catalog.check_use),
+    "flowConditions": (flow.check_entry,),
+    "windows": (windows.check_window,),
+    "triggers": (windows.check_trigger,),
+}
+JOB: tuple[JobRule, ...] = (
+    catalog.check_names,
+    catalog.check_percentages,
+    workflow.check_graph,
+    workflow.check_places,
+    workflow.check_exempt_tasks,
+    flow.check_tasks,
+    flow.check_order,
+    lifecycles.check_tasks,
+    windows.check_ids,
+    windows.check_tasks,
+    windows.check_trigger_windows,
+)

@@ -1,0 +1,102 @@
+"""Rules of the catalog."""
+
+from __future__ import annotations
+
+from onyx.model import names
+from onyx.model.report import Report, at, listed, told
+from onyx.model.rules.looking import entries, good
+from onyx.model.schema import Draft
+
+
+def check_peers(draft: Draft, path: str, report: Report) -> None:
+    """minPeers, maxPeers and nPeers fit together."""
+    low, high = good(draft, "min_peers"), good(draft, "max_peers")
+    if "n_peers" in draft and ("min_peers" in draft or "max_peers" in draft):
+        report.add(
+            at(path, "nPeers"),
+            "is given together with minPeers or maxPeers",
+            "nPeers sets both: keep it, or keep the others",
+        )
+    if low is not None and high is not None and low > high:
+        report.add(at(path, "minPeers"), f"is {low}, above maxPeers, which is {high}")
+
+
+def check_grouping(draft: Draft, path: str, report: Report) -> None:
+    """Grouping has one key or function, and a flux policy that its peers allow."""
+    grouped = [key for key in ("group_by_key", "group_by_fn") if key in draft]
+    if len(grouped) == 2:
+        report.add(at(path, "groupByFn"), "is given together with groupByKey", "keep one of them")
+    if grouped and "flux_policy" not in draft:
+        report.add(
+            at(path, "fluxPolicy"),
+            "is missing, but a grouped task needs it",
+            "give kill, continue or recover",
+        )
+    if not grouped and "flux_policy" in draft:
+        report.add(
+            at(path, "fluxPolicy"),
+            "is given, but the task is not grouped",
+            "add groupByKey or groupByFn, or remove it",
+        )
+    _check_policy(draft, path, report)
+
+
+def _check_policy(draft: Draft, path: str, report: Report) -> None:
+    policy = good(draft, "flux_policy")
+    if "n_peers" in draft:
+        return
+    if policy == "kill" and "min_peers" not in draft:
+        report.add(at(path, "fluxPolicy"), "is kill, which needs minPeers or nPeers", "add one")
+    if policy == "recover":
+        low, high = draft.get("min_peers", 1), draft.get("max_peers")
+        if low != high:
+            report.add(
+                at(path, "fluxPolicy"),
+                "is recover, which needs a fixed number of peers",
+                "give nPeers",
+            )
+
+
+def check_use(draft: Draft, path: str, report: Report) -> None:
+    """Params exist; a built-in plugin is used in the direction that it has."""
+    _check_params(draft, path, report)
+    plugin, kind = good(draft, "plugin"), good(draft, "type")
+    if plugin not in names.PLUGINS:
+        return
+    able = {"input": names.INPUT_PLUGINS, "output": names.OUTPUT_PLUGINS}
+    if kind in able and plugin not in able[kind]:
+        verb = "read" if kind == "input" else "write"
+        report.add(
+            at(path, "plugin"), f"{plugin} cannot {verb}", f"for {kind}: {listed(able[kind])}"
+        )
+
+
+def _check_params(draft: Draft, path: str, report: Report) -> None:
+    options = draft.get("options", {})
+    if not isinstance(options, dict):
+        return
+    for index, param in enumerate(good(draft, "params") or ()):
+        if param not in options:
+            where = at(at(path, "params"), index)
+            report.add(where, f"{told(param)} is not a key of options", "add it to options")
+
+
+def check_names(spec: Draft, path: str, report: Report) -> None:
+    """No two tasks have the same name."""
+    seen: dict[str, str] = {}
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        name = good(draft, "name")
+        if name in seen:
+            report.add(at(where, "name"), f"{told(name)} is also the name of {seen[name]}")
+        elif name is not None:
+            seen[name] = where
+
+
+def check_percentages(spec: Draft, path: str, report: Report) -> None:
+    """Shares of tasks do not exceed the whole, and make it up when all tasks have one."""
+    if good(spec, "task_scheduler") != "percentage":
+        return
+    shares = [good(draft, "percentage") for draft, _ in entries(spec, "catalog", path, "catalog")]
+    total = sum(share for share in shares if share is not None)
+    if total > 100 or (None not in shares and shares and total != 100):
+        report.add(at(path, "catalog"), f"has percentages that add up to {total}, not to 100")

@@ -1,0 +1,115 @@
+"""Rules of flow conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from onyx.model import workflow
+from onyx.model.report import Report, at, nearest, told
+from onyx.model.rules.looking import entries, good
+from onyx.model.schema import Draft
+
+
+def check_entry(draft: Draft, path: str, report: Report) -> None:
+    """What the keys of one condition ask of each other."""
+    short, to = good(draft, "short_circuit"), good(draft, "to")
+    if good(draft, "thrown_exception") and not short:
+        report.add(at(path, "shortCircuit"), "must be true with thrownException")
+    if "post_transform" in draft and not good(draft, "thrown_exception"):
+        report.add(
+            at(path, "postTransform"),
+            "is for exceptions, but the condition is not",
+            "add thrownException: true, or remove it",
+        )
+    if good(draft, "action") == "retry" and not short:
+        report.add(at(path, "shortCircuit"), "must be true with action: retry")
+    if good(draft, "action") == "retry" and to not in (None, "none"):
+        report.add(at(path, "to"), "must be none with action: retry", "a retried segment stops")
+    if to in ("all", "none") and not short:
+        report.add(at(path, "shortCircuit"), f"must be true with to: {to}")
+    _check_params(draft, path, report)
+
+
+def _check_params(draft: Draft, path: str, report: Report) -> None:
+    options = draft.get("options", {})
+    predicate = good(draft, "predicate")
+    if not isinstance(options, dict) or predicate is None:
+        return
+    for param, where in _params(predicate, at(path, "predicate")):
+        if param not in options:
+            report.add(where, f"{told(param)} is not a key of options", "add it to options")
+
+
+def _params(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(predicate, str):
+        return
+    composed = predicate[0] in ("and", "or", "not")
+    for index, part in enumerate(predicate[1:], 1):
+        if composed:
+            yield from _params(part, at(path, index))
+        else:
+            yield part, at(path, index)
+
+
+def check_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Conditions are about tasks of the workflow, and send to their children."""
+    edges = good(spec, "workflow")
+    if edges is None:
+        return
+    below = workflow.children(edges)
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        task = good(draft, "from_task")
+        if task is not None and task != "all" and task not in below:
+            hint = nearest(task, below)
+            report.add(at(where, "from"), f"{told(task)} is not in the workflow", hint)
+            continue
+        allowed = tuple(below) if task in (None, "all") else below[task]
+        for key, field in (("to", "to"), ("predicateErrorsTo", "predicate_errors_to")):
+            targets = good(draft, field)
+            if isinstance(targets, tuple):
+                _check_targets(targets, allowed, task, at(where, key), report)
+
+
+def _check_targets(
+    targets: tuple[str, ...],
+    allowed: tuple[str, ...],
+    task: str | None,
+    path: str,
+    report: Report,
+) -> None:
+    place = "in the workflow" if task in (None, "all") else f"a child of {task}"
+    for index, target in enumerate(targets):
+        if target not in allowed:
+            hint = nearest(target, allowed) or (f"children: {', '.join(allowed)}" * bool(allowed))
+            report.add(at(path, index), f"{told(target)} is not {place}", hint[:200])
+
+
+def check_order(spec: Draft, path: str, report: Report) -> None:
+    """all first, none first or after all, short circuits before the rest; task by task."""
+    by_task: dict[str, list[tuple[Draft, str]]] = {}
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        task = good(draft, "from_task")
+        if task is not None:
+            by_task.setdefault(task, []).append((draft, where))
+    for conditions in by_task.values():
+        _check_order_of_one(conditions, report)
+
+
+def _check_order_of_one(conditions: list[tuple[Draft, str]], report: Report) -> None:
+    ordinary = ""
+    for index, (draft, path) in enumerate(conditions):
+        to = good(draft, "to")
+        before = [good(each, "to") for each, _ in conditions[:index]]
+        if to == "all" and before:
+            report.add(at(path, "to"), "all must come first among the conditions of its task")
+        if to == "none" and before not in ([], ["all"]):
+            report.add(at(path, "to"), "none must come first, or directly after all")
+        if not good(draft, "short_circuit"):
+            ordinary = ordinary or path
+        elif ordinary:
+            report.add(
+                at(path, "shortCircuit"),
+                f"a condition with shortCircuit must come before {ordinary}, which has none",
+                "move it up",
+            )

@@ -1,0 +1,43 @@
+"""Looking at drafts: what is there and right, with its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from onyx.model.report import INVALID, at
+from onyx.model.schema import Draft
+
+
+def good(draft: Draft, field: str) -> Any:
+    """The value of a field; None when it is absent or wrong."""
+    value = draft.get(field)
+    return None if value is INVALID else value
+
+
+def entries(spec: Draft, field: str, path: str, key: str) -> Iterator[tuple[Draft, str]]:
+    """The entries of a section that could be read, each with its path."""
+    for index, draft in enumerate(good(spec, field) or ()):
+        if draft is not None:
+            yield draft, at(at(path, key), index)
+
+
+def task_names(spec: Draft) -> set[str]:
+    """Names of the catalog that could be read."""
+    names = (good(draft, "name") for draft in good(spec, "catalog") or () if draft is not None)
+    return {name for name in names if name is not None}
+
+
+def known_tasks(spec: Draft) -> set[str] | None:
+    """Names of the catalog; None when some could not be read, so that absence says nothing."""
+    names = task_names(spec)
+    drafts = good(spec, "catalog")
+    if drafts is None or any(draft is None or good(draft, "name") is None for draft in drafts):
+        return None
+    return names
+
+
+def whole(spec: Draft, field: str) -> bool:
+    """Whether every entry of a section was read, so that absence from it means something."""
+    value = good(spec, field)
+    return value is not None and None not in value

@@ -1,0 +1,159 @@
+"""Rules of windows and triggers."""
+
+from __future__ import annotations
+
+from onyx.model import names
+from onyx.model.report import Report, at, nearest, told
+from onyx.model.rules.looking import entries, good, known_tasks, whole
+from onyx.model.schema import Draft
+
+EXTENTS_MAX = 10_000
+"""Extents that one segment may belong to; each costs a state change."""
+_MILLISECONDS = {
+    "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
+}  # fmt: skip
+
+
+def check_window(draft: Draft, path: str, report: Report) -> None:
+    """What the keys of one window ask of each other."""
+    _check_extents(draft, path, report)
+    _check_storage(draft, path, report)
+    _check_aggregation(draft, path, report)
+
+
+def _check_extents(draft: Draft, path: str, report: Report) -> None:
+    width, slide = good(draft, "range"), good(draft, "slide")
+    if width is None or slide is None:
+        return
+    if _is_time(width) != _is_time(slide):
+        report.add(
+            at(path, "slide"), f"is in {slide[1]}, but range is in {width[1]}", "use one kind"
+        )
+    elif _size(slide) > _size(width):
+        report.add(at(path, "slide"), "is larger than range", "segments between would be lost")
+    elif _size(width) > EXTENTS_MAX * _size(slide):
+        report.add(
+            at(path, "slide"),
+            f"is so small that a segment is in more than {EXTENTS_MAX} extents",
+            "make slide larger, or range smaller",
+        )
+
+
+def _is_time(amount: tuple[int, str]) -> bool:
+    return amount[1] in names.TIME_UNITS
+
+
+def _size(amount: tuple[int, str]) -> int:
+    return amount[0] * _MILLISECONDS.get(amount[1].removesuffix("s"), 1)
+
+
+def _check_storage(draft: Draft, path: str, report: Report) -> None:
+    kept, kind = good(draft, "storage_strategy"), good(draft, "type")
+    if kept is None:
+        return
+    where = at(path, "storageStrategy")
+    if "incremental" in kept and "extents" in kept:
+        report.add(where, "has both incremental and extents", "keep one of them")
+    if "ordered-log" in kept and kind in ("session", "sliding"):
+        report.add(where, f"has ordered-log, which a {kind} window cannot keep")
+
+
+def _check_aggregation(draft: Draft, path: str, report: Report) -> None:
+    aggregation = good(draft, "aggregation")
+    if aggregation is None:
+        return
+    name, keys = (aggregation, ()) if isinstance(aggregation, str) else (
+        aggregation[0], aggregation[1:]
+    )  # fmt: skip
+    where = at(path, "aggregation")
+    if name in names.KEYED_AGGREGATIONS and len(keys) != 1:
+        report.add(where, f"{name} takes one key, not {len(keys)}", f"write [{name}, key]")
+    elif name in names.AGGREGATIONS and name not in names.KEYED_AGGREGATIONS and keys:
+        report.add(where, f"{name} takes no key", f"write {name}")
+    if name in names.INITIAL_VALUE_AGGREGATIONS and draft.get("init") is None:
+        report.add(at(path, "init"), f"is missing, but {name} needs a first state")
+
+
+def check_trigger(draft: Draft, path: str, report: Report) -> None:
+    """What the keys of one trigger ask of each other."""
+    if "sync" not in draft and "emit" not in draft:
+        report.add(at(path, "sync"), "is missing", "give sync, emit or both")
+    evictor = good(draft, "post_evictor")
+    if "refinement" not in draft and evictor != ("all",):
+        report.add(at(path, "refinement"), "is missing", "give accumulating or discarding")
+    if evictor is not None and len(set(evictor)) > 1:
+        report.add(at(path, "postEvictor"), "has both all and none", "keep one of them")
+
+
+def check_ids(spec: Draft, path: str, report: Report) -> None:
+    """No two windows, and no two triggers of one window, have the same id."""
+    seen: dict[tuple[str | None, str], str] = {}
+    for draft, where in entries(spec, "windows", path, "windows"):
+        _check_id(seen, (None, good(draft, "id")), where, report)
+    for draft, where in entries(spec, "triggers", path, "triggers"):
+        _check_id(seen, (good(draft, "window_id") or "", good(draft, "id")), where, report)
+
+
+def _check_id(
+    seen: dict[tuple[str | None, str], str],
+    key: tuple[str | None, str | None],
+    path: str,
+    report: Report,
+) -> None:
+    owner, name = key
+    if name is None:
+        return
+    first = seen.setdefault((owner, name), path)
+    if first != path:
+        report.add(at(path, "id"), f"{told(name)} is also the id of {first}")
+
+
+def check_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Windows are on function and output tasks, which say how repeats are told."""
+    by_name = {
+        good(draft, "name"): (draft, where)
+        for draft, where in entries(spec, "catalog", path, "catalog")
+    }
+    known = known_tasks(spec)
+    checked: set[str] = set()
+    for draft, where in entries(spec, "windows", path, "windows"):
+        task = good(draft, "task")
+        if task is None or known is None:
+            continue
+        if task not in by_name:
+            hint = nearest(task, sorted(known))
+            report.add(at(where, "task"), f"{told(task)} is not in the catalog", hint)
+            continue
+        entry, entry_path = by_name[task]
+        if good(entry, "type") == "input":
+            report.add(at(where, "task"), f"{told(task)} is an input", "use a task after it")
+        if task not in checked and good(spec, "guarantee") != "exactly-once":
+            _check_repeats(entry, entry_path, report)
+        checked.add(task)
+
+
+def _check_repeats(entry: Draft, path: str, report: Report) -> None:
+    keyed, looks = "uniqueness_key" in entry, entry.get("deduplicate", True)
+    if looks is True and not keyed:
+        report.add(
+            at(path, "uniquenessKey"),
+            "is missing, but a windowed task must tell repeated segments",
+            "give it, or deduplicate: false, or the job's guarantee: exactly-once",
+        )
+    if looks is False and keyed:
+        report.add(at(path, "deduplicate"), "is false together with uniquenessKey", "keep one")
+
+
+def check_trigger_windows(spec: Draft, path: str, report: Report) -> None:
+    """Triggers belong to windows of the job."""
+    known = sorted(
+        name
+        for draft, _ in entries(spec, "windows", path, "windows")
+        if (name := good(draft, "id")) is not None
+    )
+    unsure = "windows" in spec and not whole(spec, "windows")
+    for draft, where in entries(spec, "triggers", path, "triggers"):
+        name = good(draft, "window_id")
+        if name is not None and name not in known and not unsure:
+            hint = nearest(name, known) or "add it to windows"
+            report.add(at(where, "windowId"), f"{told(name)} is not the id of a window", hint)

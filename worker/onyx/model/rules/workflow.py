@@ -1,0 +1,94 @@
+"""Rules of the workflow: a graph without cycles from inputs to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.model import workflow
+from onyx.model.information import DEPTH_MAX
+from onyx.model.report import Report, at, nearest, told
+from onyx.model.rules.looking import entries, good, known_tasks
+from onyx.model.schema import Draft
+
+
+def _edges(spec: Draft, path: str) -> Iterator[tuple[tuple[str, str], str]]:
+    for index, edge in enumerate(good(spec, "workflow") or ()):
+        yield edge, at(at(path, "workflow"), index)
+
+
+def check_graph(spec: Draft, path: str, report: Report) -> None:
+    """Edges join known tasks, once each, without a cycle and not too deep."""
+    known = known_tasks(spec)
+    seen: dict[tuple[str, str], str] = {}
+    for edge, where in _edges(spec, path):
+        for end, task in enumerate(edge):
+            if known is not None and task not in known:
+                hint = nearest(task, sorted(known)) or "add it to the catalog"
+                report.add(at(where, end), f"{told(task)} is not in the catalog", hint)
+        if edge in seen:
+            report.add(where, f"is the same edge as {seen[edge]}", "remove one")
+        seen.setdefault(edge, where)
+    _check_shape(list(seen), path, report)
+
+
+def _check_shape(edges: list[tuple[str, str]], path: str, report: Report) -> None:
+    cycle = workflow.find_cycle(edges)
+    if cycle:
+        report.add(
+            at(path, "workflow"),
+            f"has a cycle: {' -> '.join(cycle)}",
+            "remove one of these edges",
+        )
+    elif workflow.depth(edges) > DEPTH_MAX:
+        report.add(at(path, "workflow"), f"has more than {DEPTH_MAX} edges in a row")
+
+
+def check_places(spec: Draft, path: str, report: Report) -> None:
+    """Inputs only begin, outputs only end, functions do neither, and no task is left over."""
+    if good(spec, "workflow") is None:
+        return
+    edges = [edge for edge, _ in _edges(spec, path)]
+    below, above = workflow.children(edges), workflow.parents(edges)
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        name, kind = good(draft, "name"), good(draft, "type")
+        if name is None:
+            continue
+        if name not in below:
+            report.add(
+                at(where, "name"),
+                f"{told(name)} is in no edge of the workflow",
+                "add an edge, or remove the task",
+            )
+        else:
+            _check_place(name, kind, above[name], below[name], at(path, "workflow"), report)
+
+
+def _check_place(
+    name: str,
+    kind: str | None,
+    above: tuple[str, ...],
+    below: tuple[str, ...],
+    path: str,
+    report: Report,
+) -> None:
+    if kind == "input" and above:
+        report.add(path, f"has an edge from {above[0]} into the input {name}")
+    if kind == "output" and below:
+        report.add(path, f"has an edge from the output {name} to {below[0]}")
+    if kind == "function" and not above:
+        report.add(path, f"has no edge into the function {name}", "it would get no segments")
+    if kind == "function" and not below:
+        report.add(
+            path,
+            f"has no edge from the function {name}",
+            "end in an output; plugin function calls a function as one",
+        )
+
+
+def check_exempt_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Tasks without bookkeeping exist."""
+    known = known_tasks(spec)
+    for index, task in enumerate(good(spec, "acker_exempt_tasks") or ()):
+        if known is not None and task not in known:
+            where = at(at(path, "ackerExemptTasks"), index)
+            report.add(where, f"{told(task)} is not in the catalog", nearest(task, sorted(known)))

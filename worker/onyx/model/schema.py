@@ -1,0 +1,213 @@
+"""The vocabulary of the information model's table: keys, and sections of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from onyx.model.kinds import Kind, Schema, refuse
+from onyx.model.names import yaml_key
+from onyx.model.report import INVALID, Report, at, listed, nearest
+
+Draft = dict[str, Any]
+"""What could be read of an entry, by attribute; wrong keys are there as INVALID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the manifest: everything that is known about it."""
+
+    name: str
+    """In snake_case; `yaml` follows from it."""
+    kind: Kind
+    doc: str
+    required: bool = False
+    default: Any = None
+    required_for: tuple[str, ...] = ()
+    """Values of the entry's `type` for which the key must be given."""
+    allowed_for: tuple[str, ...] = ()
+    """Values of the entry's `type` for which it may be given; empty means all."""
+    restriction: str = ""
+    """What the rules check besides, in words."""
+    origin: str = ""
+    """The key of Onyx that this one answers to; empty for ours."""
+    era: str = "both"
+    """Versions of Onyx that have it: `0.9`, `0.10+`, `both`; `ours` when none has."""
+    attribute: str = ""
+    """Name of the field, where Python does not allow `name` itself."""
+
+    @property
+    def yaml(self) -> str:
+        return yaml_key(self.name)
+
+    @property
+    def field(self) -> str:
+        return self.attribute or self.name
+
+    def allows(self, kind: Any) -> bool:
+        """Whether an entry of type `kind` may have the key; true when the type is unknown."""
+        return not self.allowed_for or not isinstance(kind, str) or kind in self.allowed_for
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The keys of one kind of entry."""
+
+    name: str
+    """In the singular, as messages say it: `catalog entry`."""
+    doc: str
+    keys: tuple[Key, ...]
+    make: type[Any] | None = None
+    """The class of the finished entry; none when the section is only checked."""
+    by_yaml: Mapping[str, Key] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_yaml = MappingProxyType({key.yaml: key for key in self.keys})
+        object.__setattr__(self, "by_yaml", by_yaml)
+
+    def key(self, name: str) -> Key:
+        return next(key for key in self.keys if key.name == name)
+
+    def read(self, value: Any, path: str, report: Report) -> Draft | None:
+        """What can be read of `value`; None when it is not even a mapping."""
+        if not isinstance(value, dict):
+            if value is not INVALID:
+                refuse(Entry(self), value, path, report)
+            return None
+        draft: Draft = {}
+        for name, each in value.items():
+            key = self.by_yaml.get(name)
+            if key is None:
+                report.add(at(path, name), f"is not a key of a {self.name}", self._hint(name))
+            else:
+                draft[key.field] = _read_value(key, each, at(path, name), report)
+        self._check_presence(draft, value, path, report)
+        return draft
+
+    def _hint(self, name: str) -> str:
+        hint = nearest(name, self.by_yaml)
+        if not hint and "options" in self.by_yaml:
+            return "what a plugin or function needs goes under options"
+        return hint or f"known keys: {', '.join(self.by_yaml)}"
+
+    def _check_presence(
+        self, draft: Draft, value: dict[str, Any], path: str, report: Report
+    ) -> None:
+        kind = draft.get("type")
+        for key in self.keys:
+            given = key.yaml in value
+            if key.required and not given:
+                report.add(at(path, key.yaml), "is missing", f"give {key.kind.told()}")
+            elif not given and kind in key.required_for:
+                report.add(
+                    at(path, key.yaml),
+                    f"is missing, but needed for type {kind}",
+                    f"give {key.kind.told()}",
+                )
+            elif given and not key.allows(kind):
+                types = listed(key.allowed_for)
+                report.add(at(path, key.yaml), f"is for type {types}, not for {kind}")
+
+    def build(self, draft: Draft, **values: Any) -> Any:
+        """The finished entry of a draft without problems. `values`: fields that are no keys."""
+        assert self.make is not None, f"{self.name} is only checked"
+        for key in self.keys:
+            if key.field not in draft:
+                continue
+            value = draft[key.field]
+            if isinstance(key.kind, Entries):
+                value = tuple(key.kind.section.build(each) for each in value)
+            elif isinstance(value, dict):
+                value = MappingProxyType(value)
+            values[key.field] = value
+        return self.make(**values)
+
+    def write(self, entry: Any) -> dict[str, Any]:
+        """The canonical mapping of an entry: keys in the order of the table, no defaults."""
+        written: dict[str, Any] = {}
+        for key in self.keys:
+            value = getattr(entry, key.field)
+            if isinstance(key.kind, Entries):
+                value = [key.kind.section.write(each) for each in value]
+            if key.required or value != key.default:
+                written[key.yaml] = _plain(value)
+        return written
+
+
+def _read_value(key: Key, value: Any, path: str, report: Report) -> Any:
+    if value is None and not (key.default is None and key.name == "init"):
+        report.add(path, "has no value (null)", f"remove it, or give {key.kind.told()}")
+        return INVALID
+    return key.kind.read(value, path, report)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a section."""
+
+    section: Section
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        draft = self.section.read(value, path, report)
+        return INVALID if draft is None else draft
+
+    def schema(self) -> Schema:
+        keys = self.section.keys
+        return {
+            "type": "object",
+            "required": [key.yaml for key in keys if key.required],
+            "properties": {key.yaml: key_schema(key) for key in keys},
+        }
+
+    def told(self) -> str:
+        return f"a mapping with the keys of a {self.section.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A list of entries."""
+
+    section: Section
+    items_max: int
+    map_key: str = ""
+    """Key that is unique within the list, so that Kubernetes can merge by it."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        """A list of drafts; one that is not a mapping is there as None, so that indexes hold."""
+        if not isinstance(value, list):
+            return refuse(self, value, path, report)
+        if len(value) > self.items_max:
+            report.add(path, f"has {len(value)} entries, more than {self.items_max}")
+            return INVALID
+        return [self.section.read(each, at(path, i), report) for i, each in enumerate(value)]
+
+    def schema(self) -> Schema:
+        merge: Schema = {}
+        if self.map_key:
+            merge = {
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": [self.map_key],
+            }
+        items = Entry(self.section).schema()
+        return {"type": "array", "maxItems": self.items_max, **merge, "items": items}
+
+    def told(self) -> str:
+        return f"a list, each {Entry(self.section).told()}"
+
+
+def key_schema(key: Key) -> Schema:
+    """The schema of a key: its kind's, with the description and the default."""
+    schema = {"description": key.doc, **key.kind.schema()}
+    if key.default not in (None, (), "") and "type" in schema:
+        default = _plain(key.default)
+        if default != {}:
+            schema["default"] = default
+    return schema

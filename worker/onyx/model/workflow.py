@@ -1,0 +1,111 @@
+"""The graph of a workflow: pure functions over its edges, all deterministic.
+
+A workflow is small (at most 256 tasks), so every function takes the edges and builds what it needs;
+there is no graph object to keep in step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from onyx.model.job import Job
+
+Edge = tuple[str, str]
+
+
+def tasks(edges: Iterable[Edge]) -> tuple[str, ...]:
+    """All tasks, sorted."""
+    return tuple(sorted({task for edge in edges for task in edge}))
+
+
+def children(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
+    """The children of every task, sorted; leaves have none."""
+    found: dict[str, set[str]] = {}
+    for parent, child in edges:
+        found.setdefault(parent, set()).add(child)
+        found.setdefault(child, set())
+    return {task: tuple(sorted(found[task])) for task in sorted(found)}
+
+
+def parents(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
+    """The parents of every task, sorted; roots have none."""
+    return children((child, parent) for parent, child in edges)
+
+
+def roots(edges: Iterable[Edge]) -> tuple[str, ...]:
+    """Tasks without incoming edges, sorted."""
+    return tuple(task for task, above in parents(edges).items() if not above)
+
+
+def leaves(edges: Iterable[Edge]) -> tuple[str, ...]:
+    """Tasks without outgoing edges, sorted."""
+    return tuple(task for task, below in children(edges).items() if not below)
+
+
+def topological_order(edges: Sequence[Edge]) -> tuple[str, ...]:
+    """Every task after all its parents; tasks that are ready together in the order of names.
+
+    Raises:
+        ValueError: there is a cycle.
+    """
+    below, above = children(edges), parents(edges)
+    waiting = {task: len(above[task]) for task in above}
+    ready = deque(task for task in sorted(waiting) if not waiting[task])
+    order: list[str] = []
+    while ready:
+        task = ready.popleft()
+        order.append(task)
+        for child in below[task]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                ready.append(child)
+    if len(order) < len(waiting):
+        raise ValueError(f"cycle: {' -> '.join(find_cycle(edges))}")
+    return tuple(order)
+
+
+def find_cycle(edges: Iterable[Edge]) -> tuple[str, ...]:
+    """Some cycle, as `(a, b, c, a)`; empty when there is none. Always the same one."""
+    below = children(edges)
+    done: set[str] = set()
+    for start in below:
+        path: list[str] = []
+        branches = [iter((start,))]
+        while branches:
+            task = next(branches[-1], None)
+            if task is None:
+                branches.pop()
+                if path:
+                    done.add(path.pop())
+            elif task in path:
+                return (*path[path.index(task) :], task)
+            elif task not in done:
+                path.append(task)
+                branches.append(iter(below[task]))
+    return ()
+
+
+def depth(edges: Sequence[Edge]) -> int:
+    """Edges on the longest path of a workflow without cycles."""
+    above = parents(edges)
+    longest: dict[str, int] = {}
+    for task in topological_order(edges):
+        longest[task] = max((longest[parent] + 1 for parent in above[task]), default=0)
+    return max(longest.values(), default=0)
+
+
+def edge_number(job: Job, parent: str, child: str) -> int:
+    """Number of an edge within its job: its index among the sorted edges.
+
+    Lineage ids are mixed from it, so it depends on nothing but the workflow.
+
+    Raises:
+        ValueError: the job has no such edge.
+    """
+    return sorted(job.workflow).index((parent, child))
+
+
+def edges_of(targets: Mapping[str, Iterable[str]]) -> tuple[Edge, ...]:
+    """The edges of a workflow that is given as `{task: children}`, sorted."""
+    return tuple(sorted((task, child) for task in targets for child in targets[task]))
