@@ -1,0 +1,248 @@
+"""A real ZooKeeper server in a child process, from the jars inside the PySpark package.
+
+For `onyx run`, `onyx zookeeper` and tests, on machines that have no ZooKeeper. The real server and
+not a substitute of our own: sessions, expiry and recovery are what a cluster relies on. Five jars
+are enough (no netty, log4j or web server), which halves memory and start-up: about half a second.
+
+The server is bound to the loopback interface. It ends with this process, also when this process is
+killed, so it must be started on a thread that lives as long as the server is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from onyx.errors import Unavailable
+from onyx.java import find_java
+
+JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
+"""Without metrics-core it does not start; without snappy-java it starts and never serves."""
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+SESSION_TIMEOUT_MAX_MS = 60_000
+HEAP_MIB = 256
+_POLL_S = 0.01
+_PR_SET_PDEATHSIG = 1
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_JVM_FLAGS = (
+    "-Xshare:auto",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    f"-Xmx{HEAP_MIB}m",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.preAllocSize=4096",
+    "-Dzookeeper.4lw.commands.whitelist=srvr",
+)
+
+
+class ZooKeeperServer:
+    """One stand-alone server; also a context manager that starts and stops it.
+
+    Args:
+        data_dir: Folder for its data, configuration and log; made if missing. A server started
+            again in the same folder goes on where the former one was, sessions included.
+        port: Port to listen on; 0 takes a free one, which stays the same over restarts.
+        tick_ms: Its unit of time; the shortest session is two ticks.
+        host: Interface to listen on.
+    """
+
+    def __init__(
+        self, data_dir: Path | str, port: int = 0, tick_ms: int = 500, host: str = "127.0.0.1"
+    ) -> None:
+        self.data_dir = Path(data_dir)
+        self.port = port
+        self._host = host
+        self._tick_ms = tick_ms
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients on this machine."""
+        return f"{self._host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start and wait until it serves.
+
+        Raises:
+            Unavailable: no Java, no PySpark, or the server did not come up; says what to do.
+        """
+        assert self._process is None, "already started"
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or _free_port(self._host)
+        if _is_listening(self._host, self.port):
+            raise Unavailable(
+                f"{self.address} is in use; another ZooKeeper may run already, "
+                "or choose another port"
+            )
+        command = [
+            str(find_java().executable),
+            *_JVM_FLAGS,
+            "-cp",
+            os.pathsep.join(map(str, find_jars())),
+            _MAIN,
+            str(self._write_configuration()),
+        ]
+        with open(self._log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.data_dir,
+                preexec_fn=_end_with_parent(),
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """End it in an orderly way; harmless when it does not run."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL); harmless when it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        atexit.unregister(self.kill)
+
+    def __enter__(self) -> ZooKeeperServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _log_path(self) -> Path:
+        return self.data_dir / "zookeeper.log"
+
+    def _write_configuration(self) -> Path:
+        path = self.data_dir / "zoo.cfg"
+        path.write_text(
+            f"tickTime={self._tick_ms}\n"
+            f"dataDir={self.data_dir.resolve()}\n"
+            f"clientPort={self.port}\n"
+            f"clientPortAddress={self._host}\n"
+            f"maxSessionTimeout={SESSION_TIMEOUT_MAX_MS}\n"
+            "maxClientCnxns=0\n"
+            "autopurge.snapRetainCount=3\n"
+            "autopurge.purgeInterval=1\n",
+            encoding="utf-8",
+        )
+        return path
+
+    def _wait_until_ready(self) -> None:
+        process = self._process
+        assert process is not None
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            if process.poll() is not None:
+                code, self._process = process.returncode, None
+                raise Unavailable(
+                    f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
+                    f"port taken? Its output: {self._log_path}"
+                )
+            if is_serving(self._host, self.port):
+                return
+            time.sleep(_POLL_S)
+        self.kill()
+        raise Unavailable(
+            f"ZooKeeper on {self.address} did not serve within {START_TIMEOUT_S:.0f} s; "
+            f"its output: {self._log_path}"
+        )
+
+
+def find_jars() -> list[Path]:
+    """The jars that ZooKeeper needs, inside the installed PySpark (which is not imported).
+
+    Raises:
+        Unavailable: PySpark is not installed or lacks a jar.
+    """
+    package = importlib.util.find_spec("pyspark")
+    folders = list(package.submodule_search_locations or ()) if package else []
+    if not folders:
+        raise Unavailable(
+            "the embedded ZooKeeper comes with PySpark, which is not installed: "
+            "pip install 'onyx-on-kubernetes[spark]', or set ONYX_ZOOKEEPER_ADDRESS to a server"
+        )
+    jars: list[Path] = []
+    for name in JARS:
+        found = sorted(Path(folders[0], "jars").glob(f"{name}-[0-9]*.jar"))
+        if not found:
+            raise Unavailable(f"PySpark in {folders[0]} has no {name} jar; install it again")
+        jars.append(found[-1])
+    return jars
+
+
+def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
+    """Whether a ZooKeeper at this address serves clients (`ruok` also answers when it does not)."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while piece := connection.recv(4096):
+                answer += piece
+    except OSError:
+        return False
+    return b"Mode:" in answer
+
+
+def _is_listening(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """What the child runs before it becomes the server, so that it dies with this process.
+
+    The library is loaded before the fork: after it, only system calls are safe.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def arrange() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange
