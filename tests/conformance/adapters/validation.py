@@ -1,0 +1,120 @@
+"""Cases of `validation.json`: which jobs, entries and bundles are valid.
+
+Our model unites the two eras. The 0.9 column holds, except for a job that uses a key which only
+0.10 and later have and we have too (0.9 refuses it merely because it does not know it). Tasks of
+type reduce, also of 0.10, we do not have: a function task with a window is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.conformance import manifests
+
+from onyx.errors import ManifestError, Problem
+from onyx.model.bundle import add_task, check_options
+from onyx.model.information import SECTIONS
+from onyx.model.kinds import Text
+from onyx.model.parse import check_entry, parse_mapping
+from onyx.model.schema import Key, Section
+
+_LATER_KEYS = {
+    key.origin for section in SECTIONS.values() for key in section.keys if key.era == "0.10+"
+}
+
+
+def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
+    """None when we answer as the case says."""
+    return _OPERATIONS[case["op"]](case)
+
+
+def _job(case: dict[str, Any]) -> str | None:
+    column = "expected_0.10plus" if _uses_later_keys(case["job"]) else "expected_0.9"
+    try:
+        parse_mapping(manifests.manifest(case["job"]))
+    except ManifestError as error:
+        return _verdict(case[column]["valid"], error.problems)
+    return _verdict(case[column]["valid"], ())
+
+
+def _uses_later_keys(job: Mapping[str, Any]) -> bool:
+    entries = [
+        entry
+        for section in manifests.SECTIONS
+        for entry in job.get(section, ())
+        if isinstance(entry, dict)
+    ]
+    if any(entry.get("onyx/type") == "reduce" for entry in entries):
+        return False
+    return any(key in _LATER_KEYS for entry in entries for key in entry)
+
+
+def _task_map(case: dict[str, Any]) -> str | None:
+    entry = manifests.entry("catalog", case["task_map"])
+    return _verdict(case["expected_valid"], check_entry("catalog", entry))
+
+
+def _analyze(case: dict[str, Any]) -> str | None:
+    if case["schema"] == "workflow":
+        problems = check_entry("workflow", case["value"])
+    else:
+        problems = check_entry("catalog", manifests.entry("catalog", case["value"]))
+    wanted = "".join(
+        f"[{step}]" if isinstance(step, int) else manifests.camel(step.rpartition("/")[2])
+        for step in case["expected_error"]["path"]
+    )
+    paths = [problem.path for problem in problems]
+    return None if wanted in paths else f"no problem at {wanted}, but at {paths}"
+
+
+def _add_task(case: dict[str, Any]) -> str | None:
+    bundle = manifests.spec(case["bundle_task"])
+    bundle["task"] = manifests.entry("catalog", case["bundle_task"]["task-map"])
+    del bundle["taskMap"]
+    extra, options = case["extra_schema"], {}
+    if extra is not None:
+        section = "catalog" if extra["section"] == "task-map" else extra["section"]
+        options = {section: _declared(extra["required"])}
+    try:
+        after = add_task({"taskScheduler": "balanced", "workflow": []}, bundle, options)
+    except ManifestError as error:
+        return _verdict(case["expected_valid"], error.problems)
+    wrong = _verdict(case["expected_valid"], ())
+    wanted = {k: v for k, v in manifests.spec(case["job_after"] or {}).items() if v != []}
+    got = {key: value for key, value in after.items() if value != []}
+    return wrong or (None if got == wanted else f"got {got}")
+
+
+def _restricted_namespace(case: dict[str, Any]) -> str | None:
+    required = {key: kind for key, kind in case["schema"].items() if kind == "string"}
+    namespace = next(iter(required)).rpartition("/")[0]
+    options = {
+        key.rpartition("/")[2]: manifests.text(value)
+        for key, value in case["value"].items()
+        if key.rpartition("/")[0] == namespace
+    }
+    return _verdict(case["expected_valid"], check_options(_declared(required), options))
+
+
+def _declared(required: Mapping[str, str]) -> Section:
+    names = [key.rpartition("/")[2] for key in required]
+    keys = tuple(Key(name, Text(), "An option.", required=True) for name in names)
+    return Section("options mapping", "Options of a plugin.", keys)
+
+
+def _verdict(valid: bool, problems: tuple[Problem, ...]) -> str | None:
+    if valid == (not problems):
+        return None
+    if valid:
+        return f"should be valid, but: {'; '.join(str(each) for each in problems)}"
+    return "should be invalid, but is valid"
+
+
+_OPERATIONS: dict[str, Callable[[dict[str, Any]], str | None]] = {
+    "validate-job": _job,
+    "task-map": _task_map,
+    "analyze": _analyze,
+    "add-task": _add_task,
+    "restricted-namespace": _restricted_namespace,
+}
