@@ -1,0 +1,1 @@
+"""The code of the flights job. Start workers with `--modules flights`."""

@@ -1,0 +1,25 @@
+"""The Spark stage at the end of the job: DataFrame in, DataFrame out."""
+
+
+def delays(flights):
+    """Statistics of the delays for each carrier, origin and month.
+
+    Delivery is at least once, so a flight may be there twice after a failure; its row number tells.
+    """
+    from pyspark.sql import functions as F  # here: a worker that runs no stage loads no Spark
+
+    return (
+        flights.dropDuplicates(["row"])
+        .groupBy("carrier", "origin", "month")
+        .agg(
+            F.count("*").alias("flights"),
+            F.count("delay").alias("measured"),
+            F.sum("delay").alias("delay_sum"),
+            F.avg("delay").alias("delay_mean"),
+            F.min("delay").alias("delay_min"),
+            F.max("delay").alias("delay_max"),
+            F.max("speed").alias("speed_max"),
+        )
+        .coalesce(1)
+        .orderBy("carrier", "origin", "month")
+    )
