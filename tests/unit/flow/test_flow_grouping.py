@@ -1,0 +1,124 @@
+import os
+import subprocess
+import sys
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from onyx.errors import UserError
+from onyx.flow import grouping
+from onyx.flow.grouping import Grouping, key_bytes, key_getter, key_hash
+from onyx.model.job import CatalogEntry
+
+DISTINCT = [
+    None, True, False, 0, 1, -1, 2**70, "", "1", "True", "n", b"1", [], [1], ["1"], [[1]], [1, 1],
+    [None], {}, {"a": 1}, {"a": "1"}, {"b": 1}, {"a": [1]}, "é", "\ud800", date(2013, 1, 1),
+    datetime(2013, 1, 1),  # noqa: DTZ001
+    "2013-01-01", ["ab", "c"], ["a", "bc"], ["a", ["b"]], [["a"], "b"],
+]  # fmt: skip
+
+
+def test_different_keys_have_different_bytes_and_hashes():
+    assert len({key_bytes(key) for key in DISTINCT}) == len(DISTINCT)
+    assert len({key_hash(key) for key in DISTINCT}) == len(DISTINCT)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1, "a"], (1, "a")),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (
+            datetime(2013, 1, 1, 12, tzinfo=UTC),
+            datetime(2013, 1, 1, 14, tzinfo=timezone(timedelta(hours=2))),
+        ),
+    ],
+)
+def test_keys_that_are_one_group(one, other):
+    assert key_bytes(one) == key_bytes(other)
+
+
+@pytest.mark.parametrize("key", [1.0, float("nan"), ["a", 0.5], {"a": {"b": 1.5}}])
+def test_floats_are_refused_wherever_they_are(key):
+    with pytest.raises(UserError, match="float"):
+        key_hash(key)
+
+
+def test_other_types_are_refused_by_name():
+    with pytest.raises(UserError, match="frozenset"):
+        key_hash(frozenset())
+
+
+def test_a_key_nested_too_deep_is_refused():
+    key: list = []
+    key.append(key)
+    with pytest.raises(UserError, match="nested deeper"):
+        key_hash(key)
+
+
+def test_hashes_are_the_same_in_every_process():
+    program = (
+        "from onyx.flow.grouping import key_hash;"
+        "print(key_hash('JFK'), key_hash(['JFK', 2013]), key_hash({'b': 1, 'a': None}))"
+    )
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    here = f"{key_hash('JFK')} {key_hash(['JFK', 2013])} {key_hash({'b': 1, 'a': None})}\n"
+    assert answers == {here}
+
+
+def test_a_batch_of_mixed_types_hashes_like_each_key_alone():
+    keys = ["a", 1, True, None, "1", ["a"], 1, "a", False, 0]
+    group = Grouping(lambda segment: segment["k"])
+    for batch in (keys, ["a", "b", "a"], [1, 2, 1], [True, False], [0, 1]):
+        hashes = group.hashes_of([{"k": key} for key in batch])
+        assert hashes.tolist() == [key_hash(key) for key in batch]
+
+
+def test_a_bool_does_not_find_what_an_int_has_left():
+    group = Grouping(lambda segment: segment["k"])
+    [one] = group.hashes_of([{"k": 1}]).tolist()
+    [true] = group.hashes_of([{"k": True}]).tolist()
+    assert one != true
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(grouping, "MEMO_KEYS_MAX", 10)
+    group = Grouping(lambda segment: segment["k"])
+    segments = [{"k": str(number)} for number in range(25)]
+    assert group.hashes_of(segments).tolist() == [key_hash(str(n)) for n in range(25)]
+    assert max(map(len, group._memos.values())) <= 10
+
+
+def test_groups_spread_over_slots_and_each_stays_on_one():
+    group = Grouping(lambda segment: segment["k"])
+    segments = [{"k": f"carrier-{number % 1000}"} for number in range(2000)]
+    slots = group.slots_of(segments, 4).tolist()
+    assert slots[:1000] == slots[1000:]
+    assert min(slots.count(slot) for slot in range(4)) > 400
+
+
+def entry(**grouping):
+    return CatalogEntry("count", "function", 1, **grouping)
+
+
+def test_a_missing_key_is_a_group_of_its_own():
+    by_one = key_getter(entry(group_by_key="a"), {}.__getitem__)
+    by_two = key_getter(entry(group_by_key=("a", "b")), {}.__getitem__)
+    assert by_one({"b": 1}) is None
+    assert by_two({"b": 1, "c": 2}) == {"b": 1}
+    assert key_getter(entry(), {}.__getitem__) is None
+
+
+def test_a_function_may_make_the_key():
+    functions = {"m:first": lambda segment: segment["name"][0]}
+    getter = key_getter(entry(group_by_fn="m:first"), functions.__getitem__)
+    assert getter({"name": "JFK"}) == "J"

@@ -1,0 +1,179 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onyx.ledger.lineage import pack_roots, positions_of, unpack
+from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
+
+CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
+
+
+def positions(roots: np.ndarray) -> list[int]:
+    return positions_of(roots).tolist()
+
+
+def attempts(roots: np.ndarray) -> list[int]:
+    return unpack(roots).attempts.tolist()
+
+
+def test_positions_are_dense_from_the_frontier():
+    window = PendingWindow(7, frontier=100)
+    first, second = window.emit(3, 0.0), window.emit(2, 0.0)
+    assert positions(first) == [100, 101, 102]
+    assert positions(second) == [103, 104]
+    assert unpack(second).partitions.tolist() == [7, 7]
+    assert window.in_flight == 5
+    assert window.next_position == 105
+
+
+def test_the_frontier_is_the_lowest_position_that_is_not_complete():
+    window = PendingWindow(0)
+    roots = window.emit(5, 0.0)
+    assert window.complete(roots[1:3]) == 2
+    assert (window.frontier, window.in_flight) == (0, 3)
+    assert window.complete(roots[:1]) == 1
+    assert window.frontier == 3
+    assert window.complete(roots[3:]) == 2
+    assert (window.frontier, window.in_flight) == (5, 0)
+
+
+def test_a_completion_counts_once_in_whatever_order_it_comes():
+    window = PendingWindow(0)
+    roots = window.emit(4, 0.0)
+    assert window.complete(roots[[3, 1, 3, 1]]) == 2
+    assert window.complete(roots[[1, 3]]) == 0
+    assert window.complete(roots) == 2
+
+
+def test_what_is_of_another_partition_or_was_never_emitted_is_ignored():
+    window = PendingWindow(0)
+    window.emit(4, 0.0)
+    anywhere = np.arange(8, dtype=np.uint64)
+    assert window.complete(pack_roots(1, 0, anywhere)) == 0
+    assert window.complete(pack_roots(0, 1, anywhere)) == 0
+    assert window.complete(pack_roots(0, 0, anywhere)) == 4
+
+
+def test_the_ring_goes_round_and_never_overruns():
+    window = PendingWindow(0, capacity=8)
+    for start in range(0, 60, 6):
+        roots = window.emit(6, 0.0)
+        assert positions(roots) == list(range(start, start + 6))
+        assert window.room == 2
+        assert window.complete(roots) == 6
+    window.emit(8, 0.0)
+    with pytest.raises(AssertionError, match="full"):
+        window.emit(1, 0.0)
+
+
+def test_what_is_not_complete_after_the_pending_timeout_is_due_once():
+    window = PendingWindow(0, pending_timeout_s=60, retry_interval_s=1)
+    roots = window.emit(4, 0.5)
+    window.complete(roots[1:2])
+    assert window.expired(59.9) == []
+    assert window.expired(60.1) == [Range(0, 4)]
+    assert window.expired(200.0) == []
+    assert window.in_flight == 3
+
+
+def test_a_retry_is_a_new_root_and_an_ack_of_the_old_one_is_ignored():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    old = window.emit(3, 0.0)
+    [(first, end)] = window.expired(2.0)
+    new = window.retry(first, end, 2.0)
+    assert positions(new) == [0, 1, 2]
+    assert attempts(new) == [1, 1, 1]
+    assert window.complete(old) == 0
+    assert window.complete(new) == 3
+    assert window.frontier == 3
+
+
+def test_what_completes_before_it_is_read_again_is_not_sent_again():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    old = window.emit(4, 0.0)
+    assert window.expired(2.0) == [Range(0, 4)]
+    assert window.complete(old[1:3]) == 2
+    assert positions(window.retry(0, 4, 2.0)) == [0, 3]
+
+
+def test_a_retried_segment_expires_again():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window.emit(1, 0.0)
+    for attempt in range(1, 300):
+        now_s = 2.0 * attempt
+        [(first, end)] = window.expired(now_s)
+        assert attempts(window.retry(first, end, now_s)) == [attempt % 256]
+    assert window.frontier == 0
+
+
+def test_a_flow_condition_can_force_a_retry_but_only_of_the_current_attempt():
+    window = PendingWindow(0)
+    old = window.emit(5, 0.0)
+    assert window.retry_roots(old[[3, 1, 3]]) == [Range(1, 4)]
+    assert window.retry_roots(old[[3]]) == []
+    new = window.retry(1, 4, 0.0)
+    assert positions(new) == [1, 3]
+    assert window.retry_roots(old[[1]]) == []
+    assert window.retry_roots(new[:1]) == [Range(1, 2)]
+
+
+def test_forced_retries_keep_their_positions_when_the_ring_has_wrapped():
+    window = PendingWindow(0, capacity=8)
+    window.complete(window.emit(6, 0.0))
+    roots = window.emit(8, 0.0)
+    window.retry_roots(roots[[7, 0]])
+    assert positions(window.retry(0, 100, 0.0)) == [6, 13]
+
+
+def test_after_a_re_allocation_everything_not_complete_is_replayed_at_once():
+    window = PendingWindow(0)
+    roots = window.emit(6, 0.0)
+    window.complete(roots[[0, 2]])
+    assert window.replay_all() == [Range(1, 6)]
+    assert window.replay_all() == [Range(1, 6)]
+    new = window.retry(1, 6, 0.0)
+    assert positions(new) == [1, 3, 4, 5]
+    assert window.due() == []
+    assert window.complete(roots) == 0
+    assert window.complete(new) == 4
+
+
+def test_a_range_can_be_replayed_piece_by_piece():
+    window = PendingWindow(0)
+    window.emit(10, 0.0)
+    window.replay_all()
+    assert positions(window.retry(0, 4, 0.0)) == [0, 1, 2, 3]
+    assert window.due() == [Range(4, 10)]
+
+
+def test_due_positions_far_apart_are_separate_ranges():
+    window = PendingWindow(0)
+    roots = window.emit(10_000, 0.0)
+    assert window.retry_roots(roots[[10, 20, 9_000]]) == [Range(10, 21), Range(9_000, 9_001)]
+
+
+def rotating_bucket_cases():
+    return json.loads(CASES.read_text())["rotating_bucket_cases"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in rotating_bucket_cases() if case["fn"] == "create"],
+    ids=lambda case: case["id"],
+)
+def test_the_number_of_rotations_is_that_of_the_originals_buckets(case):
+    lifetime_s, interval_s = case["bucket_lifetime"] / 1000, case["expire_interval"] / 1000
+    assert rotations_until_expiry(lifetime_s, interval_s) == case["n_buckets"]
+
+
+def test_segments_expire_at_the_rotation_at_which_their_bucket_falls_out():
+    """The original's example: three buckets; m1 m2, expire, m3, expire, expire."""
+    window = PendingWindow(0, pending_timeout_s=3, retry_interval_s=1)
+    window.emit(2, 0.5)
+    assert window.expired(1.0) == []
+    window.emit(1, 1.5)
+    assert window.expired(2.0) == []
+    assert window.expired(3.0) == [Range(0, 2)]
+    assert window.expired(4.0) == [Range(2, 3)]
