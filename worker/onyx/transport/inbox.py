@@ -92,6 +92,21 @@ class BoundedInbox:
         self._waiting = 0
         self._refused = False
         self._open = True
+        self._remote_channels = 0
+
+    def join(self) -> None:
+        """One more channel from another process shares this inbox."""
+        with self._lock:
+            self._remote_channels += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._remote_channels -= 1
+
+    def window(self) -> int:
+        """Segments that each remote channel may have on the way or waiting. A channel that was told
+        a larger share before others joined keeps it until its next credit."""
+        return max(1, self.segments_max // max(1, self._remote_channels))
 
     def offer(self, channel: Channel, item: Batch | Control) -> bool:
         """Take an item of this process, or refuse it: False when there is no room or the inbox has

@@ -1,0 +1,167 @@
+"""Streams between two processes on loopback: throughput, CPU per frame, latency of two hops.
+
+    python benchmarks/bench_transport.py [--segments 2000000] [--batch 1000] [--json]
+
+One process sends batches of small segments, the other takes and decodes them and echoes single
+segments back for the latency part (there and back are two hops). CPU is of both processes, user
+and system, without start-up.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import threading
+import time
+
+import numpy as np
+
+from onyx.flow.batch import Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.settings import TransportSettings
+from onyx.transport.grpc_transport import GrpcTransport
+from onyx.transport.interface import Channel, Control, ControlKind
+
+JOB, VERSION = JobId("bench"), AllocationVersion(1)
+NEAR, FAR = GroupId("a"), GroupId("b")
+THERE = Channel(JOB, VERSION, PeerId("p"), PeerId("q"))
+BACK = Channel(JOB, VERSION, PeerId("q"), PeerId("p"))
+
+
+def cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Side:
+    """One process: it sleeps until something has arrived or there is room."""
+
+    def __init__(self, group, other, channel_in, connection) -> None:
+        self.other = other
+        self.event = threading.Event()
+        self.transport = GrpcTransport(TransportSettings(), "bench")
+        self.transport.on_room(self.event.set)
+        self.transport.start(group, self)
+        connection.send(self.transport.address)
+        self.transport.connect({other: connection.recv()})
+        self.inbox = self.transport.open_inbox(
+            JOB, VERSION, channel_in.target, 20_000, self.event.set
+        )
+
+    def send(self, channel, item) -> None:
+        while True:
+            self.event.clear()
+            if self.transport.send(self.other, channel, item):
+                return
+            self.event.wait(1)
+
+    def take(self) -> list:
+        while True:
+            self.event.clear()
+            taken = self.inbox.take(5_000)
+            if taken:
+                return taken
+            self.event.wait(1)
+
+    def on_acks(self, *args) -> None: ...
+
+    def on_completions(self, *args) -> None: ...
+
+
+def serve(connection) -> None:
+    """The far process: count until FLUSH, report, then echo until END."""
+    side = Side(FAR, NEAR, THERE, connection)
+    before = cpu_s()
+    while True:
+        for delivery in side.take():
+            if not isinstance(delivery.item, Control):
+                if len(delivery.item) == 1:
+                    side.send(BACK, delivery.item)
+            elif delivery.item.kind is ControlKind.FLUSH:
+                used = cpu_s() - before
+                connection.send((used, vars_of(side.transport.counters())))
+                before = cpu_s()
+            else:
+                connection.send(cpu_s() - before)
+                side.transport.stop()
+                return
+
+
+def vars_of(counters) -> dict[str, int]:
+    return {name: getattr(counters, name) for name in counters.__slots__}
+
+
+def throughput(side, connection, segments: int, batch: int) -> dict:
+    rows = [{"id": n, "name": "abcdefghijklmnopqr", "age": n % 90} for n in range(batch)]
+    column = np.arange(batch, dtype=np.uint64)
+    side.send(THERE, Batch(rows[:2], column[:2], column[:2]))
+    start, cpu = time.perf_counter(), cpu_s()
+    for _ in range(segments // batch):
+        side.send(THERE, Batch(rows, column, column))
+    side.send(THERE, Control(ControlKind.FLUSH))
+    far_cpu, far = connection.recv()
+    wall, cpu = time.perf_counter() - start, cpu_s() - cpu
+    near = vars_of(side.transport.counters())
+    megabytes = far["received_bytes"] / 1e6
+    data_frames = near["sent_frames"]
+    return {
+        "segments": segments,
+        "batch": batch,
+        "segments/s": round(segments / wall),
+        "MB/s": round(megabytes / wall, 1),
+        "KiB/frame": round(far["received_bytes"] / data_frames / 1024, 1),
+        "CPU us/frame": round((cpu + far_cpu) / data_frames * 1e6, 1),
+        "CPU s/M segments": round((cpu + far_cpu) / segments * 1e6, 3),
+    }
+
+
+def latency(side, connection, count: int, per_second: int) -> dict:
+    times = []
+    cpu = cpu_s()
+    for number in range(count):
+        start = time.perf_counter()
+        column = np.array([number], np.uint64)
+        side.send(THERE, Batch([{"id": number}], column, column))
+        side.take()
+        times.append(time.perf_counter() - start)
+        time.sleep(max(0.0, 1 / per_second - times[-1]))
+    cpu = cpu_s() - cpu
+    side.send(THERE, Control(ControlKind.END))
+    cpu += connection.recv()
+    p50, p99 = np.percentile(times, [50, 99]) * 1e3
+    return {
+        "segments": count,
+        "per second": per_second,
+        "two hops p50 ms": round(p50, 3),
+        "two hops p99 ms": round(p99, 3),
+        "CPU us/segment": round(cpu / count * 1e6),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--segments", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=1_000)
+    parser.add_argument("--round-trips", type=int, default=1_000)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args()
+    near_end, far_end = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(far_end,))
+    process.start()
+    side = Side(NEAR, FAR, BACK, near_end)
+    results = {
+        "throughput": throughput(side, near_end, options.segments, options.batch),
+        "latency": latency(side, near_end, options.round_trips, 200),
+    }
+    side.transport.stop()
+    process.join()
+    if not options.json:
+        for part, figures in results.items():
+            print(part)
+            for name, value in figures.items():
+                print(f"  {name:20} {value}")
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""gRPC channel options, in one place because unknown names are ignored without a word.
+
+Liveness is ours (`heartbeat_*`); gRPC's keepalive is a backstop for connections of which even the
+writer hangs. `http2.ping_timeout_ms` is the option that has the effect which
+`keepalive_timeout_ms` promises (without it, a dead peer is noticed after a minute), and without
+`min_ping_interval_without_data_ms` a server ends idle connections with "too many pings".
+"""
+
+from __future__ import annotations
+
+from onyx.settings import TransportSettings
+from onyx.transport.frames import FRAME_OVERHEAD_BYTES
+
+METHOD = "/onyx.wire.v1.Streams/Exchange"
+STREAMS_MAX = 256
+"""Calls that a server carries at once; more are refused with RESOURCE_EXHAUSTED."""
+
+Options = list[tuple[str, int]]
+
+
+def _both(settings: TransportSettings) -> Options:
+    # A little above our own limit, so that a frame that is too large is refused by us and named.
+    bytes_max = settings.frame_bytes_max + FRAME_OVERHEAD_BYTES
+    return [
+        ("grpc.max_send_message_length", bytes_max),
+        ("grpc.max_receive_message_length", bytes_max),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.ping_timeout_ms", 5_000),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def channel_options(settings: TransportSettings) -> Options:
+    """Options of the dialling side."""
+    return [
+        *_both(settings),
+        # Each dial connects anew at once: sharing connections would share their long back-off.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def server_options(settings: TransportSettings) -> Options:
+    """Options of the listening side."""
+    return [
+        *_both(settings),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        # Two processes given the same port must not share it in silence.
+        ("grpc.so_reuseport", 0),
+    ]

@@ -1,0 +1,332 @@
+"""One link: everything between this group and one other, whatever happens to its streams.
+
+A link outlives its streams. A stream is one gRPC call; when it breaks, the next one begins with a
+hello in which each side says how many packets it has received, and what is missing is sent again.
+While both groups keep their link, nothing is lost or repeated. If one of them dropped its link (the
+groups shared no job for a while), the other sees that and starts afresh as well: what was under way
+belonged to an allocation version that is over, because inboxes grant credit only for their own.
+
+Threads. Senders call `send*` from any thread (one thread at a time for each channel). One writer
+takes frames and one reader brings them; a stream that has been replaced is ignored. `_lock` guards
+all state, also that of both halves; `_delivering` makes delivery exclusive and is taken before it.
+Inboxes, handlers and `room` are called without `_lock`: they may send, but not attach or receive.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from onyx.flow.batch import Batch
+from onyx.ids import GroupId
+from onyx.seams import Clock, Randomness
+from onyx.settings import TransportSettings
+from onyx.transport import frames
+from onyx.transport.counters import Counters
+from onyx.transport.frames import Acks, Completions, FrameError, Hello
+from onyx.transport.inbox import BoundedInbox, Inboxes, weight
+from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.pieces import encoded_pieces
+from onyx.transport.receiving import Receiving
+from onyx.transport.sending import Sending
+
+FRAME_SPACING_S = 0.0005
+"""Frames smaller than the target are at least this far apart: a gRPC message costs 100 us of CPU.
+The first after a pause goes at once."""
+ACKNOWLEDGE_SHARE = 8
+"""Packets are acknowledged at least every 1/8 of what the sender may hold, else by heartbeat."""
+
+
+class Stream:
+    """One gRPC call that carries a link for a while."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self.closed = threading.Event()
+        self.reason = ""
+        """Why this side closed it, if the other end was at fault."""
+        self._cancel = cancel
+
+    def close(self) -> None:
+        """End the call, from any thread."""
+        if not self.closed.is_set():
+            self.closed.set()
+            self._cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Who speaks with whom."""
+
+    tenancy: str
+    here: GroupId
+    there: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all links of a process share."""
+
+    settings: TransportSettings
+    inboxes: Inboxes
+    handlers: Handlers
+    room: Callable[[], None]
+    clock: Clock
+    randomness: Randomness
+
+    def nonce(self) -> int:
+        """A number that no other session has; never 0."""
+        return self.randomness.getrandbits(63) + 1
+
+
+class Link:
+    """See the module."""
+
+    def __init__(self, ends: Ends, around: Surroundings) -> None:
+        self.ends = ends
+        self.counters = Counters()
+        self._around = around
+        self._settings = around.settings
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._delivering = threading.Lock()
+        self._id = around.nonce()
+        self._id_there = 0
+        self._sending = Sending(
+            around.nonce(), self._settings, self.counters, first_waits=self._work.notify
+        )
+        self._receiving = Receiving(
+            self._lock, around.inboxes, self.counters, append=self._sending.append
+        )
+        self._stream: Stream | None = None
+        self._last_heard_s = around.clock.monotonic_s()
+        self._last_sent_s = -math.inf
+        self._unannounced_bytes = 0
+        self._announce_bytes = self._settings.link_bytes_max // ACKNOWLEDGE_SHARE
+
+    # Sending
+
+    def send(self, channel: Channel, item: Batch | Control) -> bool:
+        """Queue an item, or refuse it for now.
+
+        Raises:
+            SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.
+        """
+        with self._lock:
+            out = self._sending.admit(channel, weight(item))
+        if out is None:
+            return False
+        if isinstance(item, Control):
+            with self._lock:
+                return self._sending.queue(out, (item,))
+        pieces = list(encoded_pieces(item, self._settings.frame_bytes_max))
+        with self._lock:
+            return self._sending.queue(out, pieces)
+
+    def send_packets(self, packets: list[bytes]) -> bool:
+        """Queue acks or completions, all or none."""
+        with self._lock:
+            if self._sending.full():
+                self._sending.refuse()
+                return False
+            for packet in packets:
+                self._sending.append(packet)
+        return True
+
+    # Streams
+
+    def hello(self) -> bytes:
+        """What this side says first on a stream."""
+        with self._lock:
+            hello = Hello(
+                tenancy=self.ends.tenancy,
+                group=self.ends.here,
+                target=self.ends.there,
+                link=self._id,
+                session=self._sending.lane.session,
+                heard_session=self._receiving.session,
+                received=self._receiving.received,
+                link_bytes_max=self._settings.link_bytes_max,
+            )
+        return frames.hello_frame(hello)
+
+    def attach(self, stream: Stream, hello: Hello) -> bool:
+        """Let the stream carry the link, after the other side's hello. False if a new session was
+        started here, which the other side must learn from one more hello.
+
+        Raises:
+            FrameError: the hello is impossible.
+        """
+        with self._delivering, self._lock:
+            if self._sending.closed:
+                raise FrameError(f"the link with group {hello.group} is closed")
+            same_session = self._agree(hello)
+            replaced, self._stream = self._stream, stream
+            self._last_heard_s = self._around.clock.monotonic_s()
+            self._last_sent_s = -math.inf
+            self._announce_bytes = max(1, hello.link_bytes_max // ACKNOWLEDGE_SHARE)
+            self._work.notify_all()
+        if replaced is not None and replaced is not stream:
+            replaced.close()
+        self._around.room()
+        return same_session
+
+    def _agree(self, hello: Hello) -> bool:
+        """Bring both numberings in line with the other side; False after a new session here."""
+        sending = self._sending
+        self.counters.connects += 1
+        if self._receiving.agree(hello.session):
+            self.counters.reconnects += 1
+        forgotten = self._id_there not in (0, hello.link)
+        self._id_there = hello.link
+        received = hello.received if hello.heard_session == sending.lane.session else 0
+        if forgotten or received < sending.lane.acknowledged:
+            sending.restart(self._around.nonce())
+            return False
+        sending.resume(received)
+        return True
+
+    def detach(self, stream: Stream) -> None:
+        """The stream has ended."""
+        stream.close()
+        with self._lock:
+            if self._stream is stream:
+                self._stream = None
+                self.counters.broken_streams += 1
+            self._work.notify_all()
+
+    def note_bad_frame(self) -> None:
+        with self._lock:
+            self.counters.bad_frames += 1
+
+    def connected(self) -> bool:
+        return self._stream is not None
+
+    def silent_s(self) -> float:
+        """Seconds since anything was heard from the other group (or since the link was made)."""
+        return self._around.clock.monotonic_s() - self._last_heard_s
+
+    def break_if_silent(self) -> None:
+        """Close a stream on which nothing has come for longer than the heartbeat timeout."""
+        stream = self._stream
+        silent_s = self.silent_s()
+        if stream is not None and silent_s > self._settings.heartbeat_timeout_s:
+            stream.reason = f"nothing was heard for {silent_s:.1f} s"
+            self.detach(stream)
+
+    def close(self) -> None:
+        """The groups share no job any more. What waits is dropped."""
+        with self._lock:
+            stream, self._stream = self._stream, None
+            self._sending.close()
+            self._receiving.forget()
+            self._work.notify_all()
+        if stream is not None:
+            stream.close()
+
+    # Writing
+
+    def outgoing(self, stream: Stream) -> Iterator[bytes]:
+        """Frames for a stream, for as long as it carries the link. Blocks between frames; ends
+        when the stream is closed or replaced."""
+        while True:
+            with self._lock:
+                while not self._over(stream) and self._wait_s(stream) > 0:
+                    self._work.wait(self._wait_s(stream))
+                if self._over(stream):
+                    return
+                first, packets = self._sending.lane.next_packets(self._settings.frame_bytes_target)
+                received = self._receiving.received
+                self._unannounced_bytes = 0
+                self._last_sent_s = self._around.clock.monotonic_s()
+                self.counters.sent_frames += 1
+                self.counters.sent_packets += len(packets)
+                self.counters.sent_bytes += sum(map(len, packets))
+            yield frames.frame(first, received, packets)
+
+    def _over(self, stream: Stream) -> bool:
+        replaced = self._stream not in (stream, None)
+        return replaced or stream.closed.is_set() or self._sending.closed
+
+    def _wait_s(self, stream: Stream) -> float:
+        """Seconds until the next frame is due, zero or less if it is now."""
+        if self._stream is not stream:
+            return self._settings.heartbeat_interval_s
+        since_sent_s = self._around.clock.monotonic_s() - self._last_sent_s
+        waiting = self._sending.lane.waiting_bytes
+        if waiting >= self._settings.frame_bytes_target:
+            return 0.0
+        if waiting or self._unannounced_bytes >= self._announce_bytes:
+            return FRAME_SPACING_S - since_sent_s
+        return self._settings.heartbeat_interval_s - since_sent_s
+
+    # Receiving
+
+    def receive(self, stream: Stream, data: bytes) -> None:
+        """Take a frame that came on a stream.
+
+        Raises:
+            FrameError: it is corrupt or not the one that is due; the stream must be closed.
+        """
+        frame = frames.decode(data, self._settings.frame_bytes_max)
+        if isinstance(frame, Hello):
+            raise FrameError("a hello came on a stream that has begun")
+        with self._delivering:
+            with self._lock:
+                if self._stream is not stream:
+                    return
+                room = self._note(frame, len(data))
+            if room:
+                self._around.room()
+            for number, packet in enumerate(frame.packets, frame.first):
+                if number <= self._receiving.received:
+                    self.counters.dropped_repeats += 1
+                    continue
+                if number != self._receiving.received + 1:
+                    due = self._receiving.received + 1
+                    raise FrameError(f"packet {number} came where {due} was due")
+                self._handle(packet)
+                self._receiving.received = number
+
+    def _note(self, frame: frames.Frame, size: int) -> bool:
+        """Account for a frame as such; True if a sender that was refused may try again."""
+        self._last_heard_s = self._around.clock.monotonic_s()
+        self.counters.received_frames += 1
+        self.counters.received_packets += len(frame.packets)
+        self.counters.received_bytes += size
+        if frame.packets:
+            self._unannounced_bytes += size
+            if self._unannounced_bytes >= self._announce_bytes:
+                self._work.notify()
+        return self._sending.acknowledge(frame.received)
+
+    def _handle(self, packet: frames.Packet) -> None:
+        handlers = self._around.handlers
+        room = False
+        match packet:
+            case frames.Item():
+                self._receiving.deliver(packet)
+            case Acks(job, version, acker, roots, values):
+                handlers.on_acks(job, version, acker, roots, values)
+            case Completions(job, version, target, roots, retry):
+                handlers.on_completions(job, version, target, roots, retry)
+            case frames.Credit():
+                with self._lock:
+                    room = self._sending.credit(packet)
+            case frames.Open():
+                with self._lock:
+                    self._receiving.open(packet)
+            case frames.Close():
+                with self._lock:
+                    self._receiving.close(packet)
+        if room:
+            self._around.room()
+
+    def inbox_opened(self, inbox: BoundedInbox) -> None:
+        with self._lock:
+            self._receiving.inbox_opened(inbox)
+
+    def inbox_closed(self, inbox: BoundedInbox) -> None:
+        with self._lock:
+            self._receiving.inbox_closed(inbox)

@@ -1,0 +1,120 @@
+"""The receiving half of a link: channels that others opened, their inboxes, and credit for them.
+
+Called with the link's lock held, except `deliver`, which only the reader calls, without it: it puts
+items into inboxes, and those wake tasks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from onyx.transport import frames
+from onyx.transport.counters import Counters
+from onyx.transport.flow import InChannel
+from onyx.transport.frames import FrameError
+from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
+from onyx.transport.interface import Channel
+from onyx.transport.sending import CHANNELS_MAX
+
+
+class Receiving:
+    """See the module."""
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        inboxes: Inboxes,
+        counters: Counters,
+        append: Callable[[bytes], None],
+    ) -> None:
+        """`append` queues a packet (credit) for the other side; called with the lock held."""
+        self.session = 0
+        """The other side's numbering; 0 before any was heard."""
+        self.received = 0
+        """Packets of that session that have been handled."""
+        self._lock = lock
+        self._inboxes = inboxes
+        self._counters = counters
+        self._append = append
+        self._channels: dict[int, InChannel] = {}
+        self._last_opened = 0
+
+    def agree(self, session: int) -> bool:
+        """Take the other side's session; True if it goes on where it was."""
+        if self.session == session:
+            return True
+        self.forget()
+        self.session = session
+        return False
+
+    def forget(self) -> None:
+        for channel in self._channels.values():
+            channel.detach()
+        self._channels.clear()
+        self._last_opened = 0
+        self.received = 0
+
+    def deliver(self, packet: frames.Item) -> None:
+        """Put an item into its inbox; drop it if its peer and version are not here."""
+        with self._lock:
+            channel = self._channels.get(packet.number)
+            if channel is None or packet.sequence != channel.sequence + 1:
+                due = channel.sequence + 1 if channel else "none"
+                raise FrameError(
+                    f"item {packet.sequence} came on channel {packet.number} where {due} was due"
+                )
+            channel.sequence = packet.sequence
+            channel.arrived += weight(packet.item)
+            inbox = channel.inbox
+            if inbox is None:
+                self._counters.dropped_version += 1
+                return
+        inbox.deliver(channel.channel, packet.item, self._taken(channel, inbox))
+
+    def _taken(self, channel: InChannel, inbox: BoundedInbox) -> Callable[[int], None]:
+        def taken(segments: int) -> None:
+            with self._lock:
+                if channel.inbox is inbox and channel.take(segments, inbox.window()):
+                    self._grant(channel, inbox)
+
+        return taken
+
+    def _grant(self, channel: InChannel, inbox: BoundedInbox) -> None:
+        channel.announced = channel.taken
+        self._append(frames.credit_packet(channel.number, channel.taken, inbox.window()))
+
+    def open(self, packet: frames.Open) -> None:
+        if packet.number <= self._last_opened:
+            raise FrameError(f"channel {packet.number} is open already")
+        if len(self._channels) > CHANNELS_MAX:
+            raise FrameError(f"more than {CHANNELS_MAX} channels are open")
+        self._last_opened = packet.number
+        channel = InChannel(packet.number, packet.channel)
+        self._channels[packet.number] = channel
+        inbox = self._inboxes.find(_key(packet.channel))
+        if inbox is not None:
+            channel.attach(inbox)
+            self._grant(channel, inbox)
+
+    def close(self, packet: frames.Close) -> None:
+        channel = self._channels.pop(packet.number, None)
+        if channel is not None:
+            channel.detach()
+
+    def inbox_opened(self, inbox: BoundedInbox) -> None:
+        """Grant credit to senders that came before the inbox."""
+        for channel in self._channels.values():
+            if channel.inbox is not inbox and _key(channel.channel) == inbox.key:
+                channel.detach()
+                channel.attach(inbox)
+                self._grant(channel, inbox)
+
+    def inbox_closed(self, inbox: BoundedInbox) -> None:
+        for channel in self._channels.values():
+            if channel.inbox is inbox:
+                channel.detach()
+
+
+def _key(channel: Channel) -> InboxKey:
+    return channel.job, channel.version, channel.target

@@ -1,0 +1,138 @@
+"""The sending half of a link: its queue, its channels, and what holds senders back.
+
+Every method is called with the link's lock held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from onyx.settings import TransportSettings
+from onyx.transport import frames
+from onyx.transport.counters import Counters
+from onyx.transport.flow import OutChannel, SendLane
+from onyx.transport.frames import FrameError
+from onyx.transport.inbox import Encoded, weight
+from onyx.transport.interface import Channel, Control
+
+CHANNELS_MAX = 4_096
+"""Open channels a link and direction; the oldest are closed beyond (and opened again by a send)."""
+
+
+class Sending:
+    """See the module."""
+
+    def __init__(
+        self,
+        session: int,
+        settings: TransportSettings,
+        counters: Counters,
+        first_waits: Callable[[], None],
+    ) -> None:
+        """`first_waits` is called when a packet comes to an empty queue or fills a frame."""
+        self.lane = SendLane(session)
+        self._link_bytes_max = settings.link_bytes_max
+        self._frame_bytes_target = settings.frame_bytes_target
+        self._counters = counters
+        self._first_waits = first_waits
+        self._channels: dict[Channel, OutChannel] = {}
+        self._by_number: dict[int, OutChannel] = {}
+        self._last_number = 0
+        self._refused = False
+        self.closed = False
+
+    def admit(self, channel: Channel, segments: int) -> OutChannel | None:
+        """The channel if a batch of this size may be sent on it now; it is opened if need be."""
+        if self.closed:
+            self.refuse()
+            return None
+        out = self._channels.get(channel) or self._open(channel)
+        if self.full() or not out.may_send(segments):
+            self.refuse()
+            return None
+        return out
+
+    def queue(self, out: OutChannel, pieces: Iterable[Encoded | Control]) -> bool:
+        """Queue what was admitted; False if the channel has gone meanwhile."""
+        if self._channels.get(out.channel) is not out:
+            self.refuse()
+            return False
+        for piece in pieces:
+            sequence = out.advance(weight(piece))
+            self.append(frames.item_packet(out.number, sequence, piece))
+        return True
+
+    def append(self, packet: bytes) -> None:
+        was_empty = not self.lane.waiting_bytes
+        self.lane.append(packet)
+        if was_empty or self.lane.waiting_bytes >= self._frame_bytes_target:
+            self._first_waits()
+
+    def full(self) -> bool:
+        return self.closed or self.lane.bytes >= self._link_bytes_max
+
+    def refuse(self) -> None:
+        """Remember that a sender waits for room."""
+        self._refused = True
+        self._counters.refused_sends += 1
+
+    def take_refused(self) -> bool:
+        """Whether a sender waits for room, once."""
+        refused, self._refused = self._refused, False
+        return refused
+
+    def acknowledge(self, received: int) -> bool:
+        """The other side has so many packets; True if a sender that was refused may try again."""
+        if received > self.lane.sent:
+            raise FrameError(f"{received} packets were received, {self.lane.sent} were sent")
+        was_full = self.full()
+        self.lane.acknowledge(received)
+        return was_full and not self.full() and self.take_refused()
+
+    def credit(self, packet: frames.Credit) -> bool:
+        """Note credit; True if a sender that was refused may try again."""
+        out = self._by_number.get(packet.number)
+        if out is None:
+            return False
+        if not out.credit(packet.taken, packet.window):
+            raise FrameError(f"{packet.taken} segments were taken, {out.sent} sent: {out.channel}")
+        return self.take_refused()
+
+    def resume(self, received: int) -> None:
+        """A new stream: send what comes after `received` again."""
+        self.acknowledge(received)
+        self._counters.resent_packets += self.lane.rewind()
+
+    def restart(self, session: int) -> None:
+        """The other side has forgotten us: give up what waits. Channels are opened again by the
+        next send, under new numbers, so that credit for an old one can never be taken for theirs.
+        """
+        self._counters.dropped_unsent += len(self.lane)
+        self.lane = SendLane(session)
+        self._channels.clear()
+        self._by_number.clear()
+
+    def close(self) -> None:
+        self.restart(self.lane.session)
+        self.closed = True
+
+    def _open(self, channel: Channel) -> OutChannel:
+        for stale in self._superseded(channel):
+            del self._channels[stale.channel], self._by_number[stale.number]
+            self.append(frames.close_packet(stale.number))
+        self._last_number += 1
+        out = OutChannel(self._last_number, channel)
+        self._channels[channel] = self._by_number[out.number] = out
+        self.append(frames.open_packet(out.number, channel))
+        return out
+
+    def _superseded(self, channel: Channel) -> list[OutChannel]:
+        """Channels that need not be kept now: of older versions of the job, or the oldest."""
+        older = [
+            out
+            for out in self._channels.values()
+            if out.channel.job == channel.job and out.channel.version < channel.version
+        ]
+        if not older and len(self._channels) >= CHANNELS_MAX:
+            return [next(iter(self._channels.values()))]
+        return older

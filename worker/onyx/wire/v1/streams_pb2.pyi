@@ -1,0 +1,159 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ControlKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONTROL_KIND_UNSPECIFIED: _ClassVar[ControlKind]
+    CONTROL_KIND_FLUSH: _ClassVar[ControlKind]
+    CONTROL_KIND_END: _ClassVar[ControlKind]
+CONTROL_KIND_UNSPECIFIED: ControlKind
+CONTROL_KIND_FLUSH: ControlKind
+CONTROL_KIND_END: ControlKind
+
+class Frame(_message.Message):
+    __slots__ = ("hello", "first", "received", "packets", "checksum")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    first: int
+    received: int
+    packets: _containers.RepeatedCompositeFieldContainer[Packet]
+    checksum: int
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., first: _Optional[int] = ..., received: _Optional[int] = ..., packets: _Optional[_Iterable[_Union[Packet, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "tenancy", "group", "target", "link", "session", "heard_session", "received", "link_bytes_max")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    TENANCY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    HEARD_SESSION_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    LINK_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    tenancy: str
+    group: str
+    target: str
+    link: int
+    session: int
+    heard_session: int
+    received: int
+    link_bytes_max: int
+    def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
+
+class Packet(_message.Message):
+    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    open: OpenChannel
+    close: CloseChannel
+    data: Data
+    control: Control
+    credit: Credit
+    acks: Acks
+    completions: Completions
+    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ...) -> None: ...
+
+class OpenChannel(_message.Message):
+    __slots__ = ("channel", "job", "version", "source", "target")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    job: str
+    version: int
+    source: str
+    target: str
+    def __init__(self, channel: _Optional[int] = ..., job: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+
+class CloseChannel(_message.Message):
+    __slots__ = ("channel",)
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    def __init__(self, channel: _Optional[int] = ...) -> None: ...
+
+class Data(_message.Message):
+    __slots__ = ("channel", "sequence", "segments", "payload", "roots", "ids")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    sequence: int
+    segments: int
+    payload: bytes
+    roots: bytes
+    ids: bytes
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
+
+class Control(_message.Message):
+    __slots__ = ("channel", "sequence", "kind", "root", "id")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    sequence: int
+    kind: ControlKind
+    root: int
+    id: int
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("channel", "taken", "window")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    taken: int
+    window: int
+    def __init__(self, channel: _Optional[int] = ..., taken: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
+
+class Acks(_message.Message):
+    __slots__ = ("job", "version", "acker", "roots", "values")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ACKER_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    acker: str
+    roots: bytes
+    values: bytes
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., acker: _Optional[str] = ..., roots: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class Completions(_message.Message):
+    __slots__ = ("job", "version", "target", "roots", "retry")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    target: str
+    roots: bytes
+    retry: bool
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retry: _Optional[bool] = ...) -> None: ...
