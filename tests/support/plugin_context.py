@@ -1,0 +1,42 @@
+"""A plugin's context for tests, with everything overridable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.errors import NameNotRegistered
+from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.plugins.protocol import PluginContext
+from onyx.seams import Clock, ManualClock
+
+
+def plugin_context(
+    options: Mapping[str, Any],
+    *,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    clock: Clock | None = None,
+    permitted: Callable[[], bool] = lambda: True,
+    incarnation: str = "incarnation-1",
+    slot: int = 0,
+) -> PluginContext:
+    known = functions or {}
+
+    def resolve(name: str) -> Callable[..., Any]:
+        if name not in known:
+            raise NameNotRegistered(name)
+        return known[name]
+
+    return PluginContext(
+        job=JobId("job-1"),
+        job_name="flights",
+        task=TaskName("work"),
+        peer=PeerId(f"{incarnation}-peer"),
+        slot=Slot(slot),
+        incarnation=GroupId(incarnation),
+        options=options,
+        batch_size=100,
+        clock=clock or ManualClock(),
+        resolve=resolve,
+        permitted=permitted,
+    )

@@ -1,0 +1,225 @@
+"""Input and output `channel`: a bounded queue in memory, for tests within one process.
+
+A channel is named and made by the test (`open_channel`); jobs find it by that name. It keeps what
+was put until the input's frontier has passed it, so that an input can read positions again; a
+plain queue, which forgets what was taken, could not be replayed.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId
+from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.options import Options, option_error, read_options
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
+
+SEGMENTS_MAX = 100_000
+
+
+class Channel:
+    """A bounded queue of segments with positions, safe to use from several threads."""
+
+    def __init__(self, name: str, segments_max: int = SEGMENTS_MAX) -> None:
+        """Room for `segments_max` segments that nobody has finished with."""
+        assert segments_max > 0, "a channel without room can never be used"
+        self.name = name
+        self._segments_max = segments_max
+        self._kept: deque[Segment] = deque()
+        self._first = 0
+        self._passed = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def offer(self, segments: Sequence[Segment]) -> int:
+        """Put as many as there is room for, without waiting; returns how many.
+
+        Raises:
+            UserError: the channel is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise UserError(f"channel {self.name!r} is closed; nothing can be put into it")
+            fitting = segments[: self._make_room(len(segments))]
+            self._kept.extend(copy.deepcopy(list(fitting)))
+            self._changed.notify_all()
+            return len(fitting)
+
+    def put(self, *segments: Segment, timeout_s: float = 10.0) -> None:
+        """Put segments, waiting for room.
+
+        Raises:
+            UserError: there was no room for `timeout_s`, or the channel is closed.
+        """
+        done = 0
+        while done < len(segments):
+            done += self.offer(segments[done:])
+            with self._changed:
+                if done < len(segments) and not self._changed.wait_for(self._has_room, timeout_s):
+                    raise UserError(f"channel {self.name!r} had no room for {timeout_s} s")
+
+    def take(self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0) -> list[Segment]:
+        """Remove the oldest segments, waiting up to `timeout_s` for the first. Empty when there
+        are none. For channels that a job writes; one that a job reads is emptied by the job."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting() > 0 or self._closed, timeout_s)
+            taken = self._slice(self._passed, segments_max)
+            self._pass(self._passed + len(taken))
+            return taken
+
+    def close(self) -> None:
+        """Nothing more will be put: an input that has read everything is exhausted."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def end(self) -> int | None:
+        """How many segments were ever put, once the channel is closed."""
+        with self._changed:
+            return self._first + len(self._kept) if self._closed else None
+
+    def fetch(self, position: int, segments_max: int) -> list[Segment]:
+        """Copies of segments from `position` on, without removing them.
+
+        Raises:
+            UserError: the position has been passed and forgotten.
+        """
+        with self._changed:
+            if position < self._first:
+                raise UserError(
+                    f"channel {self.name!r} no longer has position {position}, only those from "
+                    f"{self._first} on; let one job at a time read a channel"
+                )
+            return copy.deepcopy(self._slice(position, segments_max))
+
+    def passed(self, position: int) -> None:
+        """Positions before this one may be forgotten when their room is needed."""
+        with self._changed:
+            self._pass(position)
+
+    def _pass(self, position: int) -> None:
+        self._passed = max(self._passed, position)
+        self._changed.notify_all()
+
+    def _slice(self, position: int, segments_max: int) -> list[Segment]:
+        start = position - self._first
+        return list(islice(self._kept, start, start + segments_max))
+
+    def _waiting(self) -> int:
+        return self._first + len(self._kept) - self._passed
+
+    def _has_room(self) -> bool:
+        return self._closed or self._waiting() < self._segments_max
+
+    def _make_room(self, wanted: int) -> int:
+        """Forget passed segments, only as many as needed: a peer may still go back to them."""
+        while len(self._kept) + wanted > self._segments_max and self._first < self._passed:
+            self._kept.popleft()
+            self._first += 1
+        return min(wanted, self._segments_max - len(self._kept))
+
+
+_channels: dict[str, Channel] = {}
+
+
+def open_channel(name: str, segments_max: int = SEGMENTS_MAX) -> Channel:
+    """A new, empty channel of this name in this process; replaces one that had the name."""
+    _channels[name] = Channel(name, segments_max)
+    return _channels[name]
+
+
+def drop_channel(name: str) -> None:
+    """Forget a channel and what is in it."""
+    _channels.pop(name, None)
+
+
+class ChannelOptions(Options, frozen=True):
+    channel: str
+    """Name that the test gave to `open_channel`."""
+
+
+def channel_input(context: PluginContext) -> ChannelInput:
+    return ChannelInput(_find(context))
+
+
+def channel_output(context: PluginContext) -> ChannelOutput:
+    return ChannelOutput(_find(context))
+
+
+def _find(context: PluginContext) -> Channel:
+    name = read_options(context, ChannelOptions).channel
+    if name not in _channels:
+        raise option_error(
+            context,
+            "channel",
+            f"names {name!r}, which does not exist in this process; call open_channel({name!r}) "
+            "before the job starts, and run its peers in the same process",
+        )
+    return _channels[name]
+
+
+class ChannelInput:
+    cooperative = True
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def partitions(self) -> Sequence[str]:
+        return [self._channel.name]
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        channel = self._channel
+        return IndexedReader(cursor.position, channel.fetch, channel.end, channel.passed)
+
+    def close(self) -> None:
+        pass
+
+
+class ChannelOutput:
+    """What does not fit waits here, not acked, so a slow test holds the job's input back."""
+
+    cooperative = True
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._waiting: list[Segment] = []
+        self._durable = 0
+
+    def write(self, segments: list[Segment]) -> None:
+        self._waiting.extend(segments)
+        self._offer()
+
+    def durable(self) -> int:
+        return self._durable
+
+    def flush(self) -> None:
+        self._offer()
+
+    def tick(self) -> None:
+        self._offer()
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        pass
+
+    def seal(self) -> None:
+        """Close the channel, so that whoever takes from it knows that this was all."""
+        self._channel.close()
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+    def _offer(self) -> None:
+        if self._waiting:
+            accepted = self._channel.offer(self._waiting)
+            del self._waiting[:accepted]
+            self._durable += accepted

@@ -1,0 +1,125 @@
+"""Input `generator`: computed segments, counted or without end, as fast as possible or at a rate.
+
+Segment number n is the same each time it is computed, so any position can be read again. The rate
+holds back only new positions: what was handed out once is read again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from onyx.errors import OnyxError, UserFunctionError
+from onyx.flow.batch import Segment
+from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.options import Options, read_options, task_error
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.seams import Clock
+
+BURST_S = 1.0
+"""After a stop (back-pressure), so many seconds' worth may follow at once."""
+
+
+class GeneratorOptions(Options, frozen=True):
+    segments: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many in all; without it, the job runs until it is killed."""
+    rate_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Segments a second in all; without it, as fast as they are processed."""
+    fn: str | None = None
+    """`package.module:name` of a function from the number (int, from 0) to the segment, which
+    must always be the same for the same number. Without it, segments are `{"n": number}`."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Numbers are dealt to so many partitions in turn; each is read by one peer."""
+
+
+def generator_input(context: PluginContext) -> GeneratorInput:
+    return GeneratorInput(context, read_options(context, GeneratorOptions))
+
+
+class GeneratorInput:
+    cooperative = True
+
+    def __init__(self, context: PluginContext, options: GeneratorOptions) -> None:
+        self._context = context
+        self._fn = context.resolve(options.fn) if options.fn else None
+        self._options = options
+        self._names = partition_names(options.partitions)
+        self._rates: dict[str, Rate] = {}
+
+    def partitions(self) -> Sequence[str]:
+        return self._names
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        count, total = self._options.partitions, self._options.segments
+        number = self._names.index(partition)
+        size = None if total is None else max(0, -((number - total) // count))
+        allow = self._allowance(partition, cursor.position)
+
+        def fetch(first: int, segments_max: int) -> list[Segment]:
+            wanted = segments_max if size is None else min(segments_max, size - first)
+            wanted = allow(first, wanted)
+            start = first * count + number
+            return self._make(range(start, start + wanted * count, count))
+
+        return IndexedReader(cursor.position, fetch, lambda: size)
+
+    def close(self) -> None:
+        pass
+
+    def _allowance(self, partition: str, position: int) -> Callable[[int, int], int]:
+        per_second = self._options.rate_per_second
+        if per_second is None:
+            return lambda first, wanted: wanted
+        rate = self._rates.get(partition)
+        if rate is None:
+            each = per_second / self._options.partitions
+            rate = self._rates[partition] = Rate(each, position, self._context.clock)
+        return rate.allow
+
+    def _make(self, numbers: range) -> list[Segment]:
+        if self._fn is None:
+            return [{"n": number} for number in numbers]
+        return [self._call(self._fn, number) for number in numbers]
+
+    def _call(self, fn: Callable[[int], Any], number: int) -> Segment:
+        try:
+            segment = fn(number)
+        except OnyxError:
+            raise
+        except Exception as error:
+            raise UserFunctionError(
+                f"job {self._context.job_name!r}, task {self._context.task!r}: "
+                f"{self._options.fn}({number}) raised {type(error).__name__}: {error}"
+            ) from error
+        if type(segment) is not dict:
+            raise task_error(
+                self._context,
+                f"{self._options.fn}({number}) returned a {type(segment).__name__}; return a dict",
+            )
+        return segment
+
+
+class Rate:
+    """How many new positions of one partition may be handed out by now."""
+
+    def __init__(self, per_second: float, position: int, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._next_new = position
+        self._tokens = 0.0
+        self._counted_s = clock.monotonic_s()
+
+    def allow(self, first: int, wanted: int) -> int:
+        """Of `wanted` positions from `first` on, how many may be read now."""
+        now_s = self._clock.monotonic_s()
+        earned = (now_s - self._counted_s) * self._per_second
+        self._tokens = min(self._tokens + earned, max(1.0, BURST_S * self._per_second))
+        self._counted_s = now_s
+        old = max(0, self._next_new - first)
+        allowed = min(wanted, old + int(self._tokens))
+        new = max(0, allowed - old)
+        self._tokens -= new
+        self._next_new += new
+        return allowed

@@ -1,0 +1,51 @@
+"""A reader over anything whose segments can be fetched by position: in memory, or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onyx.flow.batch import Segment
+from onyx.plugins.protocol import Cursor
+
+Fetch = Callable[[int, int], list[Segment]]
+"""Segments from a position on, at most so many; fewer or none when there are no more now."""
+
+
+class IndexedReader:
+    """A partition read by position. Every position is a cursor."""
+
+    def __init__(
+        self,
+        position: int,
+        fetch: Fetch,
+        end: Callable[[], int | None],
+        passed: Callable[[int], None] = lambda position: None,
+    ) -> None:
+        """`end` gives the number of segments that there will ever be, None while that is not
+        known; `passed` hears which position will never be asked for again."""
+        self._position = position
+        self._fetch = fetch
+        self._end = end
+        self._passed = passed
+
+    def read(self, segments_max: int) -> list[Segment]:
+        segments = self._fetch(self._position, segments_max)
+        self._position += len(segments)
+        return segments
+
+    def exhausted(self) -> bool:
+        end = self._end()
+        return end is not None and self._position >= end
+
+    def cursor(self, position: int) -> Cursor:
+        self._passed(position)
+        return Cursor(position)
+
+    def close(self) -> None:
+        pass
+
+
+def partition_names(count: int) -> list[str]:
+    """Names of numbered partitions, in an order that is also that of the text."""
+    width = len(str(count - 1))
+    return [f"{number:0{width}d}" for number in range(count)]

@@ -1,0 +1,54 @@
+"""Input `sequence`: segments written into the job itself. For tests and first steps.
+
+Each segment is handed out as a copy, because functions may change what they are given and the same
+position must read the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from onyx.codec.segments import decode, encode
+from onyx.flow.batch import Segment
+from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.options import Options, read_options
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
+
+
+class SequenceOptions(Options, frozen=True):
+    segments: list[dict[str, Any]]
+    """What to read, in order."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Segments are dealt to so many partitions in turn; each is read by one peer."""
+
+
+def sequence_input(context: PluginContext) -> SequenceInput:
+    return SequenceInput(read_options(context, SequenceOptions))
+
+
+class SequenceInput:
+    cooperative = True
+
+    def __init__(self, options: SequenceOptions) -> None:
+        count = options.partitions
+        self._parts = {
+            name: options.segments[number::count]
+            for number, name in enumerate(partition_names(count))
+        }
+
+    def partitions(self) -> Sequence[str]:
+        return list(self._parts)
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        segments = self._parts[partition]
+
+        def fetch(first: int, segments_max: int) -> list[Segment]:
+            return decode(encode(segments[first : first + segments_max]))
+
+        return IndexedReader(cursor.position, fetch, lambda: len(segments))
+
+    def close(self) -> None:
+        pass

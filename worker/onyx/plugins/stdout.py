@@ -1,0 +1,33 @@
+"""Output `stdout`: one JSON line a segment on the worker's standard output."""
+
+from __future__ import annotations
+
+import sys
+
+from onyx.flow.batch import Segment
+from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.jsonl import JsonLines
+from onyx.plugins.options import Options, read_options
+from onyx.plugins.protocol import PluginContext
+
+
+class StdoutOptions(Options, frozen=True):
+    """None."""
+
+
+def stdout_output(context: PluginContext) -> StdoutOutput:
+    read_options(context, StdoutOptions)
+    return StdoutOutput(context)
+
+
+class StdoutOutput(ImmediateOutput):
+    cooperative = False
+    """A pipe that nobody reads blocks."""
+
+    def __init__(self, context: PluginContext) -> None:
+        super().__init__()
+        self._encode = JsonLines(context).encode
+
+    def deliver(self, segments: list[Segment]) -> None:
+        sys.stdout.write(self._encode(segments).decode())
+        sys.stdout.flush()
