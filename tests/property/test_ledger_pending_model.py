@@ -1,0 +1,136 @@
+"""The pending window against a dict of position to (attempt, state, rotation when sent)."""
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from onyx.ledger.lineage import pack_roots, unpack
+from onyx.ledger.pending import PendingWindow
+
+CAPACITY = 16
+LIFETIME = 3
+FIRST = 4090
+
+
+class PendingModel(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.now_s = 0.0
+        self.window = PendingWindow(
+            5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1
+        )
+        self.open: dict[int, list] = {}
+        self.next = FIRST
+        self.looked = 0
+
+    def frontier(self):
+        return min(self.open, default=self.next)
+
+    def draw_roots(self, data):
+        """Roots of positions and attempts around the window, in any order, repeated perhaps."""
+        pairs = data.draw(
+            st.lists(
+                st.tuples(st.integers(self.frontier() - 3, self.next + 3), st.integers(0, 2)),
+                max_size=10,
+            )
+        )
+        positions = np.array([position for position, _ in pairs], dtype=np.uint64)
+        attempts = np.array([attempt for _, attempt in pairs], dtype=np.uint64)
+        return pack_roots(5, attempts, positions), pairs
+
+    @rule(data=st.data())
+    def emit(self, data):
+        assert self.window.room == CAPACITY - (self.next - self.frontier())
+        count = data.draw(st.integers(0, self.window.room))
+        roots = self.window.emit(count, self.now_s)
+        positions = list(range(self.next, self.next + count))
+        assert unpack(roots).positions.tolist() == positions
+        assert unpack(roots).attempts.tolist() == [0] * count
+        for position in positions:
+            self.open[position] = [0, "in flight", int(self.now_s)]
+        self.next += count
+
+    def complete_model(self, pairs):
+        found = {p for p, attempt in pairs if p in self.open and self.open[p][0] == attempt}
+        for position in found:
+            del self.open[position]
+        return len(found)
+
+    @rule(data=st.data())
+    def complete(self, data):
+        roots, pairs = self.draw_roots(data)
+        assert self.window.complete(roots) == self.complete_model(pairs)
+
+    @rule(data=st.data())
+    def complete_a_run(self, data):
+        start = data.draw(st.integers(self.frontier() - 3, self.next))
+        count = data.draw(st.integers(0, CAPACITY + 4))
+        pairs = [(position, 0) for position in range(start, start + count)]
+        roots = pack_roots(5, 0, np.arange(start, start + count, dtype=np.uint64))
+        assert self.window.complete(roots) == self.complete_model(pairs)
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 2.5, 7.0]))
+    def time_passes(self, seconds):
+        self.now_s += seconds
+
+    @rule()
+    def expire(self):
+        rotation = int(self.now_s)
+        due = set()
+        if rotation > self.looked:
+            due = {
+                position
+                for position, (_, state, sent) in self.open.items()
+                if state == "in flight" and sent + LIFETIME <= rotation
+            }
+        self.looked = rotation
+        self.check_ranges(self.window.expired(self.now_s), due)
+
+    @rule(data=st.data())
+    def force_retry(self, data):
+        roots, pairs = self.draw_roots(data)
+        due = {
+            p
+            for p, attempt in pairs
+            if p in self.open and self.open[p][:2] == [attempt, "in flight"]
+        }
+        self.check_ranges(self.window.retry_roots(roots), due)
+
+    @rule()
+    def replay_all(self):
+        self.check_ranges(self.window.replay_all(), set(self.open))
+
+    def check_ranges(self, ranges, due):
+        for position in due:
+            self.open[position][1] = "due"
+            assert any(first <= position < end for first, end in ranges)
+        assert all(first in due and end - 1 in due for first, end in ranges)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def retry(self, data):
+        first = data.draw(st.integers(self.frontier() - 1, self.next))
+        end = data.draw(st.integers(first, self.next + 2))
+        roots = self.window.retry(first, end, self.now_s)
+        expected = [
+            position
+            for position in sorted(self.open)
+            if first <= position < end and self.open[position][1] == "due"
+        ]
+        for position in expected:
+            attempt = self.open[position][0] + 1
+            self.open[position] = [attempt, "in flight", int(self.now_s)]
+        _, attempts, positions = unpack(roots)
+        assert positions.tolist() == expected
+        assert attempts.tolist() == [self.open[position][0] for position in expected]
+
+    @invariant()
+    def agrees(self):
+        assert self.window.frontier == self.frontier()
+        assert self.window.next_position == self.next
+        assert self.window.in_flight == len(self.open)
+
+
+TestPendingModel = PendingModel.TestCase
+TestPendingModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
