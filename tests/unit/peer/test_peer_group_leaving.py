@@ -1,0 +1,78 @@
+"""Clean leaves, and what tasks may still say."""
+
+from __future__ import annotations
+
+from onyx.peer.actions import Append, Left
+from onyx.peer.events import AddPeers, Leave, Propose, PulseGone
+from onyx.replica.effects import StartTask, StopTask
+from onyx.replica.entry import Command
+
+JOB = {
+    "id": "job",
+    "tasks": ["in", "out"],
+    "inputs": ["in"],
+    "outputs": ["out"],
+    "task-scheduler": "balanced",
+    "saturation": 2,
+    "task-saturation": {"in": 1, "out": 1},
+    "min-required-peers": {"in": 1, "out": 1},
+    "acker-percentage": 1,
+}
+
+
+def test_a_clean_leave_takes_the_peers_out_and_ends_when_it_is_read(ring):
+    for name in "ab":
+        ring.start(name, f"{name}1")
+        ring.play()
+    ring.feed("b", Leave())
+
+    assert ring.written("b")[-2:] == ["leave-cluster", "group-leave-cluster"]
+    assert Left() not in ring.actions["b"]
+
+    ring.play()
+    assert ring.actions["b"][-1] == Left()
+    assert ring.states["a"].replica.groups == ("a",)
+    assert ring.states["a"].replica.peers == ("a1",)
+
+
+def test_a_group_on_its_way_out_takes_nothing_more_on(ring):
+    ring.start("a", "a1")
+    ring.play()
+    ring.feed("a", Leave())
+
+    assert ring.feed("a", Leave()) == ()
+    assert ring.feed("a", AddPeers(("a2",))) == ()
+    assert ring.feed("a", PulseGone("b")) == ()
+
+
+def running(ring) -> dict[str, str]:
+    """A group with two peers and a job on them; task -> peer."""
+    ring.start("a", "a1", "a2")
+    ring.play()
+    ring.write("submit-job", **JOB)
+    ring.play()
+    return {each.task: each.peer for each in ring.actions["a"] if isinstance(each, StartTask)}
+
+
+def test_what_a_task_proposes_is_written_while_its_peer_has_it(ring):
+    peers = running(ring)
+    command = Command("exhaust-input", {"job": "job", "task": "in"})
+
+    assert ring.feed("a", Propose(peers["in"], command)) == (Append((command,)),)
+
+
+def test_what_a_stopped_task_still_says_is_dropped(ring):
+    peers = running(ring)
+    ring.write("kill-job", job="job")
+    ring.play()
+
+    assert any(isinstance(action, StopTask) for action in ring.actions["a"])
+    command = Command("exhaust-input", {"job": "job", "task": "in"})
+    assert ring.feed("a", Propose(peers["in"], command)) == ()
+
+
+def test_a_peer_cannot_speak_for_another_job(ring):
+    peers = running(ring)
+    command = Command("kill-job", {"job": "other"})
+
+    assert ring.feed("a", Propose(peers["in"], command)) == ()
