@@ -61,6 +61,13 @@ class LogReader(Protocol):
 
     def origin(self) -> Origin: ...
 
+    def collect(self, origin: Origin) -> bool:
+        """Start the log from a later replica and delete the entries that it contains.
+
+        Idempotent. False when a later origin is there already.
+        """
+        ...
+
     def put_chunk(self, data: bytes) -> str:
         """Store a document under its content address (SHA-256, hex). Idempotent."""
         ...
@@ -80,7 +87,7 @@ class LogReader(Protocol):
         ...
 
     def list_documents(self, folder: str) -> Sequence[str]:
-        """Sorted names of the documents in a folder; empty when there is none."""
+        """Sorted names of the documents directly in a folder; empty when there is none."""
         ...
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:

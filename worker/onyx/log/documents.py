@@ -1,0 +1,109 @@
+"""Small versioned documents beside the log, written only if nobody else was first.
+
+A group's write carries a check of its pulse in the same transaction, so that an incarnation that
+was declared dead cannot move a frontier. A lost reply is resolved by looking: what is there is ours
+if it has the version that ours would have and our content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from onyx.errors import Fenced, UserError
+from onyx.ids import GroupId
+from onyx.log.interface import Document
+from onyx.log.paths import Paths, document_name
+from onyx.log.session import ReplyLost, ZooKeeperSession
+
+ATTEMPTS_MAX = 10
+
+
+class Documents:
+    """The documents of a tenancy, as seen by one session.
+
+    Args:
+        document_bytes_max: Largest document.
+        fence: Group whose pulse every write checks; None for clients.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        document_bytes_max: int,
+        fence: GroupId | None = None,
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._bytes_max = document_bytes_max
+        self._fence = fence
+
+    def get(self, path: str) -> Document | None:
+        """The document, or None if there is none."""
+        node = self._paths.document(path)
+        try:
+            data, stat = self._session.perform(lambda client: client.get_async(node))
+        except NoNodeError:
+            return None
+        return Document(bytes(data), stat.version)
+
+    def put(self, path: str, data: bytes, version: int | None) -> int | None:
+        """Create or replace; the new version, or None when somebody else was first.
+
+        Raises:
+            Fenced: the pulse of the group is gone.
+            UserError: the document is too large.
+        """
+        if len(data) > self._bytes_max:
+            raise UserError(
+                f"document {path} has {len(data)} bytes, at most {self._bytes_max} are kept; "
+                "put large values into a chunk (`put_chunk`)"
+            )
+        written = 0 if version is None else version + 1
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                done = self._try(path, data, version)
+            except ReplyLost:
+                continue
+            if not done and attempt > 0:
+                done = self.get(path) == Document(data, written)
+            return written if done else None
+        raise self._session.silent()
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Sorted names of the documents in a folder."""
+        node = self._paths.folder(folder)
+        try:
+            children = self._session.perform(lambda client: client.get_children_async(node))
+        except NoNodeError:
+            return ()
+        return sorted(name for child in children if (name := document_name(child)) is not None)
+
+    def _try(self, path: str, data: bytes, version: int | None) -> bool:
+        node = self._paths.document(path)
+        if version is None:
+            self._session.ensure_path(node.rpartition("/")[0])
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            if self._fence is not None:
+                transaction.check(self._paths.pulse(self._fence), -1)
+            if version is None:
+                transaction.create(node, data)
+            else:
+                transaction.set_data(node, data, version)
+            return transaction.commit_async()
+
+        results = self._session.attempt(start)
+        if self._fence is not None and isinstance(results[0], NoNodeError):
+            raise Fenced(f"group {self._fence} was declared dead and may not write {path}")
+        outcome = results[-1]
+        if isinstance(outcome, NodeExistsError | BadVersionError | NoNodeError):
+            return False
+        if isinstance(outcome, Exception):
+            raise outcome
+        return True

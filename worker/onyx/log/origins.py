@@ -1,0 +1,156 @@
+"""The origin: the replica that the log starts from, and the identity of the log.
+
+The node `origin` holds the position, the digest of the replica (a chunk) and the `czxid` of the
+log, that is the number of the transaction which made it. Positions start again when the log is made
+anew, and a replica that continued would be wrong in silence; so every process compares the two when
+it connects, and every listing of the log carries the number too.
+
+Collecting garbage moves the origin first and deletes entries after that, from the lowest: a reader
+that finds its next entry missing always finds an origin that contains it. Two collections at once
+are harmless: the version check lets the origin only go forward, and deleting is idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from kazoo.exceptions import BadVersionError, NodeExistsError
+
+from onyx.errors import Unavailable, UserError
+from onyx.ids import NO_POSITION, Position
+from onyx.log.chunks import Chunks
+from onyx.log.interface import Origin
+from onyx.log.paths import Paths, entry_positions
+from onyx.log.session import AllOf, ZooKeeperSession
+
+READ_ATTEMPTS_MAX = 5
+"""The replica of an origin may be deleted while it is read, when a newer origin replaces it."""
+DELETES_AT_ONCE = 100
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    position: int
+    digest: str
+    log_czxid: int
+
+
+class Origins:
+    """The origin of a tenancy.
+
+    Args:
+        expected_czxid: Identity of the log that this process knew before; None if it knew none.
+
+    Raises:
+        UserError: the log was recreated since the origin was written or the identity was known.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        chunks: Chunks,
+        expected_czxid: int | None = None,
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._chunks = chunks
+        self.log_czxid = self._establish()
+        if expected_czxid not in (None, self.log_czxid):
+            raise self.recreated()
+
+    def read(self, above: Position = NO_POSITION) -> Origin | None:
+        """The origin if its position is greater than `above`.
+
+        Raises:
+            Unavailable: its replica cannot be read.
+        """
+        failure: Unavailable | None = None
+        for _ in range(READ_ATTEMPTS_MAX):
+            stored, _ = self._load()
+            if stored.position <= above:
+                return None
+            try:
+                return Origin(Position(stored.position), self._chunks.get(stored.digest))
+            except Unavailable as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def collect(self, origin: Origin) -> bool:
+        """Move the origin forward and delete the entries that it contains.
+
+        Returns False when a later origin is there already (entries are deleted all the same).
+        """
+        digest = self._chunks.put(origin.replica)
+        moved = self._move(_Stored(origin.position, digest, self.log_czxid))
+        stored, _ = self._load()
+        self._delete_through(Position(stored.position))
+        return moved
+
+    def recreated(self) -> UserError:
+        """What to tell when the log is not the one that this process knows."""
+        return UserError(
+            f"the log {self._paths.log} was deleted and made anew, or ZooKeeper lost its data: "
+            "positions start again, so nothing may go on from what was known. Restore "
+            f"ZooKeeper's data, or delete {self._paths.root} as a whole (this forgets all jobs) "
+            "and start every worker again"
+        )
+
+    def _establish(self) -> int:
+        session, paths = self._session, self._paths
+        for path in (paths.log, paths.pulses, paths.chunks, paths.documents):
+            session.ensure_path(path)
+        czxid: int = session.perform(lambda client: client.exists_async(paths.log)).czxid
+        first = msgspec.json.encode(_Stored(NO_POSITION, "", czxid))
+        try:
+            session.perform(lambda client: client.create_async(paths.origin, first))
+        except NodeExistsError:
+            stored, _ = self._load()
+            if stored.log_czxid != czxid:
+                raise self.recreated() from None
+        return czxid
+
+    def _load(self) -> tuple[_Stored, int]:
+        data, stat = self._session.perform(lambda client: client.get_async(self._paths.origin))
+        try:
+            return msgspec.json.decode(data, type=_Stored), stat.version
+        except msgspec.MsgspecError as error:
+            raise UserError(
+                f"{self._paths.origin} in ZooKeeper holds something else than an origin; "
+                f"restore it, or delete {self._paths.root} as a whole (this forgets all jobs)"
+            ) from error
+
+    def _move(self, new: _Stored) -> bool:
+        data = msgspec.json.encode(new)
+        while True:
+            old, version = self._load()
+            if old.position >= new.position:
+                return old == new
+            if not self._replace(data, version):
+                continue
+            if old.digest and old.digest != new.digest:
+                self._chunks.delete(old.digest)
+            return True
+
+    def _replace(self, data: bytes, version: int) -> bool:
+        try:
+            self._session.perform(
+                lambda client: client.set_async(self._paths.origin, data, version)
+            )
+        except BadVersionError:
+            return False
+        return True
+
+    def _delete_through(self, last: Position) -> None:
+        children = self._session.perform(lambda client: client.get_children_async(self._paths.log))
+        paths = [
+            self._paths.entry(position)
+            for position in sorted(entry_positions(children))
+            if position <= last
+        ]
+        for start in range(0, len(paths), DELETES_AT_ONCE):
+            self._delete(paths[start : start + DELETES_AT_ONCE])
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        self._session.perform(lambda client: AllOf([client.delete_async(path) for path in paths]))

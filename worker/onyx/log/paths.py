@@ -1,0 +1,115 @@
+"""Where things are in ZooKeeper, below `/onyx/<tenancy>`.
+
+    log/entry-0000000000    entries; sequential nodes only, any other child would make a gap
+    pulse/<group>           ephemeral: this incarnation of a group lives
+    origin                  position and digest of the replica that the log starts from
+    chunks/<sha256>         content-addressed documents
+    documents/+<folder>/=<name>   small versioned documents
+    parameters              what the first process of the cluster fixed for all
+
+Folders and documents have different first characters, so that a document may be named as a folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from onyx.errors import InvariantViolated, SettingsError
+from onyx.ids import GroupId, Position
+
+ENTRY_PREFIX = "entry-"
+_ENTRY = re.compile(rf"{ENTRY_PREFIX}(\d{{10}})")
+_NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
+"""Characters that ZooKeeper takes in a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The nodes of one tenancy."""
+
+    tenancy: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.tenancy) or self.tenancy in (".", ".."):
+            raise SettingsError(
+                f"tenancy_id {self.tenancy!r} cannot be a name in ZooKeeper; use letters, digits, "
+                "'-' and '_'"
+            )
+
+    @property
+    def root(self) -> str:
+        return f"/onyx/{self.tenancy}"
+
+    @property
+    def log(self) -> str:
+        return f"{self.root}/log"
+
+    @property
+    def entry_prefix(self) -> str:
+        """For the creation of a sequential node."""
+        return f"{self.log}/{ENTRY_PREFIX}"
+
+    @property
+    def pulses(self) -> str:
+        return f"{self.root}/pulse"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.root}/origin"
+
+    @property
+    def chunks(self) -> str:
+        return f"{self.root}/chunks"
+
+    @property
+    def documents(self) -> str:
+        return f"{self.root}/documents"
+
+    @property
+    def parameters(self) -> str:
+        return f"{self.root}/parameters"
+
+    def entry(self, position: Position) -> str:
+        return f"{self.entry_prefix}{position:010d}"
+
+    def pulse(self, group: GroupId) -> str:
+        return f"{self.pulses}/{group}"
+
+    def chunk(self, digest: str) -> str:
+        return f"{self.chunks}/{digest}"
+
+    def folder(self, folder: str) -> str:
+        """Node of a folder of documents; of all documents if empty."""
+        parts = [f"/+{name}" for name in _names(folder)] if folder else []
+        return self.documents + "".join(parts)
+
+    def document(self, path: str) -> str:
+        """Node of a document."""
+        *folders, name = _names(path)
+        return f"{self.folder('/'.join(folders))}/={name}"
+
+
+def entry_position(name: str) -> Position | None:
+    """Position of a child of the log, or None for a node that is not an entry."""
+    found = _ENTRY.fullmatch(name.rpartition("/")[2])
+    return Position(int(found.group(1))) if found else None
+
+
+def entry_positions(names: Iterable[str]) -> list[Position]:
+    """Positions of the entries among the children of the log, in no order."""
+    return [position for name in names if (position := entry_position(name)) is not None]
+
+
+def document_name(node: str) -> str | None:
+    """Name of a document in its folder, or None for a folder."""
+    return node[1:] if node.startswith("=") else None
+
+
+def _names(path: str) -> list[str]:
+    names = path.split("/")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InvariantViolated(f"{path!r} is not a path of a document")
+    return names

@@ -1,0 +1,288 @@
+"""One ZooKeeper session over kazoo: connecting, what happens to it, and calls that survive a break.
+
+A *group's* session ends with its first expiry, as its incarnation does; a *client's* may be
+replaced by a new one. Kazoo's own retries are not used for calls: they repeat what must not be
+repeated and go on under a new session. While disconnected kazoo keeps requests and sends them on
+the next connection; callers must bear that.
+
+`confirmed_s` counts from when a request that was answered was *sent*: the server may have looked at
+the session at any time since then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from onyx.errors import Fenced, SettingsError, Unavailable
+from onyx.log.interface import Session
+from onyx.log.loop import Loop
+from onyx.settings import ZooKeeperSettings
+
+REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
+"""The request may have been performed or not."""
+HEARTBEATS_PER_SESSION = 6
+_WAIT_S = 0.05
+_RECONNECT_DELAY_S = 0.05
+_RECONNECT_DELAY_MAX_S = 0.5
+
+Start = Callable[[KazooClient], Any]
+"""Starts a request and gives kazoo's asynchronous result."""
+
+
+class ReplyLost(Exception):
+    """The connection broke before the reply; used inside `onyx.log` only."""
+
+
+class ZooKeeperSession:
+    """A connected session.
+
+    Raises:
+        Unavailable: nothing answered within `connect_timeout_s`.
+        SettingsError: the address cannot be understood.
+    """
+
+    def __init__(self, settings: ZooKeeperSettings, name: str, survives_expiry: bool) -> None:
+        self.address = settings.address
+        self.session_timeout_s = settings.session_timeout_s
+        """As negotiated with the server."""
+        self._timeout_s = settings.connect_timeout_s
+        self._survives_expiry = survives_expiry
+        self._listeners: list[Callable[[Session], None]] = []
+        self._live = threading.Event()
+        self._closing = False
+        self._lost = False
+        self._failure: Exception | None = None
+        self._confirmed_s = time.monotonic()
+        self.loop = Loop(name)
+        self._client = self._connect(settings)
+        self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
+
+    @property
+    def id(self) -> int:
+        """The server's number of the session."""
+        client_id = self._client.client_id
+        return int(client_id[0]) if client_id else 0
+
+    def on_session(self, listener: Callable[[Session], None]) -> Callable[[], None]:
+        """Tell `listener`, on the loop, what happens to the session, until the returned function
+        is called."""
+        self.loop.call(lambda: self._listeners.append(listener))
+        return lambda: self.loop.call(lambda: self._listeners.remove(listener))
+
+    def confirmed_s(self) -> float:
+        """Monotonic time at which the session was alive for certain."""
+        return self._confirmed_s
+
+    def fail(self, error: Exception) -> None:
+        """End the session's use for good: all further calls raise `error`."""
+        self._failure = self._failure or error
+        self._tell(KazooState.LOST)
+
+    def check(self) -> None:
+        """Raises:
+        Fenced: the session of a group has expired.
+        Unavailable: the log was closed.
+        UserError: as given to `fail`.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._lost:
+            raise Fenced("the ZooKeeper session has expired; start again as a new incarnation")
+        if self._closing:
+            raise Unavailable("the log was closed")
+
+    def send(self, start: Start, done: Callable[[Any], None]) -> None:
+        """Start a request; `done` gets its result or its exception, on the loop. Never blocks."""
+        sent_s = time.monotonic()
+
+        def finished(result: Any) -> None:
+            if result.exception is None or not isinstance(result.exception, REPLY_LOST):
+                self._confirm(sent_s)
+            value = result.exception if result.exception is not None else result.value
+            self.loop.call(lambda: done(value))
+
+        start(self._client).rawlink(finished)
+
+    def attempt(self, start: Start) -> Any:
+        """Perform a request once.
+
+        Raises:
+            ReplyLost: it may have been performed or not.
+            KazooException: what the server answered.
+            Fenced, Unavailable: as `check`; also when there is no answer in time.
+        """
+        assert not self.loop.is_current_thread(), "a callback of the log must not wait for it"
+        self.check()
+        sent_s = time.monotonic()
+        try:
+            value = start(self._client).get(timeout=self._timeout_s)
+        except REPLY_LOST as error:
+            raise ReplyLost from error
+        except self._client.handler.timeout_exception as error:
+            self.check()
+            raise self.silent() from error
+        except KazooException:
+            self._confirm(sent_s)
+            raise
+        self._confirm(sent_s)
+        return value
+
+    def perform(self, start: Start) -> Any:
+        """Perform a request that may be repeated, until there is an answer.
+
+        Raises:
+            KazooException: what the server answered.
+            Fenced, Unavailable: as `attempt`.
+        """
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self.attempt(start)
+            except ReplyLost as error:
+                if time.monotonic() > deadline_s:
+                    raise self.silent() from error
+            self._live.wait(self._timeout_s)
+            self._pause()
+
+    def ensure_path(self, path: str) -> None:
+        """Create a node and those above it where they are missing; raises as `perform`."""
+        self.perform(lambda client: client.ensure_path_async(path))
+
+    def close(self) -> None:
+        """End the session on the server too, so that its pulse is gone at once."""
+        self._closing = True
+        self._stop_client()
+        self.loop.stop()
+
+    def _connect(self, settings: ZooKeeperSettings) -> KazooClient:
+        try:
+            client = KazooClient(
+                hosts=settings.address,
+                timeout=settings.session_timeout_s,
+                connection_retry=KazooRetry(
+                    max_tries=-1,
+                    delay=_RECONNECT_DELAY_S,
+                    max_delay=_RECONNECT_DELAY_MAX_S,
+                    ignore_expire=False,
+                ),
+                command_retry=KazooRetry(max_tries=1, ignore_expire=False),
+                logger=_quiet_logger(),
+            )
+        except ValueError as error:
+            self.loop.stop()
+            raise SettingsError(
+                f"zookeeper.address {settings.address!r}: expected host:port, separated by commas"
+            ) from error
+        self._note_negotiated_timeout(client)
+        client.add_listener(self._tell)
+        try:
+            client.start(timeout=settings.connect_timeout_s)
+        except client.handler.timeout_exception as error:
+            self.loop.stop()
+            raise Unavailable(
+                f"no ZooKeeper answered at {settings.address} within "
+                f"{settings.connect_timeout_s:g} s; start one with `onyx zookeeper` or set "
+                "ONYX_ZOOKEEPER_ADDRESS to where one runs"
+            ) from error
+        return client
+
+    def _note_negotiated_timeout(self, client: KazooClient) -> None:
+        """Kazoo keeps to itself which session timeout the server granted; look at its handshake."""
+        connection = client._connection
+        invoke = connection._invoke
+
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            answer = invoke(*args, **kwargs)
+            granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+            if granted_ms > 0:
+                self.session_timeout_s = granted_ms / 1000
+            return answer
+
+        connection._invoke = noting
+
+    def _tell(self, state: str) -> None:
+        """Kazoo's listener, on its connection thread: only enqueues."""
+        if state == KazooState.CONNECTED:
+            self._live.set()
+            self.loop.call(lambda: self._changed(Session.CONNECTED))
+        else:
+            self._live.clear()
+            lost = state == KazooState.LOST
+            self.loop.call(lambda: self._changed(Session.LOST if lost else Session.SUSPENDED))
+
+    def _changed(self, session: Session) -> None:
+        if self._lost or self._closing:
+            return
+        if session is Session.LOST and (self._failure or not self._survives_expiry):
+            self._lost = True
+            self._live.set()
+            threading.Thread(target=self._stop_client, name="onyx-log-stop", daemon=True).start()
+        for listener in tuple(self._listeners):
+            listener(session)
+
+    def _beat(self) -> None:
+        if self._live.is_set() and not self._lost and not self._closing:
+            self.send(lambda client: client.exists_async("/"), lambda _: None)
+
+    def _confirm(self, sent_s: float) -> None:
+        self._confirmed_s = max(self._confirmed_s, sent_s)
+
+    def silent(self) -> Unavailable:
+        """What to tell when there is no answer in time."""
+        return Unavailable(
+            f"ZooKeeper at {self.address} has not answered for {self._timeout_s:g} s; "
+            "is it running and can it be reached?"
+        )
+
+    def _pause(self) -> None:
+        """Between the expiry and the next connection kazoo refuses at once: do not spin."""
+        threading.Event().wait(_WAIT_S)
+
+    def _stop_client(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            _quiet_logger().debug("closing the ZooKeeper client: %s", error)
+
+
+class AllOf:
+    """Several started requests as one; a node that is not there answers None."""
+
+    def __init__(self, results: Sequence[Any]) -> None:
+        self._results = results
+
+    def get(self, timeout: float) -> list[Any]:
+        """Their answers in order; kazoo's exceptions as they come."""
+        return [self._one(result, timeout) for result in self._results]
+
+    @staticmethod
+    def _one(result: Any, timeout: float) -> Any:
+        try:
+            return result.get(timeout=timeout)
+        except NoNodeError:
+            return None
+
+
+def _quiet_logger() -> logging.Logger:
+    """Kazoo's remarks about each reconnect; a user who wants them sets the level of this logger."""
+    logger = logging.getLogger("onyx.log.kazoo")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+    return logger

@@ -1,0 +1,118 @@
+"""Drives a `LogTail` against ZooKeeper: performs its requests and gives it their answers.
+
+Everything runs on the session's loop, except the reading of an origin, which takes several requests
+and gets a thread of its own (it happens at the start and after a collection).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from onyx.errors import OnyxError
+from onyx.ids import Position
+from onyx.log.interface import Origin, Session
+from onyx.log.origins import Origins
+from onyx.log.paths import Paths, entry_positions
+from onyx.log.session import ZooKeeperSession
+from onyx.log.tail import Actions, Cause, Deliver, GetEntry, ListChildren, LogTail, ReadOrigin
+from onyx.replica.entry import Entry
+
+
+class Subscription:
+    """One reader that follows the log from when it is made until `stop`."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        paths: Paths,
+        origins: Origins,
+        after: Position,
+        deliver: Callable[[Entry | Origin], None],
+        poll_interval_s: float,
+    ) -> None:
+        self._session = session
+        self._paths = paths
+        self._origins = origins
+        self._tail = LogTail(after)
+        self._deliver = deliver
+        self._stopped = False
+        self._forget_session = session.on_session(self._on_session)
+        self._stop_poll = session.loop.every(poll_interval_s, lambda: self._run(self._tail.on_poll))
+        session.loop.call(lambda: self._run(self._tail.start))
+
+    def stop(self) -> None:
+        """Deliver nothing more; a delivery that has begun is not waited for."""
+        if not self._stopped:
+            self._stopped = True
+            self._stop_poll()
+            self._forget_session()
+
+    def _run(self, event: Callable[[], Actions]) -> None:
+        if self._stopped:
+            return
+        for action in event():
+            match action:
+                case ListChildren():
+                    self._list()
+                case GetEntry(position):
+                    self._get(position)
+                case ReadOrigin(above):
+                    threading.Thread(
+                        target=self._read_origin, args=(above,), name="onyx-log-origin", daemon=True
+                    ).start()
+                case Deliver(item):
+                    if not self._stopped:
+                        self._deliver(item)
+
+    def _list(self) -> None:
+        self._session.send(
+            lambda client: client.get_children_async(
+                self._paths.log, watch=self._on_watch, include_data=True
+            ),
+            self._on_children,
+        )
+
+    def _on_children(self, answer: Any) -> None:
+        if isinstance(answer, NoNodeError):
+            self._session.fail(self._origins.recreated())
+        elif not isinstance(answer, Exception):
+            children, stat = answer
+            if stat.czxid != self._origins.log_czxid:
+                self._session.fail(self._origins.recreated())
+                return
+            positions = entry_positions(children)
+            self._run(lambda: self._tail.on_children(positions))
+
+    def _get(self, position: Position) -> None:
+        path = self._paths.entry(position)
+        self._session.send(
+            lambda client: client.get_async(path),
+            lambda answer: self._on_entry(position, answer),
+        )
+
+    def _on_entry(self, position: Position, answer: Any) -> None:
+        if isinstance(answer, NoNodeError):
+            self._run(lambda: self._tail.on_entry(position, None))
+        elif not isinstance(answer, Exception):
+            self._run(lambda: self._tail.on_entry(position, bytes(answer[0])))
+
+    def _read_origin(self, above: Position) -> None:
+        try:
+            origin = self._origins.read(above)
+        except OnyxError:
+            return  # the poll or the next connection asks again
+        self._session.loop.call(lambda: self._run(lambda: self._tail.on_origin(origin)))
+
+    def _on_watch(self, event: WatchedEvent) -> None:
+        """On kazoo's thread. NONE: the connection broke and the watch is gone."""
+        cause = Cause.NONE if event.type == EventType.NONE else Cause.CHANGED
+        self._session.loop.call(lambda: self._run(lambda: self._tail.on_watch(cause)))
+
+    def _on_session(self, session: Session) -> None:
+        if session is Session.CONNECTED:
+            self._run(self._tail.on_connected)

@@ -1,0 +1,254 @@
+"""The log in ZooKeeper: what a peer group and a client use.
+
+The parts are small and each has one concern: `session` (connection), `subscription` with `tail`
+(reading), `writer` (appending), `pulses`, `documents`, `chunks`, `origins`. This module puts them
+together behind the protocols of `interface`. Any thread may call; callbacks come on one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from onyx.codec.entries import decode_entry, encode_entry
+from onyx.ids import NO_POSITION, GroupId, Position
+from onyx.log.chunks import Chunks
+from onyx.log.documents import Documents
+from onyx.log.interface import Document, Origin, Session
+from onyx.log.origins import Origins
+from onyx.log.paths import Paths, entry_position, entry_positions
+from onyx.log.pulses import Pulses
+from onyx.log.session import AllOf, ZooKeeperSession
+from onyx.log.subscription import Subscription
+from onyx.log.tail import FETCHES_MAX
+from onyx.log.writer import Append, AppendQueue, Reply, check_size
+from onyx.replica.entry import Command, Entry
+from onyx.settings import Settings
+
+CLOSE_FLUSH_S = 2.0
+"""Longest wait at `close` for entries that were enqueued."""
+_FLUSH_POLL_S = 0.005
+
+
+class ZooKeeperLog:
+    """Reading, documents and chunks: what groups and clients have in common.
+
+    Args:
+        settings: Uses `zookeeper`, `log` and `tenancy_id`.
+        fence: Group whose pulse writes must check; None for a client.
+        identity: The log that this process knew before, from `identity` of a former object.
+
+    Raises:
+        Unavailable: no ZooKeeper answered.
+        UserError: the log was recreated; SettingsError: the address or tenancy is wrong.
+    """
+
+    def __init__(
+        self, settings: Settings, fence: GroupId | None = None, identity: int | None = None
+    ) -> None:
+        self._settings = settings.log
+        self._paths = Paths(settings.tenancy_id)
+        self._session = ZooKeeperSession(
+            settings.zookeeper, name="onyx-log", survives_expiry=fence is None
+        )
+        try:
+            piece_bytes = self._settings.chunk_bytes_max
+            self._chunks = Chunks(self._session, self._paths, piece_bytes)
+            self._documents = Documents(self._session, self._paths, piece_bytes, fence)
+            self._origins = Origins(self._session, self._paths, self._chunks, identity)
+        except BaseException:
+            self._session.close()
+            raise
+
+    @property
+    def identity(self) -> int:
+        """Tells this log from one made anew under the same name."""
+        return self._origins.log_czxid
+
+    def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
+        """Entries after a position that are there now; see the protocol."""
+        children = self._session.perform(lambda client: client.get_children_async(self._paths.log))
+        wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
+        entries: list[Entry] = []
+        for start in range(0, len(wanted), FETCHES_MAX):
+            entries.extend(self._fetch(wanted[start : start + FETCHES_MAX]))
+        return entries
+
+    def subscribe(
+        self, after: Position, deliver: Callable[[Entry | Origin], None]
+    ) -> Callable[[], None]:
+        """Follow the log; see the protocol."""
+        self._session.check()
+        subscription = Subscription(
+            self._session,
+            self._paths,
+            self._origins,
+            after,
+            deliver,
+            self._settings.poll_interval_s,
+        )
+        return subscription.stop
+
+    def origin(self) -> Origin:
+        return self._origins.read() or Origin(NO_POSITION, b"")
+
+    def collect(self, origin: Origin) -> bool:
+        """Start the log from a later replica and delete the entries that it contains."""
+        return self._origins.collect(origin)
+
+    def put_chunk(self, data: bytes) -> str:
+        return self._chunks.put(data)
+
+    def get_chunk(self, digest: str) -> bytes:
+        return self._chunks.get(digest)
+
+    def get_document(self, path: str) -> Document | None:
+        return self._documents.get(path)
+
+    def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+        return self._documents.put(path, data, version)
+
+    def list_documents(self, folder: str) -> Sequence[str]:
+        return self._documents.names(folder)
+
+    def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        path = self._paths.parameters
+        data = msgspec.json.encode(dict(parameters))
+        try:
+            self._session.perform(lambda client: client.create_async(path, data))
+        except NodeExistsError:
+            data, _ = self._session.perform(lambda client: client.get_async(path))
+        return msgspec.json.decode(data, type=dict[str, str])
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _fetch(self, positions: Sequence[Position]) -> list[Entry]:
+        """Read several entries at once; those collected meanwhile are left out."""
+
+        def start(client: KazooClient) -> Any:
+            return AllOf([client.get_async(self._paths.entry(p)) for p in positions])
+
+        answers = self._session.perform(start)
+        return [
+            decode_entry(position, bytes(answer[0]))
+            for position, answer in zip(positions, answers, strict=True)
+            if answer is not None
+        ]
+
+
+class ZooKeeperClientLog(ZooKeeperLog):
+    """The log of a client or the operator. Its session may be replaced by a new one."""
+
+    def append(self, command: Command) -> Position:
+        """Write a command and wait; when in doubt it is written again, which its id makes harmless.
+
+        Raises:
+            UserError: it is too large or cannot be encoded.
+            Unavailable: no answer in time; it may have been written or not.
+        """
+        data = encode_entry(command)
+        check_size(command, data, self._settings.entry_bytes_max)
+        path: str = self._session.perform(
+            lambda client: client.create_async(self._paths.entry_prefix, data, sequence=True)
+        )
+        position = entry_position(path)
+        assert position is not None
+        return position
+
+
+class ZooKeeperGroupLog(ZooKeeperLog):
+    """The log of one incarnation of a peer group; dead for good once its session is lost."""
+
+    def __init__(self, settings: Settings, group: GroupId, identity: int | None = None) -> None:
+        super().__init__(settings, fence=group, identity=identity)
+        self.group = group
+        self.session_timeout_s = self._session.session_timeout_s
+        self._pulses = Pulses(self._session, self._paths)
+        self._queue = AppendQueue(group, settings.log)
+        self._queue_lock = threading.Lock()
+        self._listeners: list[Callable[[Session], None]] = []
+        self._told_lost = False
+        self._session.on_session(self._on_session)
+
+    def register_pulse(self) -> None:
+        """Create this incarnation's pulse; to be called before the first append."""
+        self._pulses.register(self.group)
+
+    def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
+        self._session.check()
+        with self._queue_lock:
+            self._transmit(self._queue.enqueue(commands, parent))
+
+    def pulse_exists(self, group: GroupId) -> bool:
+        return self._pulses.exists(group)
+
+    def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
+        self._pulses.watch(group, gone)
+
+    def unwatch_pulse(self, group: GroupId) -> None:
+        self._pulses.unwatch(group)
+
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        self._session.loop.call(lambda: self._listeners.append(listener))
+
+    def confirmed_s(self) -> float:
+        return self._session.confirmed_s()
+
+    def close(self) -> None:
+        """Write what was enqueued (if that takes no longer than `CLOSE_FLUSH_S`), then leave."""
+        deadline_s = time.monotonic() + CLOSE_FLUSH_S
+        while len(self._queue) and time.monotonic() < deadline_s:
+            time.sleep(_FLUSH_POLL_S)
+        super().close()
+
+    def _transmit(self, request: Append | None) -> None:
+        if request is None:
+            return
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            if request.fence is not None:
+                transaction.check(self._paths.pulse(request.fence), -1)
+            for payload in request.payloads:
+                transaction.create(self._paths.entry_prefix, payload, sequence=True)
+            return transaction.commit_async()
+
+        self._session.send(start, lambda answer: self._on_answer(request.attempt, answer))
+
+    def _on_answer(self, attempt: int, answer: Any) -> None:
+        reply = _reply(answer)
+        if reply is Reply.UNKNOWN and isinstance(answer, list):
+            self._session.fail(self._origins.recreated())
+        with self._queue_lock:
+            self._transmit(self._queue.on_reply(attempt, reply))
+        if reply is Reply.PULSE_GONE:
+            self._tell(Session.LOST)
+
+    def _on_session(self, session: Session) -> None:
+        with self._queue_lock:
+            self._transmit(self._queue.on_session(session))
+        self._tell(session)
+
+    def _tell(self, session: Session) -> None:
+        if self._told_lost:
+            return
+        self._told_lost = session is Session.LOST
+        for listener in tuple(self._listeners):
+            listener(session)
+
+
+def _reply(answer: Any) -> Reply:
+    """What a transaction's answer means: a list of results, or the exception of a break."""
+    if not isinstance(answer, list):
+        return Reply.UNKNOWN
+    if isinstance(answer[0], NoNodeError):
+        return Reply.PULSE_GONE
+    failed = any(isinstance(result, Exception) for result in answer)
+    return Reply.UNKNOWN if failed else Reply.WRITTEN
