@@ -1,0 +1,126 @@
+"""What the bookkeeping of a hop costs, in nanoseconds a segment, by batch size.
+
+    python benchmarks/bench_ledger.py [--json FILE]
+
+Best of several runs. `apply` is the whole call less a list comprehension over the same function;
+`route` the whole call with one predicate less a list comprehension over that predicate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onyx.flow.apply import apply_function
+from onyx.flow.conditions import compile_conditions
+from onyx.flow.grouping import Grouping
+from onyx.flow.routing import route_batch
+from onyx.ledger.acker import Acker
+from onyx.ledger.hop import ack_values
+from onyx.ledger.lineage import child_ids, fold, pack_roots, root_ids
+from onyx.ledger.pending import PendingWindow
+from onyx.model.job import FlowCondition, Job
+
+SIZES = (20, 100, 500, 1000, 5000)
+
+
+def cost_ns(call: Callable[[], Any], size: int) -> float:
+    """Best time of one call, a segment."""
+    number = max(1, 100_000 // size)
+    return min(timeit.repeat(call, number=number, repeat=7)) / number / size * 1e9
+
+
+def renamed(segment: dict[str, Any]) -> dict[str, Any]:
+    return {**segment, "age": segment["age"] + 1}
+
+
+def two_of_three(segment: dict[str, Any]) -> dict[str, Any] | None:
+    return segment if segment["id"] % 3 else None
+
+
+def is_even(event: Any, old: Any, new: dict[str, Any], all_new: Any) -> bool:
+    return new["id"] % 2 == 0
+
+
+def ledger_rows(size: int) -> dict[str, float]:
+    positions = np.arange(size, dtype=np.uint64)
+    roots, ids = pack_roots(1, 0, positions), root_ids(1, positions)
+    kept = np.flatnonzero(np.arange(size) % 3)
+    thrice = np.repeat(np.arange(size), 3)
+    index = np.tile(np.arange(3), size)
+    shuffled = np.random.default_rng(1).permutation(size)
+    acker, window = Acker(), PendingWindow(1)
+
+    def one_to_one() -> None:
+        ack_values(ids, [(child_ids(ids, 1), None)])
+
+    def filtered() -> None:
+        ack_values(ids, [(child_ids(ids[kept], 1), kept)])
+
+    def fanned_out() -> None:
+        ack_values(ids, [(child_ids(ids[thrice], 1, index), thrice)])
+
+    return {
+        "ids of an input": cost_ns(lambda: root_ids(1, positions), size),
+        "lineage and acks of a 1:1 hop": cost_ns(one_to_one, size),
+        "... of a filter (2 of 3)": cost_ns(filtered, size),
+        "... of a fan-out by 3, per input": cost_ns(fanned_out, size),
+        "fold, in order": cost_ns(lambda: fold(roots, ids), size),
+        "fold, shuffled": cost_ns(lambda: fold(roots[shuffled], ids), size),
+        "acker, dense": cost_ns(lambda: acker.absorb(roots, ids), size),
+        "acker, 2 of 3": cost_ns(lambda: acker.absorb(roots[kept], ids[kept]), size),
+        "pending: emit and complete": cost_ns(
+            lambda: window.complete(window.emit(size, 0.0)), size
+        ),
+    }
+
+
+def flow_rows(size: int) -> dict[str, float]:
+    batch = [{"id": i, "name": f"name-{i % 50:013d}", "age": i % 90} for i in range(size)]
+    leaves = apply_function(renamed, (), batch)
+    job = Job("bench", (("a", "b"),), (), flow_conditions=(FlowCondition("a", ("b",), "m:f"),))
+    conditions = compile_conditions(job, "a", lambda _: is_even)
+    grouping = Grouping(lambda segment: segment.get("name"))
+
+    def over(whole: Callable[[], Any], bare: Callable[[], Any]) -> float:
+        return cost_ns(whole, size) - cost_ns(bare, size)
+
+    return {
+        "apply, 1:1": over(
+            lambda: apply_function(renamed, (), batch), lambda: [renamed(s) for s in batch]
+        ),
+        "apply, filter (2 of 3)": over(
+            lambda: apply_function(two_of_three, (), batch),
+            lambda: [two_of_three(s) for s in batch],
+        ),
+        "route, no conditions": cost_ns(
+            lambda: route_batch(None, ("b",), None, batch, leaves), size
+        ),
+        "route, one predicate": over(
+            lambda: route_batch(conditions, ("b",), None, batch, leaves),
+            lambda: [is_even(None, s, s, None) for s in batch],
+        ),
+        "group by a str, 50 groups": cost_ns(lambda: grouping.slots_of(batch, 4), size),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the table to this file")
+    options = parser.parse_args()
+    columns = {size: ledger_rows(size) | flow_rows(size) for size in SIZES}
+    print(f"{'ns a segment, batches of':34}" + "".join(f"{size:>9,}" for size in SIZES))
+    for name in columns[SIZES[0]]:
+        print(f"{name:34}" + "".join(f"{columns[size][name]:>9.1f}" for size in SIZES))
+    if options.json:
+        options.json.write_text(json.dumps(columns, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

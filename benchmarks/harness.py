@@ -1,0 +1,257 @@
+"""Run programs as whole process trees and compare what they cost.
+
+A program is started, watched and reaped here: this process is made the subreaper of everything
+below it, so that a daemon whose parent has gone is still waited for, and `getrusage` of the
+children covers the whole tree. A sampler that adds up `/proc` would miss what short-lived processes
+used since its last look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from data import Data
+
+SAMPLE_INTERVAL_S = 0.1
+LINGER_S = 5.0
+"""How long descendants may take to end after the program itself, before they are killed."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+Answer = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a program used."""
+
+    wall_s: float
+    cpu_s: float
+    rss_peak_bytes: int
+    output: str
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program that computes workload a."""
+
+    name: str
+    command: Callable[[Data, Path], Sequence[str]]
+    """The command line for a data set; the path is an empty folder for its files."""
+    answer: Callable[[str, Path], Answer]
+    """Count and sum, from what it printed or left in its folder."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    tells_cpu: bool = False
+    """It prints `CPU seconds` of the work alone; its start-up varies too much to subtract."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Medians of one contender; CPU net of start-up, per million records."""
+
+    name: str
+    cpu_s_per_million: float
+    cpu_s_low: float
+    cpu_s_high: float
+    total_cpu_s: float
+    wall_s: float
+    rss_peak_bytes: int
+    note: str
+
+
+class WrongAnswer(Exception):
+    """A program did not compute what it should, so its cost says nothing."""
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Run:
+    """Run a command to its end, its descendants included.
+
+    Raises:
+        RuntimeError: it failed or took longer than `timeout_s`; with the end of its output.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = _children_cpu_s()
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+        )
+        rss_peak = _watch(process, started + timeout_s)
+        wall_s = time.monotonic() - started
+        _reap_descendants()
+        output.seek(0)
+        text = output.read()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit {process.returncode}\n{text[-3000:]}")
+    return Run(wall_s, _children_cpu_s() - before, rss_peak, text)
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _watch(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """Wait for the program; the highest sum of resident memory seen."""
+    rss_peak = 0
+    while True:
+        try:
+            process.wait(SAMPLE_INTERVAL_S)
+            return rss_peak
+        except subprocess.TimeoutExpired:
+            rss_peak = max(rss_peak, sum(map(_rss, _descendants())))
+        if time.monotonic() > deadline:
+            _kill_descendants()
+            process.wait()
+            return rss_peak
+
+
+def _descendants() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def _rss(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def _kill_descendants() -> None:
+    for process in _descendants():
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _reap_descendants() -> None:
+    """Wait for what the program left behind, so that its CPU is counted."""
+    deadline = time.monotonic() + LINGER_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.02)
+        _kill_descendants()
+        while True:
+            os.waitpid(-1, 0)
+
+
+def compare(
+    contenders: Sequence[Contender], large: Data, small: Data, repeats: int, timeout_s: float
+) -> list[Result]:
+    """Measure all contenders, turn by turn.
+
+    Raises:
+        WrongAnswer, RuntimeError: see there.
+    """
+    measured: dict[str, list[tuple[float, Run]]] = {each.name: [] for each in contenders}
+    for repeat in range(repeats):
+        for each in contenders:
+            print(f"{repeat + 1}/{repeats} {each.name}", file=sys.stderr, flush=True)
+            measured[each.name].append(_net_cpu_s(each, large, small, timeout_s))
+    return [_result(each, measured[each.name]) for each in contenders]
+
+
+def _net_cpu_s(
+    contender: Contender, large: Data, small: Data, timeout_s: float
+) -> tuple[float, Run]:
+    """CPU seconds per million records without start-up, and the run over all records."""
+    done = _verified(contender, large, timeout_s)
+    if contender.tells_cpu:
+        return _printed(done.output, "CPU")[0] * 1e6 / large.records, done
+    start = _verified(contender, small, timeout_s)
+    return (done.cpu_s - start.cpu_s) * 1e6 / (large.records - small.records), done
+
+
+def _verified(contender: Contender, data: Data, timeout_s: float) -> Run:
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
+        command = contender.command(data, Path(folder))
+        done = run(command, contender.environment, timeout_s)
+        answer = contender.answer(done.output, Path(folder))
+    if answer != (data.count, data.total):
+        raise WrongAnswer(
+            f"{contender.name} over {data.records} records: {answer}, right is "
+            f"{(data.count, data.total)}\n{done.output[-2000:]}"
+        )
+    return done
+
+
+def _result(contender: Contender, measured: Sequence[tuple[float, Run]]) -> Result:
+    net = sorted(cpu_s for cpu_s, _ in measured)
+    runs = [run for _, run in measured]
+    return Result(
+        name=contender.name,
+        cpu_s_per_million=median(net),
+        cpu_s_low=net[0],
+        cpu_s_high=net[-1],
+        total_cpu_s=median(run.cpu_s for run in runs),
+        wall_s=median(run.wall_s for run in runs),
+        rss_peak_bytes=max(run.rss_peak_bytes for run in runs),
+        note=contender.note,
+    )
+
+
+def printed_answer(output: str, folder: Path) -> Answer:
+    """From a line `ANSWER count sum`."""
+    count, total = _printed(output, "ANSWER")
+    return int(count), int(total)
+
+
+def _printed(output: str, what: str) -> list[float]:
+    for line in output.splitlines():
+        if line.startswith(f"{what} "):
+            return [float(word) for word in line.split()[1:]]
+    raise WrongAnswer(f"no line {what} in:\n{output[-2000:]}")
+
+
+def report(title: str, results: Sequence[Result], unit: str, json_path: Path | None) -> None:
+    """Print a table, with ratios to the contender `unit`, and write the same as JSON."""
+    base = next((each.cpu_s_per_million for each in results if each.name == unit), None)
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    table.add_column("program")
+    for heading in (f"CPU / {unit}", "CPU s/M", "low .. high", "all CPU s", "wall s", "RSS MB"):
+        table.add_column(heading, justify="right")
+    table.add_column("note")
+    for each in results:
+        table.add_row(
+            each.name,
+            f"{each.cpu_s_per_million / base:.2f}" if base else "-",
+            f"{each.cpu_s_per_million:.3f}",
+            f"{each.cpu_s_low:.3f} .. {each.cpu_s_high:.3f}",
+            f"{each.total_cpu_s:.2f}",
+            f"{each.wall_s:.2f}",
+            f"{each.rss_peak_bytes / 1e6:.0f}",
+            each.note,
+        )
+    Console(width=120).print(table)
+    document = {
+        "title": title,
+        "unit": unit,
+        "load_average": os.getloadavg(),
+        "results": [
+            {**asdict(each), "ratio": each.cpu_s_per_million / base if base else None}
+            for each in results
+        ],
+    }
+    if json_path is None:
+        print(json.dumps(document))
+    else:
+        json_path.write_text(json.dumps(document, indent=2) + "\n")
