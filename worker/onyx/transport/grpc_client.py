@@ -112,22 +112,22 @@ class Dialler:
                 for data in call:
                     self._link.receive(stream, data)
         except StopIteration:
-            self._complain("the other group ended the stream")
+            self._complain(logging.INFO, "the other group ended the stream")
         except FrameError as error:
             self._link.note_bad_frame()
-            self._complain(str(error))
+            self._complain(logging.WARNING, str(error))
         except grpc.RpcError as error:
-            self._complain(stream.reason or _reason(error))
+            self._complain(_severity(error), stream.reason or _reason(error))
         except Exception:
             logger.exception("the stream to group %s broke on a bug", self._link.ends.there)
         return attached
 
-    def _complain(self, complaint: str) -> None:
+    def _complain(self, severity: int, complaint: str) -> None:
         """Say it once, not at each of many attempts."""
         if complaint != self._complaint and not self._stopped.is_set():
             self._complaint = complaint
             where = f"{self._link.ends.there} at {self._address}"
-            logger.warning("no stream to group %s: %s; dialling again", where, complaint)
+            logger.log(severity, "no stream to group %s: %s; dialling again", where, complaint)
 
 
 def check_hello(hello: object, link: Link) -> None:
@@ -156,6 +156,14 @@ def hello_problem(hello: object, tenancy: str, here: str) -> str | None:
     if hello.target != here:
         return f"group {hello.group} looks for group {hello.target}, but this is {here}"
     return None
+
+
+def _severity(error: grpc.RpcError) -> int:
+    """A group that leaves or restarts is nothing to worry about; one that refuses us is."""
+    ordinary = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+    if isinstance(error, grpc.Call) and error.code() in ordinary:
+        return logging.INFO
+    return logging.WARNING
 
 
 def _reason(error: grpc.RpcError) -> str:

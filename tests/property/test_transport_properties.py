@@ -1,0 +1,160 @@
+"""One link between two groups, with streams that break anywhere: each item arrives once, in order.
+
+No thread, no socket: the test moves the frames itself, loses them, and makes new streams.
+"""
+
+import contextlib
+import random
+import zlib
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.flow.batch import Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.seams import ManualClock
+from onyx.settings import TransportSettings
+from onyx.transport import frames
+from onyx.transport.inbox import Inboxes
+from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.link import Ends, Link, Stream, Surroundings
+
+JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
+SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)
+WINDOW = 20
+
+
+class Group:
+    """One end: a link, its inboxes, and the stream that it believes in."""
+
+    def __init__(self, here: str, there: str, clock: ManualClock) -> None:
+        self.inboxes = Inboxes()
+        self.acks: list[int] = []
+        around = Surroundings(
+            SETTINGS, self.inboxes, self, lambda: None, clock, random.Random(here)
+        )
+        self.link = Link(Ends("tenancy", GroupId(here), GroupId(there)), around)
+        self.inboxes.listen(self.link.inbox_opened, self.link.inbox_closed)
+        self.stream = Stream(lambda: None)
+        self.on_the_way: list[bytes] = []
+
+    def on_acks(self, job, version, acker, roots, values) -> None:
+        self.acks += roots.tolist()
+
+    def on_completions(self, *args) -> None: ...
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.near = Group("a", "b", self.clock)
+        self.far = Group("b", "a", self.clock)
+        self.inbox = self.far.inboxes.open(
+            (JOB, VERSION, TARGET), WINDOW, lambda: None, lambda: None
+        )
+        self.sent: dict[str, list] = {"p1": [], "p2": []}
+        self.taken: dict[str, list] = {"p1": [], "p2": []}
+        self.acks_sent: list[int] = []
+        self.connect()
+
+    def connect(self) -> None:
+        """A new stream; what was on the way on the old one is lost."""
+        for group in (self.near, self.far):
+            group.link.detach(group.stream)
+            group.stream = Stream(lambda: None)
+            group.on_the_way.clear()
+        near, far = self.near, self.far
+        while True:
+            greeting = frames.decode(near.link.hello(), 10_000)
+            far.link.attach(far.stream, greeting)
+            answer = frames.decode(far.link.hello(), 10_000)
+            if near.link.attach(near.stream, answer):
+                return
+
+    def write(self, group: Group) -> None:
+        self.clock.advance(SETTINGS.heartbeat_interval_s)
+        group.on_the_way.append(next(group.link.outgoing(group.stream)))
+
+    def deliver(self, source: Group, sink: Group) -> None:
+        if source.on_the_way:
+            sink.link.receive(sink.stream, source.on_the_way.pop(0))
+
+    def send(self, source: str, size: int) -> None:
+        channel = Channel(JOB, VERSION, PeerId(source), TARGET)
+        log = self.sent[source]
+        if size == 0:
+            if self.near.link.send(channel, Control(ControlKind.FLUSH)):
+                log.append("FLUSH")
+            return
+        numbers = list(range(len(log), len(log) + size))
+        if self.near.link.send(channel, Batch([{"n": number} for number in numbers])):
+            log += numbers
+
+    def ack(self) -> None:
+        number = len(self.acks_sent) + 1
+        column = np.array([number], np.uint64)
+        acks = frames.Acks(JOB, VERSION, TARGET, column, column)
+        if self.near.link.send_packets([frames.acks_packet(acks)]):
+            self.acks_sent.append(number)
+
+    def take(self, segments_max: int) -> None:
+        assert self.inbox.waiting_segments() <= 4 * WINDOW
+        for delivery in self.inbox.take(segments_max):
+            log = self.taken[delivery.channel.source]
+            if isinstance(delivery.item, Control):
+                log.append("FLUSH")
+            else:
+                log += [segment["n"] for segment in delivery.item.segments]
+
+    def settle(self) -> None:
+        """The network is well again: everything arrives."""
+        self.connect()
+        for _ in range(200):
+            for source, sink in ((self.near, self.far), (self.far, self.near)):
+                self.write(source)
+                self.deliver(source, sink)
+            self.take(100)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.sampled_from(["p1", "p2"]), st.integers(0, 30)),
+        st.tuples(st.just("ack")),
+        st.tuples(st.just("write"), st.sampled_from(["near", "far"])),
+        st.tuples(st.just("deliver"), st.sampled_from(["near", "far"])),
+        st.tuples(st.just("take"), st.integers(1, 40)),
+        st.tuples(st.just("connect")),
+    ),
+    max_size=80,
+)
+
+
+@given(STEPS)
+def test_every_item_arrives_once_and_in_order_whatever_breaks(steps):
+    world = World()
+    for name, *arguments in steps:
+        if name in ("write", "deliver"):
+            source = getattr(world, arguments[0])
+            sink = world.far if source is world.near else world.near
+            arguments = [source] if name == "write" else [source, sink]
+        getattr(world, name)(*arguments)
+        for source in world.sent:
+            assert world.taken[source] == world.sent[source][: len(world.taken[source])]
+    world.settle()
+    assert world.taken == world.sent
+    assert world.far.acks == world.acks_sent
+    for source in world.sent:
+        before = len(world.sent[source])
+        world.send(source, 1)  # Opens the channel if nothing has yet.
+        world.settle()
+        world.send(source, 1)
+        assert len(world.sent[source]) > before, "no credit was lost on the way"
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_any_bytes_are_a_frame_or_a_frame_error(data, with_checksum):
+    if with_checksum:
+        data += b"\x7d" + zlib.crc32(data).to_bytes(4, "little")
+    with contextlib.suppress(frames.FrameError):
+        frames.decode(data, 10_000)

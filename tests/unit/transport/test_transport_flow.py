@@ -1,0 +1,78 @@
+"""Credit and the send lane, step by step."""
+
+import pytest
+
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.transport.flow import InChannel, OutChannel, SendLane
+from onyx.transport.interface import Channel
+
+CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
+
+
+def test_nothing_may_be_sent_before_credit_comes():
+    out = OutChannel(1, CHANNEL)
+    assert not out.may_send(1)
+    assert out.credit(taken=0, window=100)
+    assert out.may_send(100)
+
+
+def test_a_batch_goes_if_it_fits_or_if_at_most_half_of_the_window_is_in_use():
+    out = OutChannel(1, CHANNEL, window=100)
+    out.advance(50)
+    assert out.may_send(51)
+    out.advance(1)
+    assert out.may_send(49)
+    assert not out.may_send(50)
+    out.credit(taken=1, window=100)
+    assert out.may_send(5_000)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 7, 100])
+@pytest.mark.parametrize("size", [1, 2, 3, 50, 99, 100, 101, 1000])
+def test_a_task_that_takes_everything_never_leaves_its_sender_without_credit(window, size):
+    out, into = OutChannel(1, CHANNEL, window=window), InChannel(1, CHANNEL, announced=0)
+    for _ in range(50):
+        assert out.may_send(size)
+        out.advance(size)
+        if into.take(size, window):
+            into.announced = into.taken
+            out.credit(into.taken, window)
+
+
+def test_credit_for_more_than_was_sent_is_impossible_and_old_credit_changes_nothing():
+    out = OutChannel(1, CHANNEL, window=100)
+    out.advance(10)
+    assert not out.credit(taken=11, window=100)
+    assert out.credit(taken=10, window=80)
+    assert out.credit(taken=5, window=100)
+    assert (out.taken, out.window) == (10, 80)
+
+
+def test_sequence_numbers_begin_at_one():
+    out = OutChannel(1, CHANNEL)
+    assert [out.advance(5), out.advance(1)] == [1, 2]
+
+
+def test_a_lane_numbers_packets_and_keeps_them_until_they_are_acknowledged():
+    lane = SendLane(session=9)
+    for packet in (b"one", b"two", b"three"):
+        lane.append(packet)
+    assert lane.next_packets(6) == (1, [b"one", b"two"])
+    assert lane.next_packets(1) == (3, [b"three"])
+    assert lane.next_packets(100) == (4, [])
+    assert lane.bytes == 11
+    lane.acknowledge(2)
+    assert lane.bytes == 5
+    assert len(lane) == 1
+
+
+def test_a_lane_sends_again_what_was_not_acknowledged_under_the_same_numbers():
+    lane = SendLane(session=9)
+    for packet in (b"one", b"two", b"three"):
+        lane.append(packet)
+    lane.next_packets(6)
+    lane.acknowledge(1)
+    assert lane.rewind() == 1
+    assert lane.next_packets(100) == (2, [b"two", b"three"])
+    assert lane.waiting_bytes == 0
+    assert lane.bytes == 8

@@ -1,0 +1,137 @@
+"""Frames: every packet survives the journey; a frame that is wrong in any way is a FrameError."""
+
+import dataclasses
+import zlib
+
+import numpy as np
+import pytest
+
+from onyx.codec import segments as codec
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport import frames
+from onyx.transport.frames import FrameError
+from onyx.transport.inbox import Encoded
+from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.wire.v1 import streams_pb2 as pb
+
+MAX = 4_000_000
+CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
+ROOTS = np.array([1, 2**64 - 1], np.uint64)
+BATCH = Encoded(2, codec.encode([{}, {}]), codec.encode_column(ROOTS), codec.encode_column(ROOTS))
+
+
+def sealed(frame: pb.Frame) -> bytes:
+    """A frame with a right checksum, whatever it holds."""
+    body = frame.SerializeToString()
+    return body + b"\x7d" + zlib.crc32(body).to_bytes(4, "little")
+
+
+def with_packet(**kind) -> bytes:
+    return sealed(pb.Frame(first=1, packets=[pb.Packet(**kind)]))
+
+
+def test_packets_survive_in_order():
+    packets = [
+        frames.open_packet(3, CHANNEL),
+        frames.item_packet(3, 1, BATCH),
+        frames.item_packet(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+        frames.credit_packet(4, 100, 20_000),
+        frames.close_packet(3),
+    ]
+    assert frames.decode(frames.frame(17, 42, packets), MAX) == frames.Frame(
+        17,
+        42,
+        (
+            frames.Open(3, CHANNEL),
+            frames.Item(3, 1, BATCH),
+            frames.Item(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+            frames.Credit(4, 100, 20_000),
+            frames.Close(3),
+        ),
+    )
+
+
+def test_acks_and_completions_survive():
+    acks = frames.Acks(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, ROOTS + np.uint64(2))
+    done = frames.Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, True)
+    packets = [frames.acks_packet(acks), frames.completions_packet(done)]
+    frame = frames.decode(frames.frame(1, 0, packets), MAX)
+    for sent, come in zip((acks, done), frame.packets, strict=True):
+        for field in dataclasses.fields(sent):
+            assert np.array_equal(getattr(sent, field.name), getattr(come, field.name))
+
+
+def test_a_hello_survives():
+    hello = frames.Hello("tenancy", GroupId("a"), GroupId("b"), 2**63, 1, 2, 3, 4)
+    assert frames.decode(frames.hello_frame(hello), MAX) == hello
+
+
+def test_a_frame_without_packets_is_a_heartbeat():
+    assert frames.decode(frames.frame(1, 9, []), MAX) == frames.Frame(1, 9, ())
+
+
+def test_every_changed_bit_is_noticed():
+    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    for place in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            with pytest.raises(FrameError):
+                frames.decode(bytes(damaged), MAX)
+
+
+def test_every_truncation_is_noticed():
+    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    for length in range(len(data)):
+        with pytest.raises(FrameError):
+            frames.decode(data[:length], MAX)
+
+
+def test_a_frame_above_the_limit_is_refused_before_it_is_parsed():
+    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    with pytest.raises(FrameError, match=r"a frame has \d+ bytes; 5 to"):
+        frames.decode(data, len(data) - 1)
+
+
+ONE = codec.encode([{}])
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (with_packet(), "kind that this version does not know"),
+        (with_packet(close=pb.CloseChannel()), "names no channel"),
+        (with_packet(open=pb.OpenChannel(channel=1, source="a", target="b")), "0 characters"),
+        (
+            with_packet(open=pb.OpenChannel(channel=1, job="j" * 513, source="a", target="b")),
+            "513 characters",
+        ),
+        (with_packet(data=pb.Data(channel=1, segments=2, payload=ONE)), "2 segments holds 1"),
+        (with_packet(data=pb.Data(channel=1, payload=codec.encode([]))), "0 segments"),
+        (with_packet(data=pb.Data(channel=1, segments=1, payload=b"\x80")), "no array"),
+        (
+            with_packet(data=pb.Data(channel=1, segments=1, payload=ONE, roots=bytes(8))),
+            r"columns of \(8, 0\) bytes",
+        ),
+        (with_packet(control=pb.Control(channel=1)), "control item 0 is not known"),
+        (with_packet(control=pb.Control(channel=1, kind=9)), "control item 9 is not known"),
+        (with_packet(acks=pb.Acks(job="j", acker="a")), "is empty"),
+        (with_packet(acks=pb.Acks(job="j", acker="a", roots=bytes(8), values=bytes(9))), "9 bytes"),
+        (with_packet(completions=pb.Completions(job="j", target="a", roots=bytes(7))), "7 bytes"),
+        (sealed(pb.Frame(packets=[pb.Packet(close=pb.CloseChannel(channel=1))])), "which is its"),
+        (
+            sealed(
+                pb.Frame(
+                    hello=pb.Hello(tenancy="t", group="a", target="b", link=1, session=1),
+                    first=1,
+                    packets=[pb.Packet(close=pb.CloseChannel(channel=1))],
+                )
+            ),
+            "both a hello and packets",
+        ),
+        (sealed(pb.Frame(hello=pb.Hello(tenancy="t", group="a", target="b"))), "no session"),
+    ],
+)
+def test_a_well_formed_message_that_makes_no_sense_is_refused(frame, message):
+    with pytest.raises(FrameError, match=message):
+        frames.decode(frame, MAX)
