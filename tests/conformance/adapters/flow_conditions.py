@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.apply import Leaves, apply_function
+from onyx.flow.apply import apply_function
 from onyx.flow.conditions import Route, compile_conditions, sendable
+from onyx.flow.leaves import Leaves
 from onyx.flow.predicates import compile_predicate
 from onyx.flow.routing import route_batch
 from onyx.model.job import FlowCondition, Job

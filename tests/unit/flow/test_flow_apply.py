@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from onyx.errors import UserError, UserFunctionError
-from onyx.flow import apply
+from onyx.flow import leaves as leaves_module
 from onyx.flow.apply import apply_function, resolve_params
 from onyx.model.job import CatalogEntry
 
@@ -88,7 +88,7 @@ def test_generators_are_lists_too():
 
 
 def test_an_endless_generator_is_a_failure_and_not_the_end_of_memory(monkeypatch):
-    monkeypatch.setattr(apply, "LEAVES_MAX", 100)
+    monkeypatch.setattr(leaves_module, "LEAVES_MAX", 100)
     leaves = apply_function(lambda s: ({"n": n} for n in itertools.count()), (), BATCH[:1])
     [(index, error)] = leaves.failures
     assert index == 0

@@ -225,3 +225,20 @@ def test_a_batch_of_failures_only_sends_nothing_else():
     assert [index for index, _ in routed.failures] == [0, 1]
     assert isinstance(routed.to["b"].parents, np.ndarray)
     assert len(routed.to["b"]) == 0
+
+
+def test_an_error_segment_loses_only_the_keys_excluded_for_its_own_segment():
+    routed = route(
+        numbered(4),
+        same,
+        FlowCondition(
+            "a", ("b",), ("m:over", "limit"), options={"limit": 1}, exclude_keys=("old",)
+        ),
+        FlowCondition(
+            "a", ("c",), "m:odd_raises", predicate_errors_to=("errors",), post_transform="m:explain"
+        ),
+    )
+    assert [sorted(segment) for segment in routed.to["errors"].segments] == [
+        ["error", "old"],
+        ["error"],
+    ]

@@ -177,3 +177,23 @@ def test_segments_expire_at_the_rotation_at_which_their_bucket_falls_out():
     assert window.expired(2.0) == []
     assert window.expired(3.0) == [Range(0, 2)]
     assert window.expired(4.0) == [Range(2, 3)]
+
+
+def test_a_late_ack_from_below_the_frontier_does_not_touch_what_now_has_its_slot():
+    window = PendingWindow(0, capacity=8)
+    old = window.emit(8, 0.0)
+    window.complete(old)
+    window.emit(8, 0.0)
+    assert window.complete(old) == 0
+    assert window.complete(old[[5, 2]]) == 0
+    assert window.in_flight == 8
+
+
+def test_a_slot_used_again_starts_with_the_first_attempt():
+    window = PendingWindow(0, capacity=8)
+    window.emit(8, 0.0)
+    window.replay_all()
+    window.complete(window.retry(0, 8, 0.0))
+    fresh = window.emit(8, 0.0)
+    assert attempts(fresh) == [0] * 8
+    assert window.complete(fresh) == 8

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onyx.flow.apply import Failure, Leaves
 from onyx.flow.batch import Indices, Segment
 from onyx.flow.conditions import Compiled, Conditions, Route, sendable, without_keys
+from onyx.flow.leaves import Failure, Leaves
 
 Mask = NDArray[np.bool_]
 
