@@ -197,3 +197,11 @@ def test_a_slot_used_again_starts_with_the_first_attempt():
     fresh = window.emit(8, 0.0)
     assert attempts(fresh) == [0] * 8
     assert window.complete(fresh) == 8
+
+
+def test_a_short_interval_on_a_machine_that_has_been_up_for_a_year_is_no_problem():
+    year_s = 365 * 86_400.0
+    window = PendingWindow(0, pending_timeout_s=0.002, retry_interval_s=0.001)
+    window.emit(1, year_s)
+    assert window.expired(year_s) == []
+    assert window.expired(year_s + 0.01) == [Range(0, 1)]

@@ -57,7 +57,7 @@ class PendingWindow:
             partition: number of the partition within the job.
             frontier: lowest position that is not known to be complete; the first one emitted.
             capacity: most positions between the frontier and the newest, rounded up to a power of
-                two (6 bytes each). A multiple of the job's maxPending, so that one slow tree does
+                two (10 bytes each). A multiple of the job's maxPending, so that one slow tree does
                 not stop the others.
             pending_timeout_s: a tree that is not complete after this is read again.
             retry_interval_s: period at which that is looked at.
@@ -77,7 +77,7 @@ class PendingWindow:
         self._incomplete = 0
         self._state = np.zeros(self.capacity, dtype=np.uint8)
         self._attempt = np.zeros(self.capacity, dtype=np.uint8)
-        self._sent = np.zeros(self.capacity, dtype=np.uint32)
+        self._sent = np.zeros(self.capacity, dtype=np.int64)
 
     @property
     def frontier(self) -> int:
@@ -135,7 +135,7 @@ class PendingWindow:
             return []
         self._rotation = rotation
         positions = self._positions(_IN_FLIGHT)
-        sent = self._sent[positions & self._mask].astype(np.int64)
+        sent = self._sent[positions & self._mask]
         return self._make_due(positions[sent + self._lifetime <= rotation])
 
     def retry_roots(self, roots: U64) -> list[Range]:
