@@ -321,6 +321,19 @@ def test_a_batch_larger_than_a_frame_travels_in_pieces():
 
 
 @pytest.mark.server
+def test_frames_may_be_larger_than_grpcs_own_limit_when_the_settings_say_so():
+    large = dataclasses.replace(SETTINGS, frame_bytes_max=12_000_000, link_bytes_max=30_000_000)
+    with grpc_world(large) as world:
+        inbox = world.far.open()
+        world.send([1])
+        pages = Batch([{"n": number, "page": "x" * 1_000_000} for number in range(9)])
+        assert world.near.transport.send(B, CHANNEL, pages)
+        taken: list = []
+        eventually(lambda: taken.extend(inbox.take(100)) or len(taken) == 2)
+        assert taken[1].item == pages
+
+
+@pytest.mark.server
 def test_a_segment_larger_than_a_frame_is_named():
     small = dataclasses.replace(SETTINGS, frame_bytes_max=5_000, frame_bytes_target=2_000)
     with grpc_world(small) as world:
@@ -445,16 +458,18 @@ def test_heartbeats_keep_an_idle_link_alive():
 
 
 @pytest.mark.server
-def test_groups_that_part_and_meet_again_begin_a_new_session():
+@pytest.mark.parametrize("parting", [("near",), ("far",), ("near", "far")])
+def test_groups_that_part_and_meet_again_begin_a_new_session(parting):
     with grpc_world() as world:
         inbox = world.far.open()
         world.send([1])
         assert collect(inbox, 1) == [1]
-        address = world.far.transport.address
-        for version in (6, 7):
+        for version in (6, 7, 8):
             inbox.close()
-            world.near.transport.connect({})
-            world.near.transport.connect({B: address})
+            for name in parting:
+                side, other = getattr(world, name), world.near if name == "far" else world.far
+                side.transport.connect({})
+                side.transport.connect({other.group: other.transport.address})
             channel = dataclasses.replace(CHANNEL, version=AllocationVersion(version))
             inbox = world.far.open(version=channel.version)
             world.send([version], channel)

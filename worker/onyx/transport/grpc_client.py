@@ -70,30 +70,20 @@ class Dialler:
         """One call from its beginning to its end; True if the handshake succeeded."""
         options = channel_options(self._settings)
         with grpc.insecure_channel(self._address, options=options) as channel:
-            call_made = threading.Event()
-            calls: list[grpc.Call] = []
-
-            def cancel() -> None:
-                if call_made.is_set():
-                    calls[0].cancel()
-
-            stream = Stream(cancel)
-            exchange = channel.stream_stream(METHOD)
+            stream = Stream(channel.close)
+            self._stream = stream
             # The time limit of the handshake: the monitor breaks only streams that are attached.
             watchdog = threading.Timer(self._settings.heartbeat_timeout_s, stream.close)
             watchdog.daemon = True
-            calls.append(exchange(self._requests(stream)))
-            call_made.set()
-            self._stream = stream
             watchdog.start()
             try:
-                if self._stopped.is_set() or stream.closed.is_set():
+                if self._stopped.is_set():
                     return False
-                return self._converse(stream, calls[0], watchdog)
+                call = channel.stream_stream(METHOD)(self._requests(stream))
+                return self._converse(stream, call, watchdog)
             finally:
                 watchdog.cancel()
                 self._link.detach(stream)
-                calls[0].cancel()
 
     def _requests(self, stream: Stream) -> Iterator[bytes]:
         yield self._link.hello()
