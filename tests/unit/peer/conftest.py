@@ -52,7 +52,7 @@ class Ring:
 
     def play(self, *names: str) -> None:
         """The named groups (all, when none is named) read until there is nothing left."""
-        while any([self.read(name) for name in names or self.alive()]):
+        while sum(self.read(name) for name in names or self.alive()):
             pass
 
     def jump(self, name: str, other: str) -> tuple[Action, ...]:

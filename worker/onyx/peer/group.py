@@ -162,28 +162,34 @@ def _settle(
 ) -> Result:
     """The common end of everything that changes the replica."""
     gone = state.group in new.left or (state.joined and state.group not in new.groups)
-    state = replace(state, replica=new)
     if gone:
-        return _end(state, "declared dead")
-    state = replace(state, tasks=_run(state, effects), dead=_still_there(state))
-    state, watches = _watch(state)
-    kept = tuple(each for each in effects if not isinstance(each, _HANDLED_HERE))
+        return _end(replace(state, replica=new), "declared dead")
+    watches = _watches(state, new)
+    state = replace(
+        state,
+        replica=new,
+        watched=_placed(state.watched, watches),
+        dead=_still_there(state.dead, new),
+        tasks=_told(state.tasks, effects),
+    )
+    first = (*(each for each in effects if not isinstance(each, _HANDLED_HERE)), *watches)
     if state.leaving:
-        return state, (*kept, *watches)
+        return state, first
     if any(isinstance(each, BackOff) for each in effects):
-        return replace(state, retry=commands), (*kept, *watches, StartBackOff())
+        return replace(state, retry=commands), (*first, StartBackOff())
     state, commands = _release(state, commands)
-    return state, (*kept, *watches, *_append(commands, parent))
+    return state, (*first, *_append(commands, parent))
 
 
 _HANDLED_HERE = (WatchPulse, UnwatchPulse, BackOff, RestartGroup)
 
 
-def _run(state: GroupState, effects: tuple[Effect, ...]) -> Map[PeerId, tuple[JobId, TaskName]]:
-    tasks = state.tasks
+def _told(
+    tasks: Map[PeerId, tuple[JobId, TaskName]], effects: tuple[Effect, ...]
+) -> Map[PeerId, tuple[JobId, TaskName]]:
     for effect in effects:
-        if isinstance(effect, StopTask):
-            tasks = tasks.delete(effect.peer) if effect.peer in tasks else tasks
+        if isinstance(effect, StopTask) and effect.peer in tasks:
+            tasks = tasks.delete(effect.peer)
         elif isinstance(effect, StartTask):
             tasks = tasks.set(effect.peer, (effect.job, effect.task))
     return tasks
@@ -194,10 +200,11 @@ def _release(
 ) -> tuple[GroupState, tuple[Command, ...]]:
     """What may be written now: everything once joined, before that only the join protocol."""
     if state.joined:
-        return replace(state, held=()), state.held + commands
+        held = state.held
+        return (replace(state, held=()) if held else state), held + commands
     join = tuple(each for each in commands if each.fn in joining.PROTOCOL)
     rest = tuple(each for each in commands if each.fn not in joining.PROTOCOL)
-    return replace(state, held=state.held + rest), join
+    return (replace(state, held=state.held + rest) if rest else state), join
 
 
 def _propose(state: GroupState, commands: tuple[Command, ...]) -> Result:
@@ -222,22 +229,26 @@ def _remove(state: GroupState, peer: PeerId) -> Result:
     return _propose(state, (joining.removal(state.group, peer),))
 
 
-def _watch(state: GroupState) -> tuple[GroupState, tuple[Action, ...]]:
-    wanted = joining.watch_targets(state.replica, state.group)
-    placed = state.watched
-    dropped = sorted(group for group in placed if group not in wanted)
-    added = [group for group in wanted if group not in placed]
-    if not dropped and not added:
-        return state, ()
-    watched: Map[GroupId, None] = Map((group, None) for group in wanted)
-    actions = (*map(UnwatchPulse, dropped), *map(WatchPulse, added))
-    return replace(state, watched=watched), actions
+def _watches(state: GroupState, new: Replica) -> tuple[WatchPulse | UnwatchPulse, ...]:
+    """What turns the set of watches placed into the set wanted."""
+    wanted = joining.watch_targets(new, state.group)
+    dropped = sorted(group for group in state.watched if group not in wanted)
+    added = [group for group in wanted if group not in state.watched]
+    return (*map(UnwatchPulse, dropped), *map(WatchPulse, added))
 
 
-def _still_there(state: GroupState) -> Map[GroupId, None]:
-    dead = state.dead
+def _placed(
+    watched: Map[GroupId, None], watches: tuple[WatchPulse | UnwatchPulse, ...]
+) -> Map[GroupId, None]:
+    for each in watches:
+        placed = isinstance(each, WatchPulse)
+        watched = watched.set(each.group, None) if placed else watched.delete(each.group)
+    return watched
+
+
+def _still_there(dead: Map[GroupId, None], new: Replica) -> Map[GroupId, None]:
     for group in sorted(dead):
-        if not joining.is_known(state.replica, group):
+        if not joining.is_known(new, group):
             dead = dead.delete(group)
     return dead
 

@@ -1,0 +1,136 @@
+"""What the peers of one simulated process do: a small model of the task runtime.
+
+Peers signal ready, input tasks register their partitions and exhaust them one by one once every
+peer of the job is ready, the elected sealer seals. Every unit of work is *emitted*: the checker
+asks whether this group was allowed to act at this moment (fencing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onyx.ids import AllocationVersion, JobId, PeerId, Slot, TaskName
+from onyx.replica.effects import JobReady, RewireTask, SealOutput, StartTask, StopTask
+from onyx.replica.entry import Command
+
+if TYPE_CHECKING:
+    from tests.sim.process import Process
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One peer's task as the process has been told."""
+
+    job: JobId
+    task: TaskName
+    slot: Slot
+    version: AllocationVersion
+
+
+class Tasks:
+    """The tasks of one incarnation."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.work = process.world.stream(f"tasks/{process.group}")
+        self.running: dict[PeerId, Running] = {}
+        self.ready: dict[JobId, AllocationVersion] = {}
+        self.paused = False
+        self.waiting: list[tuple[PeerId, AllocationVersion]] = []
+        """Work that came due while paused."""
+
+    def execute(self, action: object) -> None:
+        match action:
+            case StartTask(peer, job, task, slot, version) | RewireTask(
+                peer, job, task, slot, version
+            ):
+                self.running[peer] = Running(job, task, slot, version)
+                self._later(self._signal_ready, peer, version)
+                self._later(self._step, peer, version)
+            case StopTask(peer):
+                self.running.pop(peer, None)
+            case JobReady(job, version):
+                self.ready[job] = version
+                for peer, running in self.running.items():
+                    if running.job == job:
+                        self._later(self._step, peer, version)
+            case SealOutput(peer, job, task):
+                self._later(self._seal, peer, job, task)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        waiting, self.waiting = self.waiting, []
+        for peer, version in waiting:
+            self._later(self._step, peer, version)
+
+    def _later(self, action, *args: object) -> None:  # type: ignore[no-untyped-def]
+        self.process.later(self.work.uniform(0.0, self.process.options.work_s), action, *args)
+
+    def _signal_ready(self, peer: PeerId, version: AllocationVersion) -> None:
+        running = self.running.get(peer)
+        if running is not None and running.version == version:
+            self._propose(peer, "signal-ready", id=peer, version=version)
+
+    def _step(self, peer: PeerId, version: AllocationVersion) -> None:
+        """One step of a task; the process decides nothing here that the replica does not say."""
+        running = self.running.get(peer)
+        if running is None or running.version != version:
+            return
+        if self.ready.get(running.job) != version:
+            return
+        if self.paused or not self.process.permitted():
+            self.waiting.append((peer, version))
+            return
+        self.process.emit(peer, running)
+        if self._input(peer, running):
+            self._later(self._step, peer, version)
+
+    def _input(self, peer: PeerId, running: Running) -> bool:
+        """Register or exhaust partitions; whether there is more to do."""
+        job = self.process.jobs[running.job]
+        if running.task not in job.inputs or not job.finite:
+            return False
+        replica = self.process.replica
+        if running.job not in replica.jobs:
+            return False
+        partitions = replica.partitions.get(running.job, {}).get(running.task)
+        if partitions is None:
+            self._propose(
+                peer,
+                "register-partitions",
+                job=running.job,
+                task=running.task,
+                count=job.partitions,
+                digest=f"partitions-{running.job}",
+            )
+            return True
+        done = replica.exhausted_partitions.get(running.job, {})
+        numbers = range(partitions.first, partitions.first + partitions.count)
+        mine = [n for n in numbers if n not in done and self._deals(peer, running, n)]
+        if mine:
+            self._propose(
+                peer, "exhaust-input", job=running.job, task=running.task, partitions=mine[:1]
+            )
+        return bool(mine)
+
+    def _deals(self, peer: PeerId, running: Running, number: int) -> bool:
+        slots = self.process.replica.task_slot_ids[running.job][running.task]
+        peers = sorted(slots, key=lambda each: slots[each])
+        return peers[number % len(peers)] == peer
+
+    def _seal(self, peer: PeerId, job: JobId, task: TaskName) -> None:
+        running = self.running.get(peer)
+        if running is None or (running.job, running.task) != (job, task):
+            return
+        if self.paused or not self.process.permitted():
+            self._later(self._seal, peer, job, task)
+            return
+        self.process.emit(peer, running)
+        self._propose(peer, "seal-output", job=job, task=task)
+
+    def _propose(self, peer: PeerId, fn: str, **args: object) -> None:
+        self.process.propose(peer, Command(fn, args))

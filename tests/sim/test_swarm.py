@@ -1,0 +1,58 @@
+"""The cluster survives everything that the simulator can do to it, and a seed means one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.sim.__main__ import STEPS, explain, outcomes
+from tests.sim.cluster import simulate
+from tests.sim.swarm import FAMILIES, draw_options
+
+SEEDS = range(2_000)
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_invariant_breaks_in_two_thousand_schedules():
+    for outcome in outcomes(SEEDS, STEPS, bug=None, jobs=os.cpu_count() or 1):
+        assert outcome.problem is None, explain(outcome, STEPS, bug=None)
+
+
+def test_every_fault_family_is_on_in_a_third_of_the_schedules():
+    on = [family for seed in SEEDS for family, _ in draw_options(seed).periods_s]
+
+    assert [family for family in FAMILIES if on.count(family) < len(SEEDS) / 3] == []
+
+
+def test_the_same_seed_is_the_same_run():
+    seeds = range(20)
+    first = [simulate(seed, STEPS).trace_hash for seed in seeds]
+
+    assert first == [simulate(seed, STEPS).trace_hash for seed in seeds]
+    assert len(set(first)) == len(seeds)
+
+
+def test_a_run_does_not_depend_on_the_hash_seed():
+    with ProcessPoolExecutor(2) as pool:
+        one, other = pool.map(_hashes_under, ("1", "2"))
+
+    assert one == other
+    assert one.count("\n") == 10
+
+
+def _hashes_under(hash_seed: str) -> str:
+    script = (
+        "from tests.sim.cluster import simulate\n"
+        "for seed in range(10): print(simulate(seed, 2000).trace_hash)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
