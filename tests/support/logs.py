@@ -1,0 +1,75 @@
+"""Helpers for tests of the log: waiting for what it tells, and ending sessions from outside."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import uuid
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from onyx.ids import GroupId
+from onyx.log.zookeeper import ZooKeeperGroupLog
+from onyx.settings import LogSettings, Settings, ZooKeeperSettings
+
+WAIT_S = 20.0
+"""Longest wait for something that must happen; a test fails after it."""
+
+
+class Inbox:
+    """What a callback of the log was given, in order."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def __call__(self, item: Any) -> None:
+        self._items.put(item)
+
+    def take(self, count: int = 1) -> list[Any]:
+        """The next `count` items; waits for them."""
+        return [self._items.get(timeout=WAIT_S) for _ in range(count)]
+
+    def names(self, count: int) -> list[str]:
+        """Command names of the next `count` entries."""
+        return [entry.command.fn for entry in self.take(count)]
+
+    def take_until(self, wanted: Any) -> list[Any]:
+        """Items up to and with `wanted`."""
+        items = self.take()
+        while items[-1] != wanted:
+            items += self.take()
+        return items
+
+    @property
+    def is_empty(self) -> bool:
+        return self._items.empty()
+
+
+def settings_for(
+    address: str,
+    session_timeout_s: float = 6.0,
+    tenancy: str | None = None,
+    log: LogSettings | None = None,
+) -> Settings:
+    """Settings of a tenancy of its own."""
+    return Settings(
+        tenancy_id=tenancy or uuid.uuid4().hex,
+        zookeeper=ZooKeeperSettings(address=address, session_timeout_s=session_timeout_s),
+        log=log or LogSettings(),
+    )
+
+
+def expire_session(log: ZooKeeperGroupLog, address: str) -> None:
+    """End the session of a log on the server, as its expiry would."""
+    client = KazooClient(address, client_id=log._session._client.client_id)
+    client.start()
+    client.stop()
+    client.close()
+
+
+def pulse_gone(observer: ZooKeeperGroupLog, group: GroupId) -> threading.Event:
+    """An event that is set when an observer hears that a pulse is gone."""
+    gone = threading.Event()
+    observer.watch_pulse(group, lambda _: gone.set())
+    return gone

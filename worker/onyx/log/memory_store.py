@@ -1,0 +1,71 @@
+"""What the sessions of the in-memory log share: the part that the server is in ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from onyx.ids import NO_POSITION, GroupId, Position
+from onyx.log.interface import Document, Origin
+from onyx.settings import LogSettings
+
+
+class Watcher(Protocol):
+    """A session, as the store sees it."""
+
+    def look(self) -> None:
+        """Something changed; called under the lock."""
+
+
+class MemoryStore:
+    """The nodes, and who is told of changes. `lock` guards everything in it."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self.settings = settings
+        self.lock = threading.RLock()
+        self.entries: dict[Position, bytes] = {}
+        self.origin = Origin(NO_POSITION, b"")
+        self.chunks: dict[str, bytes] = {}
+        self.documents: dict[str, Document] = {}
+        self.parameters: dict[str, str] | None = None
+        self.pulses: dict[GroupId, Watcher] = {}
+        """Each with the session that owns it."""
+        self.sessions: list[Watcher] = []
+        self._next = 0
+
+    def write(self, payloads: Sequence[bytes], fence: GroupId | None) -> list[Position] | None:
+        """One transaction; None, and nothing written, if the pulse that it checks is gone."""
+        with self.lock:
+            if fence is not None and fence not in self.pulses:
+                return None
+            first, self._next = self._next, self._next + len(payloads)
+            positions = [Position(number) for number in range(first, self._next)]
+            self.entries.update(zip(positions, payloads, strict=True))
+            self._changed()
+            return positions
+
+    def collect(self, origin: Origin) -> bool:
+        """Move the origin forward and delete what it contains."""
+        with self.lock:
+            if origin.position > self.origin.position:
+                self.origin = origin
+            for position in [p for p in self.entries if p <= self.origin.position]:
+                del self.entries[position]
+            self._changed()
+            return origin == self.origin
+
+    def drop_pulse(self, group: GroupId) -> None:
+        """Remove the ephemeral node of a session that ended."""
+        with self.lock:
+            self.pulses.pop(group, None)
+            self._changed()
+
+    def forget(self, session: Watcher) -> None:
+        """The session was closed."""
+        with self.lock:
+            self.sessions.remove(session)
+
+    def _changed(self) -> None:
+        for session in tuple(self.sessions):
+            session.look()
