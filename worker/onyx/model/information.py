@@ -47,8 +47,8 @@ _PEERS = Count(1, PEERS_MAX, "peers")
 _MILLISECONDS = Count(1, TIMEOUT_MS_MAX, "milliseconds")
 
 
-def _options(whose: str) -> Key:
-    return Key("options", Options(), f"Whatever {whose} needs, by its own keys.", default=EMPTY,
+def _options(need: str) -> Key:
+    return Key("options", Options(), f"Whatever {need}, by keys of your own.", default=EMPTY,
                era="ours")  # fmt: skip
 
 
@@ -96,7 +96,7 @@ CATALOG_ENTRY = Section(
             "Keys of options whose values are passed to fn, in this order, before the segment.",
             default=(), origin="onyx/params", restriction="Every key must be in options.",
         ),
-        _options("the plugin or the function"),
+        _options("the plugin or the function needs"),
         Key(
             "medium", Text(),
             "Kind of external medium; informative only.",
@@ -226,7 +226,7 @@ FLOW_CONDITION = Section(
             "false, or a composition of such. Params are keys of options.",
             required=True, origin="flow/predicate", restriction="Params must be in options.",
         ),
-        _options("the predicate"),
+        _options("the predicate needs"),
         Key(
             "predicate_errors_to", _TARGETS,
             "Children that get the segment when the predicate itself raises.",
@@ -276,7 +276,7 @@ LIFECYCLE = Section(
             "Function that returns a mapping from hook names to functions.",
             required=True, origin="lifecycle/calls",
         ),
-        _options("the calls"),
+        _options("the calls need"),
         _doc("lifecycle/doc"),
     ),
     Lifecycle,
@@ -343,7 +343,7 @@ WINDOW = Section(
             restriction="Not incremental with extents; a session or sliding window cannot keep "
             "an ordered log.",
         ),
-        _options("the aggregation"),
+        _options("the aggregation needs"),
         _doc("window/doc"),
     ),
     Window,
@@ -417,7 +417,7 @@ TRIGGER = Section(
             default=("none",), origin="trigger/post-evictor", era="0.10+",
             restriction="all and none exclude each other.",
         ),
-        _options("the trigger's functions"),
+        _options("the trigger's functions need"),
         _doc("trigger/doc"),
     ),
     Trigger,
@@ -459,7 +459,7 @@ SPEC = Section(
             "Functions called around the work of tasks.", default=(), origin="lifecycles",
         ),
         Key(
-            "windows", Entries(WINDOW, TASKS_MAX),
+            "windows", Entries(WINDOW, TASKS_MAX, map_key="id"),
             "Aggregation over extents of segments.", default=(), origin="windows",
         ),
         Key(

@@ -9,6 +9,7 @@ Rejected: `yaml.safe_load`, which silently keeps the last of two equal keys and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,15 +65,15 @@ class _Reader:
         self.stack: list[_Open] = []
         self.root: Any = _MISSING
 
-    def read(self, events: Iterator[Any]) -> None:
-        """Take events until the end, or until going on would make no sense."""
+    def read(self, events: Iterator[Any]) -> bool:
+        """Take events until the end. False when going on, or using the part, makes no sense."""
         values = documents = 0
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     self.report.add("", "holds more than one document", "one job a file")
-                    return
+                    return False
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
@@ -81,8 +82,9 @@ class _Reader:
                 values += 1
                 if values > VALUES_MAX or len(self.stack) > DEPTH_MAX:
                     self._too_big(values)
-                    return
+                    return False
                 self._node(event)
+        return True
 
     def _too_big(self, values: int) -> None:
         if values > VALUES_MAX:
@@ -167,11 +169,11 @@ def _resolve(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.match(text):
-        # An integer that long is refused later; Python would refuse to convert it at all.
-        return int(text) if len(text) <= 40 else 10**40
-    if _FLOAT.match(text) or _SPECIAL.match(text):
-        return float(text.replace(".", "", 1) if text[-1] in "fFnN" else text)
-    return text
+        return _integer(text)
+    if _FLOAT.match(text):
+        return float(text)
+    # Python writes infinity and not-a-number without YAML's dot.
+    return float(text.replace(".", "")) if _SPECIAL.match(text) else text
 
 
 def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
@@ -189,16 +191,48 @@ def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
     except UnicodeDecodeError as error:
         report.add("", f"is not UTF-8 text (byte {error.start})")
         return INVALID, {}
+    value = _read_json(decoded)
+    if value is _MISSING:
+        return _read_yaml(decoded, report)
+    return value, _read_yaml(decoded, Report())[1]
+
+
+def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
     reader = _Reader(report)
     try:
-        reader.read(yaml.parse(decoded, Loader=_LOADER))
+        whole = reader.read(yaml.parse(text, Loader=_LOADER))
     except yaml.YAMLError as error:
         _syntax_error(error, reader, report)
         return INVALID, reader.lines
-    if reader.root is _MISSING:
+    if whole and reader.root is _MISSING:
         report.add("", "is empty", "a job starts with apiVersion: onyx.dev/v1alpha1")
-        return INVALID, {}
-    return reader.root, reader.lines
+    return reader.root if whole and reader.root is not _MISSING else INVALID, reader.lines
+
+
+def _read_json(text: str) -> Any:
+    """The value of a JSON object; _MISSING when it is none, or has equal keys.
+
+    YAML does not contain all of JSON (surrogate pairs, control characters, line separators), so
+    that what is JSON is read as such, and by the reader of YAML only to number the lines.
+    """
+    if not text.lstrip().startswith("{"):
+        return _MISSING
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return _MISSING
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("equal keys")
+    return mapping
+
+
+def _integer(text: str) -> int:
+    """An integer, or a stand-in that is refused later: Python converts no more than 4300 digits."""
+    return int(text) if len(text) <= 40 else 10**40
 
 
 def _syntax_error(error: yaml.YAMLError, reader: _Reader, report: Report) -> None:

@@ -11,6 +11,8 @@ from onyx.model.kinds import Kind, Schema, refuse
 from onyx.model.names import yaml_key
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
 Draft = dict[str, Any]
 """What could be read of an entry, by attribute; wrong keys are there as INVALID."""
 
@@ -204,10 +206,13 @@ class Entries:
 
 
 def key_schema(key: Key) -> Schema:
-    """The schema of a key: its kind's, with the description and the default."""
+    """The schema of a key: its kind's, with the description and the default.
+
+    A default is left out where the key is not allowed for every type: the API server would write
+    it into entries that must not have it.
+    """
     schema = {"description": key.doc, **key.kind.schema()}
-    if key.default not in (None, (), "") and "type" in schema:
-        default = _plain(key.default)
-        if default != {}:
-            schema["default"] = default
+    default = _plain(key.default)
+    if not key.required and "type" in schema and not key.allowed_for and default not in _EMPTY:
+        schema["default"] = default
     return schema

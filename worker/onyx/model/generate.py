@@ -1,0 +1,44 @@
+"""Write `crds/onyxjob.yaml` and the reference pages from the information model.
+
+Call it as `python -m onyx.model.generate [--check]`. With `--check` nothing is written; the exit
+code is 1 when a file is stale.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from onyx.model import crd, reference
+
+ROOT = Path(__file__).parents[3]
+
+
+def files(root: Path = ROOT) -> dict[Path, str]:
+    """Every generated file with its text."""
+    pages = {root / "docs" / "reference" / name: page for name, page in reference.pages().items()}
+    return {root / "crds" / "onyxjob.yaml": crd.text(), **pages}
+
+
+def stale(root: Path = ROOT) -> list[Path]:
+    """Files that are missing or not what the model says."""
+    return [
+        path
+        for path, text in files(root).items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    if "--check" in arguments:
+        for path in stale(root):
+            sys.stderr.write(f"{path} is stale: run python -m onyx.model.generate\n")
+        return 1 if stale(root) else 0
+    for path, text in files(root).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

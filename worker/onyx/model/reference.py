@@ -1,0 +1,80 @@
+"""The reference pages of the information model: one page a section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onyx.model.information import API_VERSION, KIND, SECTIONS
+from onyx.model.schema import Entries, Key, Section
+
+_PAGES = {
+    "spec": "job",
+    "catalog": "catalog",
+    "flowConditions": "flow-conditions",
+    "lifecycles": "lifecycles",
+    "windows": "windows",
+    "triggers": "triggers",
+}
+_HEAD = "Generated from `worker/onyx/model/information.py` by `python -m onyx.model.generate`."
+_JOB = f"""
+A job is a file with `apiVersion: {API_VERSION}`, `kind: {KIND}`, the job's name under
+`metadata.name` (lower case letters, digits and `-`), and under `spec` the keys of this page.
+"""
+_ORIGIN = """
+`Onyx` names the key of the original that a key answers to, and the versions that have it.
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of every page by its file name."""
+    return {f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()}
+
+
+def _page(name: str, section: Section) -> str:
+    where = "" if name == "spec" else f" Entries of `spec.{name}`."
+    title = section.name[0].upper() + section.name[1:]
+    parts = [f"# {title}\n\n{_HEAD}\n\n{section.doc}{where}\n"]
+    if name == "spec":
+        parts.append(_JOB)
+    parts.append("\n| key | value | required | default |\n|---|---|---|---|\n")
+    parts.extend(_row(key) for key in section.keys)
+    parts.append(_ORIGIN)
+    parts.extend(_entry(key) for key in section.keys)
+    return "".join(parts)
+
+
+def _row(key: Key) -> str:
+    link = f"[`{key.yaml}`](#{key.yaml.lower()})"
+    return f"| {link} | {_value(key)} | {_required(key)} | {_default(key.default)} |\n"
+
+
+def _value(key: Key) -> str:
+    if isinstance(key.kind, Entries):
+        return f"a list: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
+    return key.kind.told()
+
+
+def _required(key: Key) -> str:
+    if key.required:
+        return "yes"
+    return f"for type {', '.join(key.required_for)}" if key.required_for else ""
+
+
+def _default(default: Any) -> str:
+    if default in (None, "", ()) or default == {}:
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`[{', '.join(default)}]`" if isinstance(default, tuple) else f"`{default}`"
+
+
+def _entry(key: Key) -> str:
+    lines = [f"\n## {key.yaml}\n\n{key.doc}\n"]
+    if key.allowed_for:
+        lines.append(f"\nOnly for type {', '.join(key.allowed_for)}.\n")
+    if key.restriction:
+        lines.append(f"\n{key.restriction}\n")
+    if key.origin:
+        era = "" if key.era == "both" else f" ({key.era})"
+        lines.append(f"\nOnyx: `{key.origin}`{era}\n")
+    return "".join(lines)
