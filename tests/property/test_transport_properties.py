@@ -38,6 +38,7 @@ class Group:
         self.inboxes.listen(self.link.inbox_opened, self.link.inbox_closed)
         self.stream = Stream(lambda: None)
         self.on_the_way: list[bytes] = []
+        self.arrived: list[bytes] = []
 
     def on_acks(self, job, version, acker, roots, values) -> None:
         self.acks += roots.tolist()
@@ -78,7 +79,14 @@ class World:
 
     def deliver(self, source: Group, sink: Group) -> None:
         if source.on_the_way:
-            sink.link.receive(sink.stream, source.on_the_way.pop(0))
+            source.arrived.append(source.on_the_way.pop(0))
+            sink.link.receive(sink.stream, source.arrived[-1])
+
+    def repeat(self, source: Group, sink: Group, number: int) -> None:
+        """Some frame that has arrived comes once more."""
+        if source.arrived:
+            frame = source.arrived[number % len(source.arrived)]
+            sink.link.receive(sink.stream, frame)
 
     def send(self, source: str, size: int) -> None:
         channel = Channel(JOB, VERSION, PeerId(source), TARGET)
@@ -123,6 +131,7 @@ STEPS = st.lists(
         st.tuples(st.just("ack")),
         st.tuples(st.just("write"), st.sampled_from(["near", "far"])),
         st.tuples(st.just("deliver"), st.sampled_from(["near", "far"])),
+        st.tuples(st.just("repeat"), st.sampled_from(["near", "far"]), st.integers(0, 100)),
         st.tuples(st.just("take"), st.integers(1, 40)),
         st.tuples(st.just("connect")),
     ),
@@ -134,10 +143,10 @@ STEPS = st.lists(
 def test_every_item_arrives_once_and_in_order_whatever_breaks(steps):
     world = World()
     for name, *arguments in steps:
-        if name in ("write", "deliver"):
+        if name in ("write", "deliver", "repeat"):
             source = getattr(world, arguments[0])
             sink = world.far if source is world.near else world.near
-            arguments = [source] if name == "write" else [source, sink]
+            arguments = [source] if name == "write" else [source, sink, *arguments[1:]]
         getattr(world, name)(*arguments)
         for source in world.sent:
             assert world.taken[source] == world.sent[source][: len(world.taken[source])]
