@@ -1,0 +1,210 @@
+"""The log in ZooKeeper under faults: lost replies, broken connections, a killed server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.logs import Inbox, expire_session, pulse_gone, settings_for
+from tests.support.proxy import ReplyLossProxy
+from tests.support.tcp_proxy import TcpProxy
+
+from onyx.errors import Fenced, Unavailable, UserError
+from onyx.ids import NO_POSITION, GroupId
+from onyx.log.interface import Session
+from onyx.log.server import ZooKeeperServer
+from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.replica.entry import Command, Entry
+from onyx.settings import LogSettings, Settings, ZooKeeperSettings
+
+pytestmark = pytest.mark.server
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as entered:
+        yield entered
+
+
+def open_group(stack: ExitStack, settings: Settings, name: str) -> ZooKeeperGroupLog:
+    log = stack.enter_context(closing(ZooKeeperGroupLog(settings, GroupId(name))))
+    log.register_pulse()
+    return log
+
+
+def open_client(stack: ExitStack, settings: Settings) -> ZooKeeperClientLog:
+    return stack.enter_context(closing(ZooKeeperClientLog(settings)))
+
+
+def follow(log: Any) -> Inbox:
+    inbox = Inbox()
+    log.subscribe(NO_POSITION, inbox)
+    return inbox
+
+
+def effects(entries: list[Entry]) -> list[int]:
+    """What a replica does with entries: a sequence that it has seen has no effect."""
+    last, kept = 0, []
+    for entry in entries:
+        if entry.sequence > last:
+            last = entry.sequence
+            kept.append(entry.command.args["number"])
+    return kept
+
+
+def read_until(inbox: Inbox, sequence: int) -> list[Entry]:
+    entries = inbox.take()
+    while entries[-1].sequence != sequence:
+        entries += inbox.take()
+    return entries
+
+
+def test_lost_replies_to_appends_have_each_effect_once_and_in_order(zookeeper, stack):
+    proxy = stack.enter_context(ReplyLossProxy(zookeeper.port))
+    direct = settings_for(zookeeper.address)
+    through = settings_for(proxy.address, tenancy=direct.tenancy_id)
+    inbox = follow(open_client(stack, direct))
+    group = open_group(stack, through, "g1")
+    proxy.lose_replies_to(b"log/entry-", times=3)
+    for number in range(200):
+        group.append([Command("n", {"number": number})])
+    entries = read_until(inbox, 200)
+    assert effects(entries) == list(range(200))
+    assert proxy.replies_lost == 3
+    assert len(entries) > 200, "the lost replies were of entries that had been written"
+    assert {entry.writer for entry in entries} == {"g1"}, "the same incarnation goes on"
+
+
+def test_a_lost_reply_to_a_document_is_resolved_by_looking(zookeeper, stack):
+    proxy = stack.enter_context(ReplyLossProxy(zookeeper.port))
+    group = open_group(stack, settings_for(proxy.address), "g1")
+    assert group.put_document("frontier", b"1", None) == 0
+    proxy.lose_replies_to(b"=frontier")
+    assert group.put_document("frontier", b"2", 0) == 1
+    assert proxy.replies_lost == 1
+    assert group.put_document("frontier", b"2", 0) is None
+
+
+def test_a_reader_whose_connection_broke_goes_on_where_it_was(zookeeper, stack):
+    proxy = TcpProxy(zookeeper.port)
+    stack.callback(proxy.close)
+    direct = settings_for(zookeeper.address)
+    writer = open_client(stack, direct)
+    reader = open_group(stack, settings_for(proxy.address, tenancy=direct.tenancy_id), "g1")
+    inbox, heard = follow(reader), Inbox()
+    reader.on_session(heard)
+    writer.append(Command("a"))
+    assert inbox.names(1) == ["a"]
+    proxy.cut()
+    assert heard.take(2) == [Session.SUSPENDED, Session.CONNECTED]
+    writer.append(Command("b"))
+    writer.append(Command("c"))
+    assert inbox.names(2) == ["b", "c"]
+
+
+def test_a_pulse_that_goes_after_a_reconnect_is_still_reported(zookeeper, stack):
+    proxy = TcpProxy(zookeeper.port)
+    stack.callback(proxy.close)
+    direct = settings_for(zookeeper.address)
+    watched = open_group(stack, direct, "g1")
+    watcher = open_group(stack, settings_for(proxy.address, tenancy=direct.tenancy_id), "g2")
+    heard = Inbox()
+    watcher.on_session(heard)
+    gone = pulse_gone(watcher, GroupId("g1"))
+    proxy.cut()
+    heard.take_until(Session.CONNECTED)
+    watched.close()
+    assert gone.wait(WAIT_S)
+
+
+def test_a_client_whose_session_expired_follows_and_writes_under_a_new_one(zookeeper, stack):
+    client = open_client(stack, settings_for(zookeeper.address))
+    inbox = follow(client)
+    client.append(Command("a"))
+    assert inbox.names(1) == ["a"]
+    expire_session(client, zookeeper.address)
+    client.append(Command("b"))
+    assert inbox.names(1) == ["b"]
+
+
+def test_an_incarnation_that_was_cut_off_past_its_session_writes_nothing_when_it_returns(
+    zookeeper, stack
+):
+    proxy = TcpProxy(zookeeper.port)
+    stack.callback(proxy.close)
+    direct = settings_for(zookeeper.address)
+    zombie = open_group(
+        stack,
+        settings_for(proxy.address, session_timeout_s=1.0, tenancy=direct.tenancy_id),
+        "g1",
+    )
+    observer = open_group(stack, direct, "g2")
+    gone, heard = pulse_gone(observer, GroupId("g1")), Inbox()
+    zombie.on_session(heard)
+    proxy.hold()
+    zombie.append([Command("late", {"number": 1})])
+    assert gone.wait(WAIT_S), "the server ends the session of a group that it cannot hear"
+    proxy.release()
+    heard.take_until(Session.LOST)
+    with pytest.raises(Fenced):
+        zombie.append([Command("later")])
+    assert observer.read(NO_POSITION) == []
+
+
+def test_sessions_survive_a_killed_server_and_nothing_is_lost(tmp_path, stack):
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    settings = settings_for(server.address)
+    group, observer = open_group(stack, settings, "g1"), open_group(stack, settings, "g2")
+    inbox, heard = follow(observer), Inbox()
+    group.on_session(heard)
+    gone = pulse_gone(observer, GroupId("g1"))
+    group.append([Command("n", {"number": 0})])
+    before = read_until(inbox, 1)
+    server.kill()
+    assert heard.take() == [Session.SUSPENDED]
+    for number in range(1, 20):
+        group.append([Command("n", {"number": number})])
+    server.start()
+    entries = before + read_until(inbox, 20)
+    assert heard.take() == [Session.CONNECTED], "the same session"
+    assert effects(entries) == list(range(20))
+    assert not gone.is_set()
+
+
+def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_path, stack):
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    settings = settings_for(server.address, log=LogSettings(poll_interval_s=0.2))
+    group = open_group(stack, settings, "g1")
+    follow(group)
+    heard = Inbox()
+    group.on_session(heard)
+    client = open_client(stack, settings)
+    log = client._paths.log
+    client._session.perform(lambda kazoo: kazoo.delete_async(log))
+    client._session.perform(lambda kazoo: kazoo.create_async(log))
+    heard.take_until(Session.LOST)
+    with pytest.raises(UserError, match="deleted and made anew"):
+        group.append([Command("a")])
+    with pytest.raises(UserError, match="deleted and made anew"):
+        ZooKeeperClientLog(settings)
+
+
+def test_a_process_that_knew_a_log_refuses_an_empty_one_in_its_place(zookeeper):
+    with pytest.raises(UserError, match="lost its data"):
+        ZooKeeperGroupLog(settings_for(zookeeper.address), GroupId("g1"), identity=1)
+
+
+def test_no_server_gives_an_error_that_says_what_to_do():
+    address = "127.0.0.1:1"
+    settings = Settings(zookeeper=ZooKeeperSettings(address=address, connect_timeout_s=0.2))
+    with pytest.raises(Unavailable, match=r"no ZooKeeper answered at 127.0.0.1:1.*onyx zookeeper"):
+        ZooKeeperClientLog(settings)
+
+
+def test_two_servers_cannot_have_one_port(zookeeper, tmp_path: Path):
+    with pytest.raises(Unavailable, match="is in use"):
+        ZooKeeperServer(tmp_path, port=zookeeper.port).start()
