@@ -1,0 +1,320 @@
+"""Parts are durable and whole before they are visible, and the dead make nothing visible."""
+
+import dataclasses
+import errno
+import gzip
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from tests.support.plugin_context import plugin_context
+
+from onyx.errors import Fenced, Unavailable, UserError
+from onyx.plugins import parts
+from onyx.plugins.registry import build_output
+from onyx.seams import ManualClock
+
+OPENED = []
+
+
+@pytest.fixture(autouse=True)
+def _close_all():
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def files_output(path, options=(), **context):
+    output = build_output("files", plugin_context({"path": str(path), **dict(options)}, **context))
+    OPENED.append(output)
+    return output
+
+
+def write_and_flush(output, segments):
+    output.write(segments)
+    output.flush()
+
+
+def visible(path):
+    return sorted(each.name for each in path.glob("*"))
+
+
+def contents(path):
+    return [
+        segment
+        for part in sorted(path.glob("part-*"))
+        for segment in msgspec.json.Decoder().decode_lines(part.read_bytes())
+    ]
+
+
+def staged(path):
+    return sorted(each for each in path.rglob(".staging/**/*") if each.is_file())
+
+
+def numbers(*values):
+    return [{"n": n} for n in values]
+
+
+def test_nothing_is_visible_or_durable_before_the_part_is_finished(tmp_path):
+    out = tmp_path / "deep" / "out"
+    output = files_output(out)
+    output.write(numbers(1, 2))
+    assert output.durable() == 0
+    assert visible(out) == [".staging"]
+    output.flush()
+    assert output.durable() == 2
+    assert contents(out) == numbers(1, 2)
+    assert staged(out) == []
+
+
+def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_path, monkeypatch):
+    events = []
+    fsync, rename = os.fsync, Path.rename
+
+    def spy_fsync(descriptor):
+        events.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name[:4]}")
+        fsync(descriptor)
+
+    def spy_rename(self, target):
+        events.append("rename")
+        return rename(self, target)
+
+    output = files_output(tmp_path / "out")
+    output.write(numbers(1))
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    monkeypatch.setattr(Path, "rename", spy_rename)
+    output.flush()
+    assert events == ["fsync part", "rename", "fsync out"]
+
+
+@pytest.mark.parametrize(
+    ("options", "writes", "seconds", "durable"),
+    [
+        ({"rollSegments": 2}, [numbers(1), numbers(2), numbers(3)], 0, 2),
+        ({"rollBytes": 10}, [numbers(1), numbers(2), numbers(3)], 0, 2),
+        ({"rollSeconds": 5}, [numbers(1)], 4, 0),
+        ({"rollSeconds": 5}, [numbers(1)], 5, 1),
+    ],
+)
+def test_parts_roll_by_segments_bytes_and_time(tmp_path, options, writes, seconds, durable):
+    clock = ManualClock()
+    output = files_output(tmp_path, options, clock=clock)
+    for segments in writes:
+        output.write(segments)
+    clock.advance(seconds)
+    output.tick()
+    assert output.durable() == durable
+
+
+def test_closing_drops_what_is_not_durable_and_leaves_no_trace(tmp_path):
+    for options in ({}, {"compression": "gzip"}, {"format": "parquet"}):
+        output = files_output(tmp_path, options)
+        output.write(numbers(1))
+        output.close()
+        assert list(tmp_path.rglob("*")) == []
+
+
+def test_names_do_not_repeat_when_a_peer_comes_back_to_its_task(tmp_path):
+    for n in range(3):
+        output = files_output(tmp_path)
+        output.write(numbers(n))
+        output.flush()
+        output.close()
+    assert contents(tmp_path) == numbers(0, 1, 2)
+
+
+def test_nothing_to_write_makes_no_part(tmp_path):
+    output = files_output(tmp_path)
+    output.write([])
+    output.flush()
+    output.seal()
+    output.close()
+    assert visible(tmp_path) == []
+
+
+def test_one_that_may_be_dead_publishes_nothing_until_it_is_permitted(tmp_path):
+    permitted = False
+    output = files_output(tmp_path, permitted=lambda: permitted)
+    output.write(numbers(1))
+    output.flush()
+    assert output.durable() == 0
+    output.write(numbers(2))
+    permitted = True
+    output.tick()
+    assert output.durable() == 2
+    assert contents(tmp_path) == numbers(1, 2)
+
+
+def test_permission_lost_while_forcing_to_disk_holds_the_rename_back(tmp_path):
+    answers = [True, False, True, True]
+    output = files_output(tmp_path, permitted=lambda: answers.pop(0) if answers else True)
+    output.write(numbers(1))
+    output.flush()
+    assert output.durable() == 0
+    assert list(tmp_path.glob("part-*")) == []
+    output.write(numbers(2))
+    output.tick()
+    assert output.durable() == 2
+    assert contents(tmp_path) == numbers(1, 2)
+
+
+@pytest.mark.parametrize("moment", ["open part", "finished part", "between parts"])
+def test_a_zombie_makes_nothing_visible_after_the_living_have_fenced_it(tmp_path, moment):
+    answers = {"finished part": [True, False]}.get(moment, [])
+    zombie = files_output(tmp_path, permitted=lambda: answers.pop(0) if answers else True)
+    zombie.write(numbers(1))
+    if moment != "open part":
+        zombie.flush()
+    before = visible(tmp_path)
+    living = files_output(tmp_path, incarnation="incarnation-2")
+    living.fence(["incarnation-2"])
+    with pytest.raises(Fenced, match="incarnation-1"):
+        write_and_flush(zombie, numbers(2))
+    with pytest.raises(Fenced):
+        zombie.write(numbers(3))
+    assert visible(tmp_path) == before
+    assert staged(tmp_path) == []
+
+
+def test_fencing_spares_the_living_and_itself(tmp_path):
+    one = files_output(tmp_path, incarnation="incarnation-1")
+    two = files_output(tmp_path, incarnation="incarnation-2", slot=1)
+    one.write(numbers(1))
+    two.write(numbers(2))
+    one.fence(["incarnation-1", "incarnation-2"])
+    two.fence(["incarnation-2", "incarnation-1"])
+    one.flush()
+    two.flush()
+    assert sorted(each["n"] for each in contents(tmp_path)) == [1, 2]
+
+
+def test_one_that_may_be_dead_fences_nobody_until_it_is_permitted(tmp_path):
+    permitted = False
+    suspect = files_output(tmp_path, incarnation="incarnation-2", permitted=lambda: permitted)
+    living = files_output(tmp_path, incarnation="incarnation-1")
+    living.write(numbers(1))
+    suspect.fence(["incarnation-2"])
+    living.flush()
+    living.write(numbers(2))
+    assert len(staged(tmp_path)) == 1
+    permitted = True
+    suspect.tick()
+    assert staged(tmp_path) == []
+
+
+def test_tasks_that_share_a_directory_do_not_fence_each_other(tmp_path):
+    context = plugin_context({"path": str(tmp_path)})
+    other = build_output("files", dataclasses.replace(context, task="other"))
+    other.write(numbers(1))
+    files_output(tmp_path, incarnation="incarnation-2").fence([])
+    other.flush()
+    assert contents(tmp_path) == numbers(1)
+
+
+def test_removal_that_a_crash_interrupted_is_finished_by_the_next_fence(tmp_path):
+    left = tmp_path / ".staging" / "job-1.work" / "gone.incarnation-0.7"
+    left.mkdir(parents=True)
+    (left / "part").write_text("half")
+    files_output(tmp_path).fence([])
+    assert staged(tmp_path) == []
+
+
+def test_a_full_disk_breaks_the_writer_for_good(tmp_path, monkeypatch):
+    output = files_output(tmp_path)
+    output.write(numbers(1))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
+    )
+    with pytest.raises(Unavailable, match="No space left on device"):
+        output.flush()
+    monkeypatch.undo()
+    with pytest.raises(Unavailable):
+        output.write(numbers(2))
+    with pytest.raises(Unavailable):
+        output.flush()
+    assert output.durable() == 0
+    assert list(tmp_path.glob("part-*")) == []
+
+
+def test_a_path_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "out").write_text("I am a file")
+    with pytest.raises(UserError, match=r"cannot write to .*out"):
+        files_output(tmp_path / "out").write(numbers(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "segments", "why"),
+    [
+        ({}, [{"n": 1, "when": {1j}}], "key 'when' holds a set that JSON cannot"),
+        ({"format": "parquet"}, [{"n": 1}, {"n": "x"}], "cannot be written as Parquet: key 'n'"),
+        ({"format": "parquet"}, [{"n": 2**70}], "key 'n'"),
+        ({"format": "parquet"}, [{}], "no keys"),
+        ({"format": "parquet"}, [{"n": {}}], "Parquet"),
+    ],
+)
+def test_a_value_without_a_form_is_named_and_never_counts_as_durable(
+    tmp_path, options, segments, why
+):
+    output = files_output(tmp_path, options)
+    with pytest.raises(UserError, match=why):
+        write_and_flush(output, segments)
+    with pytest.raises(UserError):
+        output.flush()
+    assert output.durable() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"format": "csv"}, "option 'format' is wrong"),
+        ({"compression": "zstd"}, "jsonl can be none, gzip"),
+        ({"format": "parquet", "compression": "lzo"}, "parquet can be snappy"),
+        ({"path": ""}, "option 'path' is wrong"),
+        ({"rollSecond": 1}, "did you mean rollSeconds?"),
+    ],
+)
+def test_wrong_options_are_told(tmp_path, options, why):
+    with pytest.raises(UserError, match=why.replace("?", r"\?")):
+        files_output(tmp_path, options)
+
+
+def test_gzip_parts_are_whole_gzip_files(tmp_path):
+    output = files_output(tmp_path, {"compression": "gzip"})
+    output.write(numbers(1))
+    output.write(numbers(2))
+    output.flush()
+    (part,) = tmp_path.glob("part-*.jsonl.gz")
+    assert gzip.decompress(part.read_bytes()) == b'{"n":1}\n{"n":2}\n'
+
+
+def test_parquet_parts_have_one_schema_for_all_of_their_segments(tmp_path, monkeypatch):
+    monkeypatch.setattr("onyx.plugins.part_formats.COLUMNS_SEGMENTS", 2)
+    noon = datetime(2013, 1, 1, 12, tzinfo=UTC)
+    segments = [
+        {"n": 1, "a": None},
+        {"n": 2, "a": None},
+        {"n": 2.5, "a": "x"},
+        {"n": None, "b": [1, 2]},
+        {"when": noon, "n": 5},
+    ]
+    output = files_output(tmp_path, {"format": "parquet", "compression": "zstd"})
+    for segment in segments:
+        output.write([segment])
+    output.flush()
+    (part,) = tmp_path.glob("part-*.parquet")
+    rows = pq.read_table(part).to_pylist()
+    keys = ("n", "a", "b", "when")
+    assert rows == [{key: segment.get(key) for key in keys} for segment in segments]
+
+
+def test_published_parts_are_listed_without_staging(tmp_path):
+    output = files_output(tmp_path)
+    output.write(numbers(1))
+    output.flush()
+    output.write(numbers(2))
+    assert [each.suffix for each in parts.published_parts(tmp_path, ".jsonl")] == [".jsonl"]
