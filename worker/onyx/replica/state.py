@@ -14,7 +14,7 @@ from immutables import Map
 
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
 
-_NOTHING: Map[Any, Any] = Map()
+NOTHING: Map[Any, Any] = Map()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,60 +37,60 @@ class Replica:
     """Position of the last entry applied."""
 
     groups: tuple[GroupId, ...] = ()
-    groups_index: Map[GroupId, tuple[PeerId, ...]] = _NOTHING
-    groups_reverse_index: Map[PeerId, GroupId] = _NOTHING
-    pairs: Map[GroupId, GroupId] = _NOTHING
+    groups_index: Map[GroupId, tuple[PeerId, ...]] = NOTHING
+    groups_reverse_index: Map[PeerId, GroupId] = NOTHING
+    pairs: Map[GroupId, GroupId] = NOTHING
     """The ring: who watches whom."""
-    prepared: Map[GroupId, GroupId] = _NOTHING
-    accepted: Map[GroupId, GroupId] = _NOTHING
-    aborted: Map[GroupId, None] = _NOTHING
-    left: Map[GroupId, None] = _NOTHING
-    last_sequence: Map[GroupId, int] = _NOTHING
+    prepared: Map[GroupId, GroupId] = NOTHING
+    accepted: Map[GroupId, GroupId] = NOTHING
+    aborted: Map[GroupId, None] = NOTHING
+    left: Map[GroupId, None] = NOTHING
+    last_sequence: Map[GroupId, int] = NOTHING
     """Highest writer sequence applied of each live group: a repeat in the log has no effect."""
 
     peers: tuple[PeerId, ...] = ()
-    orphaned_peers: Map[GroupId, tuple[PeerId, ...]] = _NOTHING
-    peer_state: Map[PeerId, str] = _NOTHING
+    orphaned_peers: Map[GroupId, tuple[PeerId, ...]] = NOTHING
+    peer_state: Map[PeerId, str] = NOTHING
     """`idle`, `active` or `backpressure`."""
-    peer_sites: Map[PeerId, Map[str, Any]] = _NOTHING
+    peer_sites: Map[PeerId, Map[str, Any]] = NOTHING
     """`address` (host:port of the group's endpoint) and what else the peer announced."""
-    peer_tags: Map[PeerId, tuple[str, ...]] = _NOTHING
+    peer_tags: Map[PeerId, tuple[str, ...]] = NOTHING
 
     jobs: tuple[JobId, ...] = ()
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
-    job_digests: Map[JobId, str] = _NOTHING
+    job_digests: Map[JobId, str] = NOTHING
     """Content address of the job itself, in the chunk store."""
-    tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
-    input_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
-    output_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
-    exempt_tasks: Map[JobId, tuple[TaskName, ...]] = _NOTHING
-    acker_percentage: Map[JobId, int] = _NOTHING
-    acker_exclude_inputs: Map[JobId, bool] = _NOTHING
-    acker_exclude_outputs: Map[JobId, bool] = _NOTHING
-    task_schedulers: Map[JobId, str] = _NOTHING
-    percentages: Map[JobId, int] = _NOTHING
-    task_percentages: Map[JobId, Map[TaskName, int]] = _NOTHING
-    saturation: Map[JobId, float] = _NOTHING
+    tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    input_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    output_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    exempt_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    acker_percentage: Map[JobId, int] = NOTHING
+    acker_exclude_inputs: Map[JobId, bool] = NOTHING
+    acker_exclude_outputs: Map[JobId, bool] = NOTHING
+    task_schedulers: Map[JobId, str] = NOTHING
+    percentages: Map[JobId, int] = NOTHING
+    task_percentages: Map[JobId, Map[TaskName, int]] = NOTHING
+    saturation: Map[JobId, float] = NOTHING
     """Most peers of a job; may be infinite."""
-    task_saturation: Map[JobId, Map[TaskName, float]] = _NOTHING
-    min_required_peers: Map[JobId, Map[TaskName, int]] = _NOTHING
-    flux_policies: Map[JobId, Map[TaskName, str]] = _NOTHING
-    required_tags: Map[JobId, Map[TaskName, tuple[str, ...]]] = _NOTHING
+    task_saturation: Map[JobId, Map[TaskName, float]] = NOTHING
+    min_required_peers: Map[JobId, Map[TaskName, int]] = NOTHING
+    flux_policies: Map[JobId, Map[TaskName, str]] = NOTHING
+    required_tags: Map[JobId, Map[TaskName, tuple[str, ...]]] = NOTHING
 
-    allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = _NOTHING
-    task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = _NOTHING
-    ackers: Map[JobId, tuple[PeerId, ...]] = _NOTHING
-    allocation_version: Map[JobId, int] = _NOTHING
+    allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = NOTHING
+    task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = NOTHING
+    ackers: Map[JobId, tuple[PeerId, ...]] = NOTHING
+    allocation_version: Map[JobId, int] = NOTHING
     """Position of the entry at which the allocation (or the ackers) of the job last changed."""
-    ready: Map[PeerId, int] = _NOTHING
+    ready: Map[PeerId, int] = NOTHING
     """Allocation version for which an allocated peer has signalled that it can receive."""
 
-    partitions: Map[JobId, Map[TaskName, Partitions]] = _NOTHING
-    exhausted_partitions: Map[JobId, Map[int, None]] = _NOTHING
-    exhausted_inputs: Map[JobId, Map[TaskName, None]] = _NOTHING
-    sealed_outputs: Map[JobId, Map[TaskName, None]] = _NOTHING
-    sealers: Map[JobId, Map[TaskName, PeerId]] = _NOTHING
+    partitions: Map[JobId, Map[TaskName, Partitions]] = NOTHING
+    exhausted_partitions: Map[JobId, Map[int, None]] = NOTHING
+    exhausted_inputs: Map[JobId, Map[TaskName, None]] = NOTHING
+    sealed_outputs: Map[JobId, Map[TaskName, None]] = NOTHING
+    sealers: Map[JobId, Map[TaskName, PeerId]] = NOTHING
     """For each output task not yet sealed, the peer elected to seal it (all inputs exhausted)."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
