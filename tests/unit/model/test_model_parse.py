@@ -260,5 +260,5 @@ def test_equal_keys_in_json_are_refused_like_in_yaml() -> None:
 def test_problems_in_json_have_lines_too() -> None:
     mapping = to_mapping(JOB)
     mapping["kind"] = "Job"
-    with pytest.raises(ManifestError, match="^job.json:3: kind: "):
+    with pytest.raises(ManifestError, match=r"^job\.json:3: kind: "):
         parse_manifest(json.dumps(mapping, indent=1), "job.json")

@@ -11,25 +11,11 @@ one), the barrier keys and resume points (they come with snapshots), `bulk?` and
 from __future__ import annotations
 
 from onyx.model import names
-from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
-from onyx.model.kinds import (
-    Aggregation,
-    Amount,
-    Anything,
-    Choice,
-    Count,
-    Edge,
-    Flag,
-    Function,
-    ListOf,
-    Name,
-    OneOrMore,
-    Options,
-    Predicate,
-    Share,
-    Text,
-)
-from onyx.model.schema import Entries, Entry, Key, Section
+from onyx.model.compound import Edge, ListOf, OneOrMore, Predicate
+from onyx.model.information_windows import TRIGGER, WINDOW
+from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
+from onyx.model.kinds import Choice, Count, Flag, Function, Name, Options, Text
+from onyx.model.schema import Entries, Entry, Key, Section, doc_key, options_key
 
 TASKS_MAX = 256
 EDGES_MAX = 1_024
@@ -41,19 +27,8 @@ BATCH_SEGMENTS_MAX = 100_000
 TIMEOUT_MS_MAX = 86_400_000
 
 _TARGETS = OneOrMore(Name("task"), words=("all", "none"), items_min=0)
-_TIME = Amount(names.TIME_UNITS)
-_TIME_OR_ELEMENTS = Amount(names.TIME_UNITS + names.ELEMENT_UNITS)
 _PEERS = Count(1, PEERS_MAX, "peers")
 _MILLISECONDS = Count(1, TIMEOUT_MS_MAX, "milliseconds")
-
-
-def _options(need: str) -> Key:
-    return Key("options", Options(), f"Whatever {need}, by keys of your own.", default=EMPTY,
-               era="ours")  # fmt: skip
-
-
-def _doc(origin: str) -> Key:
-    return Key("doc", Text(empty=True), "Free text.", default="", origin=origin)
 
 
 CATALOG_ENTRY = Section(
@@ -96,7 +71,7 @@ CATALOG_ENTRY = Section(
             "Keys of options whose values are passed to fn, in this order, before the segment.",
             default=(), origin="onyx/params", restriction="Every key must be in options.",
         ),
-        _options("the plugin or the function needs"),
+        options_key("the plugin or the function needs"),
         Key(
             "medium", Text(),
             "Kind of external medium; informative only.",
@@ -198,7 +173,7 @@ CATALOG_ENTRY = Section(
             "Function of a segment that gives its event time in milliseconds.",
             allowed_for=("input",), origin="onyx/assign-watermark-fn", era="0.10+",
         ),
-        _doc("onyx/doc"),
+        doc_key("onyx/doc"),
     ),
     CatalogEntry,
 )  # fmt: skip
@@ -226,7 +201,7 @@ FLOW_CONDITION = Section(
             "false, or a composition of such. Params are keys of options.",
             required=True, origin="flow/predicate", restriction="Params must be in options.",
         ),
-        _options("the predicate needs"),
+        options_key("the predicate needs"),
         Key(
             "predicate_errors_to", _TARGETS,
             "Children that get the segment when the predicate itself raises.",
@@ -258,7 +233,7 @@ FLOW_CONDITION = Section(
             "retry: nothing is sent; the root segment is replayed from its input.",
             origin="flow/action", restriction="Needs shortCircuit, and to: none.",
         ),
-        _doc("flow/doc"),
+        doc_key("flow/doc"),
     ),
     FlowCondition,
 )  # fmt: skip
@@ -276,151 +251,10 @@ LIFECYCLE = Section(
             "Function that returns a mapping from hook names to functions.",
             required=True, origin="lifecycle/calls",
         ),
-        _options("the calls need"),
-        _doc("lifecycle/doc"),
+        options_key("the calls need"),
+        doc_key("lifecycle/doc"),
     ),
     Lifecycle,
-)  # fmt: skip
-
-WINDOW = Section(
-    "window",
-    "How segments of a task are gathered into extents and aggregated.",
-    (
-        Key(
-            "id", Name("window"), "Name of the window.",
-            required=True, origin="window/id", restriction="Unique in the job.",
-        ),
-        Key(
-            "task", Name("task"), "Task whose segments it gathers.",
-            required=True, origin="window/task", restriction="A function or output task.",
-        ),
-        Key(
-            "type", Choice(("fixed", "sliding", "global", "session")), "Shape of the extents.",
-            required=True, origin="window/type",
-        ),
-        Key(
-            "aggregation", Aggregation(),
-            "What is computed over an extent: by name, or name and keys of the segment.",
-            required=True, origin="window/aggregation",
-            restriction="sum, min, max, average and collect-by-key take one key; conj and count "
-            "none.",
-        ),
-        Key(
-            "window_key", Text(), "Key of a segment that holds its place, usually a time.",
-            required_for=("fixed", "sliding", "session"), origin="window/window-key",
-        ),
-        Key(
-            "min_value", Count(), "Smallest place; extents are numbered from there.",
-            default=0, origin="window/min-value",
-        ),
-        Key(
-            "session_key", Text(), "Key that tells sessions apart.",
-            allowed_for=("session",), origin="window/session-key",
-        ),
-        Key(
-            "range", _TIME_OR_ELEMENTS, "Width of an extent.",
-            required_for=("fixed", "sliding"), allowed_for=("fixed", "sliding"),
-            origin="window/range",
-        ),
-        Key(
-            "slide", _TIME_OR_ELEMENTS, "Distance between the starts of two extents.",
-            required_for=("sliding",), allowed_for=("sliding",), origin="window/slide",
-            restriction="In the kind of unit of range, and not larger than range.",
-        ),
-        Key(
-            "init", Anything(), "First state.", origin="window/init",
-            restriction="Needed by min and max, which have no first state of their own.",
-        ),
-        Key(
-            "timeout_gap", _TIME_OR_ELEMENTS, "Gap without segments that ends a session.",
-            required_for=("session",), allowed_for=("session",), origin="window/timeout-gap",
-        ),
-        Key(
-            "storage_strategy",
-            ListOf(Choice(("incremental", "ordered-log", "extents")), items_min=1),
-            "What is kept: a running state, the ordered log of updates, or the extents.",
-            default=("incremental",), origin="window/storage-strategy", era="0.10+",
-            restriction="Not incremental with extents; a session or sliding window cannot keep "
-            "an ordered log.",
-        ),
-        _options("the aggregation needs"),
-        _doc("window/doc"),
-    ),
-    Window,
-)  # fmt: skip
-
-TRIGGER = Section(
-    "trigger",
-    "When the extents of a window are handed on, and what becomes of their state.",
-    (
-        Key(
-            "window_id", Name("window"), "Window that it belongs to.",
-            required=True, origin="trigger/window-id",
-        ),
-        Key(
-            "type", Function(names.TRIGGERS), "What makes it fire.",
-            required=True, origin="trigger/on",
-        ),
-        Key(
-            "id", Name("trigger"), "Name of the trigger, to address its state.",
-            origin="trigger/id", restriction="Unique among the triggers of a window.",
-        ),
-        Key(
-            "refinement", Function(names.REFINEMENTS),
-            "What becomes of the state of an extent after firing.",
-            origin="trigger/refinement", restriction="Needed, unless postEvictor is [all].",
-        ),
-        Key(
-            "sync", Function(),
-            "Function (event, window, trigger, state event, state) that writes it somewhere.",
-            origin="trigger/sync", restriction="sync or emit, or both, must be given.",
-        ),
-        Key(
-            "emit", Function(), "Function of the same arguments; what it returns is sent on.",
-            origin="trigger/emit", era="0.10+",
-        ),
-        Key(
-            "fire_all_extents", Flag(),
-            "Look at every extent of the group, not only at those of the segment.",
-            default=False, origin="trigger/fire-all-extents?",
-        ),
-        Key(
-            "threshold", Amount(names.ELEMENT_UNITS), "Fires every so many segments.",
-            required_for=("segment",), origin="trigger/threshold",
-        ),
-        Key(
-            "period", _TIME, "Fires every period.",
-            required_for=("timer",), origin="trigger/period",
-        ),
-        Key(
-            "pred", Function(), "Function (trigger, state event) that says when to fire.",
-            required_for=("punctuation",), origin="trigger/pred",
-        ),
-        Key(
-            "watermark_percentage", Share(),
-            "Share of an extent's width that the watermark must have passed.",
-            required_for=("percentile-watermark",), origin="trigger/watermark-percentage",
-        ),
-        Key(
-            "delay", _TIME, "How far the watermark must be past the end of an extent.",
-            origin="trigger/delay", era="0.10+",
-        ),
-        Key(
-            "state_context",
-            ListOf(Choice(("trigger-state", "window-state")), items_min=1),
-            "Whether the trigger keeps a state of its own, uses the window's, or both.",
-            default=("trigger-state",), origin="trigger/state-context", era="0.10+",
-        ),
-        Key(
-            "post_evictor", ListOf(Choice(("all", "none")), items_min=1),
-            "[all]: the state of an extent is dropped after firing.",
-            default=("none",), origin="trigger/post-evictor", era="0.10+",
-            restriction="all and none exclude each other.",
-        ),
-        _options("the trigger's functions need"),
-        _doc("trigger/doc"),
-    ),
-    Trigger,
 )  # fmt: skip
 
 SPEC = Section(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from onyx.model.kinds import Kind, Schema, refuse
+from onyx.model.job import EMPTY
+from onyx.model.kinds import Kind, Options, Schema, Text, refuse
 from onyx.model.names import yaml_key
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
@@ -216,3 +217,14 @@ def key_schema(key: Key) -> Schema:
     if not key.required and "type" in schema and not key.allowed_for and default not in _EMPTY:
         schema["default"] = default
     return schema
+
+
+def options_key(need: str) -> Key:
+    """The key for what is the user's own."""
+    doc = f"Whatever {need}, by keys of your own."
+    return Key("options", Options(), doc, default=EMPTY, era="ours")
+
+
+def doc_key(origin: str) -> Key:
+    """The key for a remark."""
+    return Key("doc", Text(empty=True), "Free text.", default="", origin=origin)

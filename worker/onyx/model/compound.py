@@ -1,0 +1,169 @@
+"""Kinds of values that are made of others: lists, amounts, edges, predicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model import names
+from onyx.model.kinds import ANYTHING, Choice, Count, Function, Kind, Name, Schema, Text, refuse
+from onyx.model.report import INVALID, Report, at, listed
+
+LIST_ITEMS_MAX = 256
+AMOUNT_MAX = 10**12
+PREDICATE_DEPTH_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of one kind."""
+
+    item: Kind
+    items_min: int = 0
+    items_max: int = LIST_ITEMS_MAX
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list):
+            return refuse(self, value, path, report)
+        if not self.items_min <= len(value) <= self.items_max:
+            report.add(
+                path, f"has {len(value)} items, but takes {self.items_min} to {self.items_max}"
+            )
+            return INVALID
+        items = tuple(self.item.read(each, at(path, i), report) for i, each in enumerate(value))
+        return INVALID if INVALID in items else items
+
+    def schema(self) -> Schema:
+        least = {"minItems": self.items_min} if self.items_min else {}
+        return {"type": "array", **least, "maxItems": self.items_max, "items": self.item.schema()}
+
+    def told(self) -> str:
+        return f"a list, each {self.item.told()}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrMore:
+    """A single value, or a list of them."""
+
+    item: Kind
+    words: tuple[str, ...] = ()
+    """Words that may stand in place of the list; with words, a single value must be one of them."""
+    items_min: int = 1
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, list):
+            return ListOf(self.item, self.items_min).read(value, path, report)
+        if not self.words:
+            return self.item.read(value, path, report)
+        if value in self.words:
+            return value
+        return refuse(self, value, path, report, "a single task is written as a list of one")
+
+    def schema(self) -> Schema:
+        # Two types cannot be said structurally; the engine checks the shape.
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        if self.words:
+            return f"{listed(self.words)}, or a list, each {self.item.told()}"
+        return f"{self.item.told()}, or a list of those"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number with its unit: `[5, minutes]`."""
+
+    units: tuple[str, ...]
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            return refuse(self, value, path, report)
+        number = Count(1, AMOUNT_MAX).read(value[0], at(path, 0), report)
+        unit = Choice(self.units).read(value[1], at(path, 1), report)
+        return INVALID if number is INVALID or unit is INVALID else (number, unit)
+
+    def schema(self) -> Schema:
+        item = {"x-kubernetes-int-or-string": True}
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
+
+    def told(self) -> str:
+        return f"a number and its unit, as in [5, {self.units[0]}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """An aggregation: its name, or `[name, key...]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        name_path = at(path, 0) if isinstance(value, list) else path
+        parts = value if isinstance(value, list) else [value]
+        if not parts:
+            return refuse(self, value, path, report)
+        name = Function(names.AGGREGATIONS).read(parts[0], name_path, report)
+        keys = ListOf(Text()).read(parts[1:], path, report)
+        if name is INVALID or keys is INVALID:
+            return INVALID
+        return name if not isinstance(value, list) else (name, *keys)
+
+    def schema(self) -> Schema:
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        return "the name of an aggregation, or a list of the name and its keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A function, `[function, param-key...]`, or `[and | or | not, predicate...]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        return self._read(value, path, report, 0)
+
+    def _read(self, value: Any, path: str, report: Report, depth: int) -> Any:
+        if depth > PREDICATE_DEPTH_MAX:
+            report.add(path, f"is a predicate more than {PREDICATE_DEPTH_MAX} levels deep")
+            return INVALID
+        if not isinstance(value, list):
+            return Function().read(value, path, report)
+        if not value:
+            return refuse(self, value, path, report)
+        head = value[0]
+        if head in ("and", "or", "not"):
+            return self._composed(value, path, report, depth)
+        read = [Function().read(head, at(path, 0), report)]
+        read += [Text().read(each, at(path, i), report) for i, each in enumerate(value) if i]
+        return INVALID if INVALID in read else tuple(read)
+
+    def _composed(self, value: list[Any], path: str, report: Report, depth: int) -> Any:
+        head, count = value[0], len(value) - 1
+        if count == 0 or (head == "not" and count != 1):
+            wanted = "exactly one predicate" if head == "not" else "at least one predicate"
+            report.add(path, f"{head} takes {wanted}, not {count}")
+            return INVALID
+        parts = [
+            self._read(each, at(path, i), report, depth + 1) for i, each in enumerate(value) if i
+        ]
+        return INVALID if INVALID in parts else (head, *parts)
+
+    def schema(self) -> Schema:
+        return dict(ANYTHING)
+
+    def told(self) -> str:
+        return "a predicate: a function, [function, param...], or [and, ...], [or, ...], [not, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`[from, to]`."""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, list) or len(value) != 2:
+            return refuse(self, value, path, report)
+        ends = tuple(Name("task").read(each, at(path, i), report) for i, each in enumerate(value))
+        return INVALID if INVALID in ends else ends
+
+    def schema(self) -> Schema:
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": Name("task").schema()}
+
+    def told(self) -> str:
+        return "an edge as [from, to]"
