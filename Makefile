@@ -2,16 +2,58 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export PYTHONSAFEPATH := 1
+SEEDS ?= 2000
+STEPS ?= 300
+CASES ?= tests/conformance/cases/*.json
 
-.PHONY: help setup demo test lint type imports unit sim generate conformance bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate bench clean
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.done ## Make .venv with everything in it (no Java needed)
 
-$(VENV)/.done: pyproject.toml
+$(VENV)/.done: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Onyx needs Python 3.11 or newer"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,examples,dev,bench]'
 	touch $@
+
+demo: setup ## Run the flights job on 4 worker processes and check it against pandas
+	$(BIN)/python examples/flights/demo.py
+
+test: lint type imports unit ## Pass everything: linter, types, import contracts, all tests
+
+lint: setup ## Check format and style
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+format: setup ## Mend format and style where that is mechanical
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+type: setup ## Check types
+	$(BIN)/mypy
+
+imports: setup ## Check that imports run downward only
+	$(BIN)/lint-imports --no-cache
+
+unit: setup ## Run all tests
+	$(BIN)/python -m pytest
+
+sim: setup ## Simulate clusters: SEEDS=2000, or one by SEED=7 STEPS=300 (BUG=B1 plants a bug)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG))
+
+conformance: setup ## Run conformance case files: CASES='FILE...'
+	$(BIN)/python -m tests.conformance $(CASES)
+
+generate: setup ## Generate what is derived: CRD, reference pages, protobuf classes
+	$(BIN)/python -m onyx.model.generate
+	$(BIN)/python -m onyx.telemetry.generate
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker --grpc_python_out=worker proto/onyx/wire/v1/*.proto
+
+bench: setup ## Measure every figure that we quote, as ratios in one run
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove what setup, tests and the demo have made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-data examples/flights/data examples/flights/out

@@ -6,7 +6,7 @@ Read from keyword arguments or, for `onyx worker`, from the environment by `from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
@@ -120,6 +120,27 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
         SettingsError: a variable does not have the type of its setting.
     """
     return _read(Settings, environment, prefix)
+
+
+def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
+    """The variables from which `from_environment` reads these settings back."""
+    found: dict[str, str] = {}
+    for variable, value in _flatten(settings, prefix):
+        if isinstance(value, tuple):
+            found[variable] = ",".join(value)
+        elif value is not None:
+            found[variable] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for each in fields(value):
+        inner = getattr(value, each.name)
+        variable = f"{prefix}_{each.name.upper()}"
+        if is_dataclass(inner):
+            yield from _flatten(inner, variable)
+        else:
+            yield variable, inner
 
 
 def _read(cls: type[T], environment: Mapping[str, str], prefix: str) -> T:

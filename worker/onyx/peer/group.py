@@ -231,6 +231,8 @@ def _remove(state: GroupState, peer: PeerId) -> Result:
 
 def _watches(state: GroupState, new: Replica) -> tuple[WatchPulse | UnwatchPulse, ...]:
     """What turns the set of watches placed into the set wanted."""
+    if joining.same_ring(state.replica, new):
+        return ()
     wanted = joining.watch_targets(new, state.group)
     dropped = sorted(group for group in state.watched if group not in wanted)
     added = [group for group in wanted if group not in state.watched]

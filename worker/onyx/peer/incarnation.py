@@ -84,6 +84,7 @@ class Incarnation:
         clock: Clock,
         randomness: Randomness,
         replace_peer: Callable[[PeerId], None],
+        site: Mapping[str, Any],
     ) -> None:
         self.settings = settings
         self.log = log
@@ -94,6 +95,7 @@ class Incarnation:
         self._metrics = metrics
         self._randomness = randomness
         self._replace_peer = replace_peer
+        self._site = site
         self._events: queue.Queue[Event] = queue.Queue(EVENTS_MAX)
         self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
         self._executor = Executor(str(self.group), settings.task.stop_timeout_s)
@@ -132,7 +134,8 @@ class Incarnation:
 
     def peers_event(self, peers: Sequence[PeerId]) -> AddPeers:
         """The event that offers virtual peers at this group's address."""
-        return AddPeers(tuple(peers), {"address": self.transport.address}, self.settings.tags)
+        site = {**self._site, "address": self.transport.address}
+        return AddPeers(tuple(peers), site, self.settings.tags)
 
     def leave(self) -> None:
         self.post(Leave())

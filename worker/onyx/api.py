@@ -1,0 +1,181 @@
+"""The Core API, with the names of the user guide.
+
+    env = start_env(settings)                        # an embedded ZooKeeper, for tests and laptops
+    group = start_peer_group(settings)               # join the cluster
+    peers = start_peers(4, group)                    # offer four virtual peers
+    job = submit_job(settings, parse_manifest(text, "job.yaml"))
+    await_job_completion(settings, job.job)
+    shutdown_peers(peers); shutdown_peer_group(group); shutdown_env(env)
+
+`onyx.testing.with_test_env` does all of that around a block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onyx.client import Client, Submission
+from onyx.errors import Unavailable
+from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
+from onyx.log.interface import Origin
+from onyx.log.server import ZooKeeperServer
+from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.peer.peer_group import PeerGroup
+from onyx.replica.entry import Entry
+from onyx.resolve import Resolver
+from onyx.settings import Settings
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.transport.grpc_transport import GrpcTransport
+
+JOIN_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """A development environment: an embedded ZooKeeper and the settings that lead to it."""
+
+    settings: Settings
+    server: ZooKeeperServer
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A virtual peer that this process offers."""
+
+    id: PeerId
+    group: PeerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A reader of the log; end it with `shutdown_subscription`."""
+
+    close: Callable[[], None]
+
+
+def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
+    """Start a ZooKeeper server of one's own.
+
+    Args:
+        settings: what else holds; the address of the server is put into those of the result.
+        data_dir: where it keeps its data; None means a temporary folder.
+    """
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
+    server = ZooKeeperServer(folder)
+    server.start()
+    settings = settings or Settings()
+    zookeeper = dataclasses.replace(settings.zookeeper, address=server.address)
+    return Env(dataclasses.replace(settings, zookeeper=zookeeper), server)
+
+
+def shutdown_env(env: Env) -> None:
+    env.server.stop()
+
+
+def start_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics = NULL_GROUP,
+    site: Mapping[str, Any] | None = None,
+) -> PeerGroup:
+    """Make this process a member of the cluster; returns when it has joined.
+
+    Args:
+        settings: of the process.
+        metrics: what the group tells about itself goes here.
+        site: announced with every peer beside its address.
+
+    Raises:
+        SettingsError: a setting or a module in `modules` is wrong.
+        Unavailable: it could not join within a minute.
+    """
+
+    def open_log(group: GroupId) -> ZooKeeperGroupLog:
+        return ZooKeeperGroupLog(settings, group)
+
+    def open_transport() -> GrpcTransport:
+        return GrpcTransport(settings.transport, settings.tenancy_id)
+
+    resolver = Resolver(settings.modules)
+    group = PeerGroup(settings, open_log, open_transport, resolver, metrics, site)
+    group.start()
+    waited = threading.Event()
+    for _ in range(int(JOIN_TIMEOUT_S / 0.01)):
+        if group.joined:
+            return group
+        if group.failure is not None:
+            raise group.failure
+        waited.wait(0.01)
+    group.stop()
+    raise Unavailable(
+        f"this peer group could not join tenancy {settings.tenancy_id!r} at "
+        f"{settings.zookeeper.address} within {JOIN_TIMEOUT_S:.0f} s"
+    )
+
+
+def shutdown_peer_group(group: PeerGroup) -> None:
+    """Leave the cluster; what its peers did goes to others."""
+    group.stop()
+
+
+def start_peers(count: int, group: PeerGroup) -> list[Peer]:
+    """Offer `count` virtual peers."""
+    return [Peer(each, group) for each in group.add_peers(count)]
+
+
+def shutdown_peer(peer: Peer) -> None:
+    peer.group.remove_peer(peer.id)
+
+
+def shutdown_peers(peers: Iterable[Peer]) -> None:
+    for peer in peers:
+        shutdown_peer(peer)
+
+
+def connect(settings: Settings) -> Client:
+    """A client for several calls; close it, or use it as a context manager."""
+    return Client(ZooKeeperClientLog(settings), settings.job_scheduler)
+
+
+def submit_job(settings: Settings, job: Job | Mapping[str, Any]) -> Submission:
+    """Submit a job (a `Job`, or a manifest as a mapping); idempotent by `metadata.jobId`."""
+    with connect(settings) as client:
+        return client.submit(job if isinstance(job, Job) else parse_mapping(job))
+
+
+def await_job_completion(settings: Settings, job: JobId, timeout_s: float | None = None) -> bool:
+    """True when the job has completed, False when it was killed; TimeoutError otherwise."""
+    with connect(settings) as client:
+        return client.wait(job, timeout_s)
+
+
+def kill_job(settings: Settings, job: JobId) -> None:
+    with connect(settings) as client:
+        client.kill(job)
+
+
+def subscribe_to_log(
+    settings: Settings,
+    deliver: Callable[[Entry | Origin], None],
+    after: Position = NO_POSITION,
+) -> Subscription:
+    """Call `deliver` with every entry after a position, in order, on a thread of the log."""
+    log = ZooKeeperClientLog(settings)
+    unsubscribe = log.subscribe(after, deliver)
+
+    def close() -> None:
+        unsubscribe()
+        log.close()
+
+    return Subscription(close)
+
+
+def shutdown_subscription(subscription: Subscription) -> None:
+    subscription.close()

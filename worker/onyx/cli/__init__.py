@@ -1,0 +1,51 @@
+"""The `onyx` command. Exit codes: 0 success, 1 failure, 2 invalid input.
+
+One module a group of commands; this one only puts them together and turns errors into messages for
+the person who must act. A traceback is shown only for a bug in Onyx itself.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from onyx.cli import cluster, inspect, jobs
+from onyx.cli import run as run_command
+from onyx.errors import ManifestError, OnyxError, UserError
+
+EXIT_FAILURE = 1
+EXIT_INVALID = 2
+
+app = typer.Typer(
+    name="onyx",
+    help="Masterless, data-driven stream and batch processing.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+run_command.add_to(app)
+jobs.add_to(app)
+inspect.add_to(app)
+cluster.add_to(app)
+
+
+def main() -> None:
+    """Entry point of the command."""
+    try:
+        app()
+    except ManifestError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        count = len(error.problems)
+        print(f"{count} problem{'' if count == 1 else 's'} found", file=sys.stderr)
+        sys.exit(EXIT_INVALID)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_INVALID)
+    except OnyxError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_FAILURE)
+    except KeyboardInterrupt:
+        sys.exit(130)

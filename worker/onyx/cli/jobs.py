@@ -1,0 +1,132 @@
+"""`onyx validate`, `submit`, `kill` and `jobs`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from onyx import api
+from onyx.cli.options import (
+    JsonOption,
+    ModulesOption,
+    TenancyOption,
+    ZooKeeperOption,
+    read_job,
+    settings,
+)
+from onyx.client import JobStatus
+from onyx.errors import ManifestError, NameNotRegistered, Problem
+from onyx.ids import JobId
+from onyx.model.features import unsupported
+from onyx.model.job import Job
+from onyx.model.functions import function_names
+from onyx.resolve import Resolver
+
+FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(validate)
+    app.command()(submit)
+    app.command()(kill)
+    app.command("jobs")(list_jobs)
+
+
+def validate(
+    file: FileArgument, modules: ModulesOption = None, as_json: JsonOption = False
+) -> None:
+    """Check a job file; prints every problem with its place. Needs no server.
+
+    With --modules it also imports these modules and looks up the functions that the job names.
+    """
+    try:
+        job = read_job(file)
+        problems = [*unsupported(job), *(_unresolved(job, modules) if modules else ())]
+        if problems:
+            raise ManifestError(problems)
+    except ManifestError as error:
+        if not as_json:
+            raise
+        found = [msgspec.to_builtins(problem) for problem in error.problems]
+        print(json.dumps({"valid": False, "problems": found}))
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps({"valid": True, "name": job.name, "problems": []}))
+    else:
+        tasks, edges = len(job.catalog), len(job.workflow)
+        print(f"{file}: job {job.name} is valid ({tasks} tasks, {edges} edges)")
+
+
+def submit(
+    file: FileArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job to a running cluster and print its id."""
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        submission = client.submit(read_job(file))
+        if as_json:
+            print(json.dumps({"job": submission.job, "position": submission.position}))
+        else:
+            print(submission.job)
+        if wait and not client.wait(submission.job):
+            _show([client.status(submission.job)], as_json)
+            raise typer.Exit(1)
+
+
+def kill(
+    job: JobArgument, zookeeper: ZooKeeperOption = None, tenancy: TenancyOption = None
+) -> None:
+    """Stop a job for ever."""
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        client.kill(JobId(job))
+    print(f"job {job} is killed")
+
+
+def list_jobs(
+    job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs: state, peers, why a job waits, and what killed it."""
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        _show([client.status(JobId(job))] if job else client.statuses(), as_json)
+
+
+def _show(statuses: list[JobStatus], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([msgspec.to_builtins(status) for status in statuses]))
+        return
+    table = Table("job", "name", "state", "peers", "remarks")
+    for status in statuses:
+        table.add_row(status.id, status.name, status.state, str(status.peers), remarks(status))
+    Console().print(table)
+
+
+def remarks(status: JobStatus) -> str:
+    """Why a job waits or what killed it, for people."""
+    if status.exception is None:
+        return status.waiting_for
+    report: dict[str, Any] = status.exception
+    return f"task {report['task']}, {report['phase']}: {report['message']}"
+
+
+def _unresolved(job: Job, modules: list[str]) -> list[Problem]:
+    resolver = Resolver(settings(modules=modules).modules)
+    problems = []
+    for path, name in function_names(job):
+        try:
+            resolver.resolve(name)
+        except NameNotRegistered as error:
+            problems.append(Problem(path, str(error)))
+    return problems

@@ -1,0 +1,62 @@
+"""Options that several commands share, and the settings that they make."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onyx.errors import ManifestError, Problem
+from onyx.model.job import Job
+from onyx.model.parse import parse_manifest
+from onyx.settings import Settings, from_environment
+
+ZooKeeperOption = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper", help="Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"
+    ),
+]
+TenancyOption = Annotated[
+    str | None, typer.Option("--tenancy", help="Separates clusters that share a ZooKeeper.")
+]
+ModulesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--modules", help="Modules or packages whose functions jobs may name; repeat or use commas."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def settings(
+    zookeeper: str | None = None, tenancy: str | None = None, modules: list[str] | None = None
+) -> Settings:
+    """Settings from ONYX_* variables, with what was given on the command line on top."""
+    found = from_environment(os.environ)
+    if zookeeper is not None:
+        address = dataclasses.replace(found.zookeeper, address=zookeeper)
+        found = dataclasses.replace(found, zookeeper=address)
+    if tenancy is not None:
+        found = dataclasses.replace(found, tenancy_id=tenancy)
+    if modules:
+        names = tuple(name for each in modules for name in each.split(",") if name)
+        found = dataclasses.replace(found, modules=names)
+    return found
+
+
+def read_job(path: Path) -> Job:
+    """Parse a manifest file.
+
+    Raises:
+        ManifestError: it cannot be read or is not valid.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        message = f"the file cannot be read: {error.strerror}"
+        raise ManifestError([Problem(str(path), message)]) from error
+    return parse_manifest(text, str(path))

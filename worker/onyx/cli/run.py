@@ -1,0 +1,182 @@
+"""`onyx run`: a whole cluster for one job on this machine, from start to end.
+
+An embedded ZooKeeper in a temporary folder, worker processes, the job; its progress while it runs
+and what became of it. The functions that the job names are the user's own on the user's own
+machine, so unless `--modules` narrows it, exactly the modules named in the job file are loaded, and
+they are looked for beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from onyx import api
+from onyx.cli.jobs import remarks
+from onyx.cli.options import JsonOption, ModulesOption, read_job, settings
+from onyx.cli.progress import Progress
+from onyx.cli.supervisor import Supervisor
+from onyx.cli.worker import Worker
+from onyx.client import Client, JobStatus
+from onyx.errors import JobRefused, UserError
+from onyx.ids import JobId
+from onyx.model.features import unsupported
+from onyx.model.job import Job
+from onyx.model.functions import function_names
+from onyx.model.workflow import topological_order
+from onyx.replica.state import Replica
+from onyx.settings import Settings
+from onyx.telemetry.logs import configure
+
+SAMPLE_INTERVAL_S = 0.5
+PLAIN_INTERVAL_S = 5.0
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(run)
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")],
+    peers: Annotated[
+        int | None,
+        typer.Option("--peers", help="Virtual peers in all; as many as the job needs if left out."),
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", help="Worker processes.", min=1)] = 1,
+    modules: ModulesOption = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Give up after so many seconds.")
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="Of the workers.")] = "WARNING",
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job on this machine: ZooKeeper, workers and all. Ends when the job has ended."""
+    job = read_job(file)
+    if missing := unsupported(job):
+        raise JobRefused("\n".join(str(problem) for problem in missing))
+    sys.path.insert(0, str(file.resolve().parent))
+    found = _settings(job, modules, log_level)
+    configure(found.telemetry.log_level, found.telemetry.log_format)
+    needed = minimum_peers(job)
+    total = max(needed, processes) if peers is None else peers
+    if total < needed:
+        raise UserError(f"job {job.name} needs {needed} peers, --peers gives {total}")
+    with _cluster(found, deal(total, processes)) as (client, workers):
+        status = _follow(client, job, as_json, timeout)
+        del workers
+    if status.state != "completed":
+        raise typer.Exit(1)
+
+
+def minimum_peers(job: Job) -> int:
+    """Peers without which the job does not start."""
+    used = {task for edge in job.workflow for task in edge}
+    return sum(entry.n_peers or entry.min_peers or 1 for entry in job.catalog if entry.name in used)
+
+
+def deal(peers: int, processes: int) -> list[int]:
+    """So many peers over so many processes, as evenly as possible; none without a peer."""
+    each, more = divmod(peers, processes)
+    return [count for index in range(processes) if (count := each + (index < more))]
+
+
+def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
+    if modules is None:
+        modules = sorted({name.partition(":")[0] for _, name in function_names(job)})
+    found = settings(modules=modules)
+    telemetry = dataclasses.replace(found.telemetry, metrics_port=0, log_level=log_level)
+    return dataclasses.replace(found, telemetry=telemetry, tenancy_id="run")
+
+
+@contextmanager
+def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker | Supervisor]]:
+    """ZooKeeper and workers; all gone at the end. One process works inside this one."""
+    folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
+    env = api.start_env(found, folder)
+    workers: Worker | Supervisor | None = None
+    try:
+        if len(peers) == 1:
+            workers = Worker(env.settings)
+            workers.start(peers[0])
+        else:
+            workers = Supervisor(env.settings, peers)
+            workers.start()
+        with api.connect(env.settings) as client:
+            yield client, workers
+    finally:
+        if workers is not None:
+            workers.stop()
+        api.shutdown_env(env)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) -> JobStatus:
+    """Submit, show progress until the end, and print what became of it."""
+    progress = Progress(job.name, topological_order(job.workflow))
+    console = Console(stderr=as_json)
+    submission = client.submit(job)
+    try:
+        _watch(client, submission.job, progress, console, timeout_s)
+    except BaseException:
+        client.kill(submission.job)
+        raise
+    status = client.status(submission.job)
+    if as_json:
+        rows = [msgspec.to_builtins(row) for row in progress.rows()]
+        print(json.dumps({**msgspec.to_builtins(status), "tasks": rows}))
+    else:
+        if not console.is_terminal:
+            console.print(progress.table(f"job {job.name}"))
+        note = remarks(status)
+        console.print(
+            f"job {job.name} is {status.state}{': ' + note if note else ''}", markup=False
+        )
+    return status
+
+
+def _watch(
+    client: Client, job: JobId, progress: Progress, console: Console, timeout_s: float | None
+) -> None:
+    latest: list[Replica] = [client.replica()]
+    ended = threading.Event()
+
+    def look(_: object, replica: Replica) -> None:
+        latest[0] = replica
+        if job in replica.completed_jobs or job in replica.killed_jobs:
+            ended.set()
+
+    waited_s, shown_s = 0.0, 0.0
+    with client.follow(look), Live(console=console, auto_refresh=False, transient=False) as live:
+        while not ended.wait(SAMPLE_INTERVAL_S):
+            waited_s += SAMPLE_INTERVAL_S
+            progress.sample(latest[0])
+            title = _title(client, latest[0], job, waited_s)
+            if console.is_terminal:
+                live.update(progress.table(title), refresh=True)
+            elif waited_s - shown_s >= PLAIN_INTERVAL_S:
+                shown_s = waited_s
+                console.print(title, markup=False)
+            if timeout_s is not None and waited_s >= timeout_s:
+                raise UserError(f"the job had not ended after {timeout_s:.0f} s and was killed")
+        progress.sample(latest[0])
+        if console.is_terminal:
+            live.update(progress.table("done"), refresh=True)
+
+
+def _title(client: Client, replica: Replica, job: JobId, waited_s: float) -> str:
+    status = client.status_at(replica, job)
+    why = f": {status.waiting_for}" if status.waiting_for else ""
+    return f"{status.name} {status.state}{why} ({status.peers} peers, {waited_s:.0f} s)"

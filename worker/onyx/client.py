@@ -1,0 +1,210 @@
+"""A client of a cluster: submits and kills jobs, waits for them, and tells how they are.
+
+Clients have no master to ask: they write to the log, and fold the log into the same replica as
+every peer. All they write is idempotent by the id of the job, so a command is repeated when in doubt.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from onyx.errors import JobRefused, UserError
+from onyx.ids import JobId, Position
+from onyx.log.interface import ClientLog, Origin
+from onyx.model.features import unsupported
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping, to_mapping
+from onyx.replica import canonical, machine
+from onyx.replica.entry import Command, Entry
+from onyx.replica.planning import submission
+from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.state import Replica
+
+JobState = Literal["running", "waiting", "completed", "killed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """How a job is, as of a position of the log."""
+
+    id: JobId
+    name: str
+    state: JobState
+    as_of: Position
+    peers: int = 0
+    waiting_for: str = ""
+    """Why a waiting job does not start: what it needs and what there is."""
+    exception: dict[str, Any] | None = None
+    """What killed it, if a task did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    job: JobId
+    position: Position
+
+
+class Client:
+    """One connection to the log of a tenancy. Use as a context manager, or call `close`."""
+
+    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
+        """`job_scheduler` is what a tenancy starts with that nobody has used before."""
+        self.log = log
+        self._job_scheduler = job_scheduler
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.log.close()
+
+    def submit(self, job: Job) -> Submission:
+        """Hand a job to the cluster.
+
+        The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat.
+
+        Raises:
+            JobRefused: this version cannot run the job, or its id is taken by another job.
+        """
+        if missing := unsupported(job):
+            raise JobRefused("\n".join(str(problem) for problem in missing))
+        job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
+        digest = self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
+        taken = self.replica().job_digests.get(job_id)
+        if taken is not None and taken != digest:
+            raise JobRefused(
+                f"job {job_id} exists already with other content: choose another metadata.jobId, "
+                "or leave it out for a new one each time"
+            )
+        scheduler = self._parameters()["job-scheduler"]
+        position = self.log.append(submission(job_id, job, digest, scheduler))
+        return Submission(job_id, position)
+
+    def kill(self, job: JobId) -> None:
+        """Stop a job for ever.
+
+        Raises:
+            UserError: no job has this id.
+        """
+        if job not in self.replica().job_digests:
+            raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
+        self.log.append(Command("kill-job", {"job": job}))
+
+    def wait(
+        self,
+        job: JobId,
+        timeout_s: float | None = None,
+        progress: Callable[[Replica], None] = lambda _: None,
+    ) -> bool:
+        """Wait for a job to end: True when it completed, False when it was killed.
+
+        Raises:
+            TimeoutError: it had not ended after `timeout_s`.
+        """
+        ended = threading.Event()
+        answer: list[bool] = []
+
+        def look(_: Entry | Origin, replica: Replica) -> None:
+            progress(replica)
+            if job in replica.completed_jobs or job in replica.killed_jobs:
+                answer.append(job in replica.completed_jobs)
+                ended.set()
+
+        with self.follow(look):
+            if not ended.wait(timeout_s):
+                raise TimeoutError(f"job {job} has not ended after {timeout_s} s")
+        return answer[0]
+
+    def replica(self, at: Position | None = None) -> Replica:
+        """The replica after the newest entry, or after the one at a position."""
+        replica = self._start()
+        while entries := self.log.read(replica.version):
+            for entry in entries:
+                if at is not None and entry.position > at:
+                    return replica
+                replica = machine.apply(replica, entry)
+        return replica
+
+    @contextmanager
+    def follow(self, deliver: Callable[[Entry | Origin, Replica], None]) -> Iterator[None]:
+        """Call `deliver` for each entry from the origin on, with the replica after it."""
+        replica = self._start()
+
+        def apply(item: Entry | Origin) -> None:
+            nonlocal replica
+            if isinstance(item, Origin):
+                replica = canonical.decode(item.replica)
+            else:
+                replica = machine.apply(replica, item)
+            deliver(item, replica)
+
+        unsubscribe = self.log.subscribe(replica.version, apply)
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+    def job(self, job: JobId) -> Job:
+        """The job as it was submitted."""
+        return self._job(self.replica(), job)
+
+    def status(self, job: JobId) -> JobStatus:
+        return self.status_at(self.replica(), job)
+
+    def statuses(self) -> list[JobStatus]:
+        """Every job that the replica knows, in the order of submission."""
+        replica = self.replica()
+        known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+        return [self.status_at(replica, job) for job in known]
+
+    def exception(self, job: JobId) -> dict[str, Any] | None:
+        """What a task stored before it killed its job."""
+        document = self.log.get_document(f"exception/{job}")
+        if document is None:
+            return None
+        report: dict[str, Any] = msgspec.json.decode(document.data)
+        return report
+
+    def status_at(self, replica: Replica, job: JobId) -> JobStatus:
+        """How a job is as of a replica that the caller has."""
+        state: JobState = "unknown"
+        waiting_for = None
+        peers = sum(map(len, replica.allocations.get(job, _NOBODY).values()))
+        if job in replica.completed_jobs:
+            state = "completed"
+        elif job in replica.killed_jobs:
+            state = "killed"
+        elif job in replica.jobs:
+            waiting_for = None if peers else why_waiting(replica, job)
+            state = "running" if peers else "waiting"
+        exception = self.exception(job) if state == "killed" else None
+        name = self._job(replica, job).name if job in replica.job_digests else ""
+        return JobStatus(job, name, state, replica.version, peers, waiting_for or "", exception)
+
+    def _job(self, replica: Replica, job: JobId) -> Job:
+        digest = replica.job_digests.get(job)
+        if digest is None:
+            raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
+        return parse_mapping(msgspec.json.decode(self.log.get_chunk(digest)))
+
+    def _start(self) -> Replica:
+        origin = self.log.origin()
+        if origin.replica:
+            return canonical.decode(origin.replica)
+        return Replica(job_scheduler=self._parameters()["job-scheduler"])
+
+    def _parameters(self) -> dict[str, str]:
+        return dict(self.log.establish({"job-scheduler": self._job_scheduler}))
+
+
+_NOBODY: dict[Any, Any] = {}

@@ -1,0 +1,175 @@
+"""A peer group: one worker process's membership of the cluster, over all its incarnations.
+
+Runs one incarnation after another on a thread of its own: a lost session or an eviction ends one,
+and the next takes new ids, so it has no association with what the dead one wrote. A failure to
+connect backs off and tries again for ever; the reason is logged each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.errors import OnyxError, SettingsError, Unavailable
+from onyx.ids import GroupId, PeerId
+from onyx.log.interface import GroupLog
+from onyx.peer.actions import Left
+from onyx.peer.incarnation import Incarnation
+from onyx.resolve import Resolver
+from onyx.seams import Clock, Randomness, SystemClock, system_randomness
+from onyx.settings import Settings
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger("onyx.peer")
+
+RESTART_BACK_OFF_S = 0.2
+RESTART_BACK_OFF_MAX_S = 5.0
+
+LogFactory = Callable[[GroupId], GroupLog]
+TransportFactory = Callable[[], Transport]
+
+
+class PeerGroup:
+    """Start with `start`, offer virtual peers with `add_peers`, end with `stop`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        open_log: LogFactory,
+        open_transport: TransportFactory,
+        resolver: Resolver,
+        metrics: GroupMetrics = NULL_GROUP,
+        site: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        """`site` is announced with every peer beside the address (the metrics endpoint)."""
+        self.settings = settings
+        self._site = dict(site or {})
+        self._open_log = open_log
+        self._open_transport = open_transport
+        self._resolver = resolver
+        self._metrics = metrics
+        self._clock = clock or SystemClock()
+        self._randomness = randomness or system_randomness()
+        self._lock = threading.Lock()
+        self._peers: list[PeerId] = []
+        self._incarnation: Incarnation | None = None
+        self._stopping = threading.Event()
+        self._failure: OnyxError | None = None
+        self._thread = threading.Thread(target=self._run, name="onyx-peer-group", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add_peers(self, count: int) -> list[PeerId]:
+        """Offer `count` more virtual peers."""
+        peers = [self._new_peer() for _ in range(count)]
+        with self._lock:
+            self._peers.extend(peers)
+            if self._incarnation is not None:
+                self._incarnation.post(self._incarnation.peers_event(peers))
+        return peers
+
+    def remove_peer(self, peer: PeerId) -> None:
+        """Take a virtual peer back; its task goes to another."""
+        with self._lock:
+            if peer in self._peers:
+                self._peers.remove(peer)
+                if self._incarnation is not None:
+                    self._incarnation.remove_peer(peer)
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        """Leave the cluster in an orderly way; False when that took too long."""
+        self._stopping.set()
+        with self._lock:
+            if self._incarnation is not None:
+                self._incarnation.leave()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def joined(self) -> bool:
+        """Whether the group is a member now (readiness)."""
+        incarnation = self._incarnation
+        return incarnation is not None and incarnation.joined
+
+    @property
+    def passes(self) -> int:
+        """Grows while the executor moves (liveness)."""
+        incarnation = self._incarnation
+        return incarnation.passes if incarnation is not None else 0
+
+    @property
+    def group(self) -> GroupId | None:
+        incarnation = self._incarnation
+        return incarnation.group if incarnation is not None else None
+
+    @property
+    def failure(self) -> OnyxError | None:
+        """Why the group gave up for good; None while it works or tries."""
+        return self._failure
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the group has ended; True when it has."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _new_peer(self) -> PeerId:
+        return PeerId(str(uuid.UUID(int=self._randomness.getrandbits(128), version=4)))
+
+    def _run(self) -> None:
+        back_off_s = RESTART_BACK_OFF_S
+        while not self._stopping.is_set():
+            try:
+                if self._live_once():
+                    return
+                back_off_s = RESTART_BACK_OFF_S
+            except SettingsError as error:
+                self._failure = error
+                return
+            except Unavailable as error:
+                logger.warning("%s; trying again in %.1f s", error, back_off_s)
+                back_off_s = min(back_off_s * 2, RESTART_BACK_OFF_MAX_S)
+            except OnyxError as error:
+                self._failure = error
+                logger.exception("the peer group cannot go on")
+                return
+            self._stopping.wait(back_off_s)
+
+    def _live_once(self) -> bool:
+        """One incarnation, from joining to its end; True when it has left for good."""
+        log = self._open_log(GroupId(str(self._new_peer())))
+        incarnation = Incarnation(
+            self.settings,
+            log,
+            self._open_transport(),
+            self._resolver,
+            self._metrics,
+            self._clock,
+            self._randomness,
+            self._replace_peer,
+            self._site,
+        )
+        with self._lock:
+            self._incarnation = incarnation
+            peers = tuple(self._peers)
+            if self._stopping.is_set():
+                incarnation.leave()
+        end = incarnation.run(peers)
+        with self._lock:
+            self._incarnation = None
+            self._peers = [self._new_peer() for _ in self._peers]
+        if isinstance(end, Left):
+            return True
+        logger.warning("incarnation %s ended: %s; starting a new one", log.group, end.reason)
+        return False
+
+    def _replace_peer(self, peer: PeerId) -> None:
+        self.remove_peer(peer)
+        self.add_peers(1)
