@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.spark import run_stage
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.run_stage import named, told
@@ -30,6 +32,9 @@ def doubled(frame):
 
 def raising(frame):
     raise ValueError("boom")
+
+def forgetful(frame):
+    len(frame)
 """
 
 HANGING = """
@@ -40,9 +45,9 @@ time.sleep(600)
 """
 
 
-def run_here(request: StageRequest, timeout_s: float, permitted: Callable[[], bool]) -> None:
+def run_here(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
     """The fake: the same request over Arrow tables, in this process."""
-    if not permitted():
+    if not wanted():
         raise Fenced("declared dead")
     table = pa.concat_tables(
         [pq.read_table(part) for part in request.parts], promote_options="permissive"
@@ -91,19 +96,31 @@ def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path
         assert not {"metastore_db", "spark-warehouse", "artifacts"} & set(os.listdir())
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
-def test_an_exception_of_a_stage_comes_back_with_its_place(
-    runner: StageRunner, user_code: Path
+def test_an_exception_of_a_stage_is_answered_with_its_place(
+    user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_for("stages_of_a_user:raising", user_code)
-    with pytest.raises(UserFunctionError, match=r"(?s)ValueError: boom.*user.py:11 in raising"):
-        runner(request, 120.0, lambda: True)
-    assert not Path(request.target).exists()
+    class Session:
+        stopped = False
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    session = Session()
+    monkeypatch.setattr(run_stage, "open_session", lambda *_: session)
+    monkeypatch.setattr(run_stage, "read_parts", lambda *_: "a frame")
+    failure = run_stage.answer(request_for("stages_of_a_user:raising", user_code)).failure
+    assert failure is not None
+    assert failure.by_user
+    assert re.search(r"(?s)^ValueError: boom.*user.py:11 in raising", failure.message)
+    assert session.stopped
+    failure = run_stage.answer(request_for("stages_of_a_user:forgetful", user_code)).failure
+    assert failure is not None
+    assert "a stage returns a DataFrame, this one a NoneType" in failure.message
 
 
 @pytest.mark.server
 def test_a_stage_that_does_not_exist_is_told_without_starting_spark(user_code: Path) -> None:
-    with pytest.raises(UserFunctionError, match="no function 'nothing'"):
+    with pytest.raises(UserFunctionError, match="has no 'nothing'"):
         run_in_process(request_for("stages_of_a_user:nothing", user_code), 60.0, lambda: True)
 
 
@@ -120,7 +137,7 @@ def test_a_stage_is_ended_when_its_worker_is_declared_dead(user_code: Path) -> N
         run_in_process(
             request_for("hanging_stages:any", user_code),
             60.0,
-            permitted=lambda: not (user_code / "pid").exists(),
+            wanted=lambda: not (user_code / "pid").exists(),
         )
     assert_ended(user_code)
 

@@ -1,171 +1,276 @@
-"""A stage is published once, whole, and only by a live worker. No Spark: the runner is a fake."""
+"""The `spark` output: parts, then one result, whole, and only by a live worker. No Spark here: the
+runner is a fake whose contract with the real one is kept by `test_spark_runner`."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from tests.support.plugin_context import plugin_context
 
-from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
+from onyx.plugins.protocol import Output
+from onyx.plugins.registry import build_output
+from onyx.spark.plugin import SparkOutput, output
 from onyx.spark.request import StageRequest
-from onyx.spark.stage import MANIFEST, Layout, fence, run_stage
+from onyx.spark.stage import MANIFEST, Workplace, run_stage
 
-REQUEST = StageRequest(stage="demo.stages:totals", parts=(), target="", name="task delays")
-
-
-def layout(root: Path, job: str = "job-1", incarnation: str = "g1") -> Layout:
-    made = Layout(root, JobId(job), GroupId(incarnation))
-    made.parts.mkdir(parents=True, exist_ok=True)
-    return made
+STAGE = "demo.stages:total"
 
 
-class CopyingRunner:
-    """The result of a stage is the names of its parts; fails as often as told."""
+class SummingRunner:
+    """The result of a stage is the sum of the column `n`; fails as often as told."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.requests: list[StageRequest] = []
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.meanwhile: Callable[[], Any] = lambda: None
 
-    def __call__(
-        self, request: StageRequest, timeout_s: float, permitted: Callable[[], bool]
-    ) -> None:
+    def __call__(self, request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
         self.requests.append(request)
-        Path(request.target).mkdir()
-        (Path(request.target) / "part-0.txt").write_text(
-            " ".join(Path(part).stem for part in request.parts)
-        )
+        rows = [row for part in request.parts for row in pq.read_table(part).to_pylist()]
+        os.makedirs(request.target)
         self.meanwhile()
+        os.makedirs(request.target, exist_ok=True)
+        (Path(request.target) / "total.txt").write_text(str(sum(row["n"] for row in rows)))
+        if not wanted():
+            raise Fenced("the runner ended the run")
         if self.failures:
             raise self.failures.pop(0)
 
 
-def seal(
-    where: Layout, runner: CopyingRunner, permitted: Callable[[], bool] = lambda: True
-) -> None:
-    run_stage(where, REQUEST, runner, 60.0, permitted)
+def spark_output(
+    root: Path,
+    runner: SummingRunner,
+    incarnation: str = "g1",
+    job: str = "job-1",
+    permitted: Callable[[], bool] = lambda: True,
+    **options: Any,
+) -> SparkOutput:
+    context = plugin_context(
+        {"path": str(root), "stage": STAGE, **options},
+        functions={STAGE: lambda frame: frame},
+        incarnation=incarnation,
+        permitted=permitted,
+    )
+    return output(dataclasses.replace(context, job=JobId(job)), runner)
 
 
-def content(where: Layout) -> str:
-    return (where.result / "part-0.txt").read_text()
+def written(sink: Output, *numbers: int) -> None:
+    sink.write([{"n": n} for n in numbers])
+    sink.flush()
+    assert sink.durable() == len(numbers)
 
 
-def parts(where: Layout, *names: str) -> None:
-    for name in names:
-        (where.parts / f"{name}.parquet").touch()
+def total(root: Path) -> str:
+    return (root / "result" / "total.txt").read_text()
 
 
-def test_the_result_appears_with_a_manifest_and_nothing_else_stays(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    parts(where, "b", "a")
-    (where.parts / "c.parquet.unfinished").touch()
-    runner = CopyingRunner()
-    seal(where, runner)
-    assert content(where) == "a b"
-    assert json.loads((where.result / MANIFEST).read_text()) == {
+def unfinished(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file() and ".staging" in path.parts]
+
+
+def test_the_stage_gets_the_parts_of_all_peers_and_its_result_is_published(tmp_path: Path) -> None:
+    runner = SummingRunner()
+    first, second = spark_output(tmp_path, runner), spark_output(tmp_path, runner, "g2")
+    written(first, 1, 2)
+    written(second, 3)
+    first.seal()
+    assert total(tmp_path) == "6"
+    assert json.loads((tmp_path / "result" / MANIFEST).read_text()) == {
         "job": "job-1",
-        "stage": "demo.stages:totals",
-        "format": "parquet",
+        "stage": STAGE,
         "parts": 2,
     }
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".staging", "parts", "result"]
-    assert list(where.all_staging.iterdir()) == []
+    assert len(list((tmp_path / "parts" / "job-1").glob("*.parquet"))) == 2
+    assert unfinished(tmp_path) == []
 
 
-def test_a_second_run_for_the_same_job_finds_it_done(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    parts(where, "a")
-    runner = CopyingRunner()
-    seal(where, runner)
-    seal(layout(tmp_path, incarnation="g2"), runner)
+def test_only_durable_segments_are_acked_and_an_open_part_is_not_read(tmp_path: Path) -> None:
+    runner = SummingRunner()
+    sink, other = spark_output(tmp_path, runner), spark_output(tmp_path, runner, "g2")
+    written(sink, 1)
+    other.write([{"n": 100}])
+    assert other.durable() == 0
+    sink.seal()
+    other.close()
+    assert total(tmp_path) == "1"
+
+
+def test_a_second_seal_finds_the_result_and_runs_nothing(tmp_path: Path) -> None:
+    runner = SummingRunner()
+    sink = spark_output(tmp_path, runner)
+    written(sink, 1)
+    sink.seal()
+    sink.seal()
+    spark_output(tmp_path, runner, "g2").seal()
     assert len(runner.requests) == 1
 
 
-def test_a_failed_stage_leaves_no_result_and_may_be_run_again(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    parts(where, "a")
-    runner = CopyingRunner(UserFunctionError("ValueError: boom"), Unavailable("no memory"))
-    with pytest.raises(UserFunctionError, match=r"demo.stages:totals of task delays.*boom"):
-        seal(where, runner)
-    assert not where.result.exists()
-    with pytest.raises(Unavailable, match="no memory"):
-        seal(where, runner)
-    assert not where.result.exists()
-    seal(where, runner)
-    assert content(where) == "a"
+def test_a_failing_stage_is_told_with_its_job_and_may_be_run_again(tmp_path: Path) -> None:
+    runner = SummingRunner(UserFunctionError("ValueError: boom"), Unavailable("out of memory"))
+    sink = spark_output(tmp_path, runner)
+    written(sink, 1)
+    with pytest.raises(
+        UserFunctionError, match=r"job 'flights', task 'work': stage demo.stages:total: .*boom"
+    ):
+        sink.seal()
+    assert not (tmp_path / "result").exists()
+    with pytest.raises(Unavailable, match="out of memory"):
+        sink.seal()
+    assert not (tmp_path / "result").exists()
+    sink.seal()
+    assert total(tmp_path) == "1"
 
 
-def test_the_result_of_another_job_is_replaced(tmp_path: Path) -> None:
-    for job in ("job-1", "job-2"):
-        where = layout(tmp_path, job)
-        parts(where, f"part-of-{job}")
-        seal(where, CopyingRunner())
-        assert content(where) == f"part-of-{job}"
-    assert list(where.all_staging.iterdir()) == []
+def test_another_job_replaces_the_result_and_does_not_see_the_parts_of_the_first(
+    tmp_path: Path,
+) -> None:
+    for job, number in (("job-1", 1), ("job-2", 20)):
+        sink = spark_output(tmp_path, SummingRunner(), job=job)
+        written(sink, number)
+        sink.seal()
+        assert total(tmp_path) == str(number)
+    assert unfinished(tmp_path) == []
 
 
 @pytest.mark.parametrize("wreck", ["{", "[]", '{"job": "job-0"}'])
 def test_a_result_without_the_mark_of_this_job_is_not_taken_for_done(
     tmp_path: Path, wreck: str
 ) -> None:
-    where = layout(tmp_path)
-    where.result.mkdir()
-    (where.result / MANIFEST).write_text(wreck)
-    parts(where, "a")
-    seal(where, CopyingRunner())
-    assert content(where) == "a"
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / MANIFEST).write_text(wreck)
+    sink = spark_output(tmp_path, SummingRunner())
+    written(sink, 1)
+    sink.seal()
+    assert total(tmp_path) == "1"
 
 
-def test_a_zombie_publishes_nothing(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    parts(where, "a")
+def test_a_peer_that_dies_while_the_stage_runs_is_replaced(tmp_path: Path) -> None:
+    """[write, seal, CRASH, fence, seal again elsewhere]"""
+    dying = spark_output(tmp_path, SummingRunner(KeyboardInterrupt()))  # type: ignore[arg-type]
+    written(dying, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        dying.seal()
+    assert unfinished(tmp_path) != []
+    successor = spark_output(tmp_path, SummingRunner(), "g2")
+    successor.fence([GroupId("g2")])
+    assert unfinished(tmp_path) == []
+    successor.seal()
+    assert total(tmp_path) == "3"
+
+
+def test_a_zombie_that_was_fenced_publishes_nothing_even_if_it_believes_it_may(
+    tmp_path: Path,
+) -> None:
+    """Its Spark goes on and makes the staging directory again; the worker's is still gone."""
+    runner = SummingRunner()
+    zombie, successor = spark_output(tmp_path, runner), spark_output(tmp_path, runner, "g2")
+    written(zombie, 1)
+    runner.meanwhile = lambda: successor.fence([GroupId("g2")])
     with pytest.raises(Fenced):
-        seal(where, CopyingRunner(), permitted=lambda: False)
-    assert not where.result.exists()
+        zombie.seal()
+    assert not (tmp_path / "result").exists()
+    runner.meanwhile = lambda: None
+    successor.seal()
+    assert total(tmp_path) == "1"
 
 
-def test_a_zombie_that_was_fenced_cannot_publish_even_if_it_believes_it_may(tmp_path: Path) -> None:
-    zombie, successor = layout(tmp_path), layout(tmp_path, incarnation="g2")
-    parts(zombie, "a")
-    runner = CopyingRunner()
-    runner.meanwhile = lambda: fence(successor, [GroupId("g2")])
-    with pytest.raises(Unavailable):
-        seal(zombie, runner)
-    assert not zombie.result.exists()
-    seal(successor, CopyingRunner())
-    assert content(successor) == "a"
+def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: Path) -> None:
+    own = tmp_path / "staging"
+    own.mkdir()
+
+    def permitted() -> bool:
+        """The last check before the rename: at this very moment the directory is replaced."""
+        own.rename(tmp_path / "gone")
+        shutil.rmtree(tmp_path / "gone")
+        (own / "result").mkdir(parents=True)
+        return True
+
+    place = Workplace(tmp_path, JobId("job-1"), permitted)
+    place.parts.mkdir(parents=True)
+    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    with pytest.raises(Fenced):
+        run_stage(place, lambda: own, request, SummingRunner(), 60.0)
+    assert not place.result.exists()
 
 
-def test_a_fence_spares_the_living(tmp_path: Path) -> None:
-    for name in ("g1", "g2", "g3"):
-        layout(tmp_path, incarnation=name).staging.mkdir(parents=True)
-    fence(layout(tmp_path, incarnation="g1"), [GroupId("g1"), GroupId("g3")])
-    assert sorted(path.name for path in (tmp_path / ".staging").iterdir()) == ["g1", "g3"]
-    fence(Layout(tmp_path / "nowhere", JobId("j"), GroupId("g1")), [])
+def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_path: Path) -> None:
+    own = tmp_path / "staging"
+    own.mkdir()
+    answers = [False, False, True]
+    pauses: list[float] = []
+    place = Workplace(tmp_path, JobId("job-1"), lambda: answers.pop(0), pauses.append)
+    place.parts.mkdir(parents=True)
+    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    run_stage(place, lambda: own, request, SummingRunner(), 60.0)
+    assert place.result.exists()
+    assert len(pauses) == 2
+
+
+def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> None:
+    own = tmp_path / "staging"
+    own.mkdir()
+    place = Workplace(tmp_path, JobId("job-1"), lambda: False, lambda _: None)
+    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    with pytest.raises(Unavailable, match="ZooKeeper"):
+        run_stage(place, lambda: own, request, SummingRunner(), 60.0)
+    assert not place.result.exists()
 
 
 def test_without_any_segment_and_schema_the_result_is_empty(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    runner = CopyingRunner()
-    seal(where, runner)
+    runner = SummingRunner()
+    spark_output(tmp_path, runner).seal()
     assert runner.requests == []
-    assert sorted(path.name for path in where.result.iterdir()) == ["_SUCCESS", MANIFEST]
+    assert sorted(path.name for path in (tmp_path / "result").iterdir()) == ["_SUCCESS", MANIFEST]
 
 
 def test_without_any_segment_a_known_schema_reaches_the_stage(tmp_path: Path) -> None:
-    where = layout(tmp_path)
-    runner = CopyingRunner()
-    with_schema = StageRequest(stage="demo.stages:totals", parts=(), target="", schema="n BIGINT")
-    run_stage(where, with_schema, runner, 60.0, lambda: True)
-    assert [request.parts for request in runner.requests] == [()]
+    runner = SummingRunner()
+    spark_output(tmp_path, runner, schema="n BIGINT").seal()
+    assert [(request.parts, request.schema) for request in runner.requests] == [((), "n BIGINT")]
 
 
-def test_a_target_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / ".staging").write_text("a file in the way")
-    with pytest.raises(Unavailable, match="cannot be written"):
-        run_stage(
-            Layout(tmp_path, JobId("j"), GroupId("g")), REQUEST, CopyingRunner(), 60.0, lambda: True
-        )
+def test_options_reach_the_stage(tmp_path: Path) -> None:
+    runner = SummingRunner()
+    sink = spark_output(
+        tmp_path,
+        runner,
+        master="local[2]",
+        resultFormat="jsonl",
+        sparkConf={"spark.driver.memory": "4g"},
+    )
+    written(sink, 1)
+    sink.seal()
+    (request,) = runner.requests
+    assert (request.master, request.result_format) == ("local[2]", "jsonl")
+    assert request.spark_conf == {"spark.driver.memory": "4g"}
+    assert request.name == "onyx: flights, work"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"stage": 1}, {"path": ""}, {"stageTimeout": 0}, {"stageTimout": 5}, {"master": ""}]
+)
+def test_wrong_options_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(wrong))):
+        spark_output(tmp_path, SummingRunner(), **wrong)
+
+
+def test_a_stage_that_the_worker_does_not_offer_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(NameNotRegistered):
+        spark_output(tmp_path, SummingRunner(), stage="os:system")
+
+
+def test_the_registry_knows_the_plugin(tmp_path: Path) -> None:
+    context = plugin_context(
+        {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
+    )
+    assert isinstance(build_output("spark", context), SparkOutput)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import IO
 
@@ -28,23 +29,24 @@ STDERR_LINES_MAX = 20
 _MODULE = "onyx.spark.run_stage"
 
 
-def run_in_process(request: StageRequest, timeout_s: float, permitted: Callable[[], bool]) -> None:
+def run_in_process(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
     """See `StageRunner`."""
     request = msgspec.structs.replace(request, parent_pid=os.getpid())
-    with _started(request.master) as process:
+    # Spark's scratch files lie here, so that they go even when its process is killed.
+    with TemporaryDirectory(prefix="onyx-stage-") as scratch, _started(request, scratch) as process:
         assert process.stderr
         tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         reader = Thread(target=_drain, args=(process.stderr, tail), daemon=True)
         reader.start()
         try:
-            output = _converse(process, msgspec.json.encode(request), timeout_s, permitted)
+            output = _converse(process, msgspec.json.encode(request), timeout_s, wanted)
         finally:
             _end(process)
         reader.join(POLL_INTERVAL_S)
     _judge(request, output, process.returncode, tail)
 
 
-def _started(master: str) -> subprocess.Popen[bytes]:
+def _started(request: StageRequest, scratch: str) -> subprocess.Popen[bytes]:
     """A session of its own, so that it and its children can be ended together."""
     return subprocess.Popen(
         [sys.executable, "-m", _MODULE],
@@ -52,17 +54,18 @@ def _started(master: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        env=_environment(master),
+        env=_environment(request.master, scratch),
     )
 
 
-def _environment(master: str) -> dict[str, str]:
+def _environment(master: str, scratch: str) -> dict[str, str]:
     """Ours, with a Java that Spark can use and the modules that we can import: the stage's process
     and Spark's own Python workers must find the user's code."""
     from onyx.java import java_home_for_spark
 
     environment = {
         **os.environ,
+        "TMPDIR": scratch,
         "JAVA_HOME": str(java_home_for_spark()),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYSPARK_PYTHON": sys.executable,
@@ -77,7 +80,7 @@ def _converse(
     process: subprocess.Popen[bytes],
     request: bytes,
     timeout_s: float,
-    permitted: Callable[[], bool],
+    wanted: Callable[[], bool],
 ) -> bytes:
     """Send the request and wait for the reply, looking up now and then."""
     assert process.stdin
@@ -91,7 +94,7 @@ def _converse(
             break
         except subprocess.TimeoutExpired:
             waited_s += POLL_INTERVAL_S
-        if not permitted():
+        if not wanted():
             raise Fenced("this worker was declared dead while its Spark stage ran")
         if waited_s >= timeout_s:
             raise UserFunctionError(

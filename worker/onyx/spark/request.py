@@ -22,7 +22,7 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str | None = None
     """Spark's DDL of the segments (`row BIGINT, delay DOUBLE`); None takes it from the parts."""
     master: str = "local[*]"
-    spark_conf: dict[str, str] = {}
+    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     name: str = "onyx stage"
     """Shown by Spark."""
     parent_pid: int = 0
@@ -47,14 +47,12 @@ class StageReply(msgspec.Struct, frozen=True):
 class StageRunner(Protocol):
     """Runs a stage to its end: `launcher.run_in_process` in production."""
 
-    def __call__(
-        self, request: StageRequest, timeout_s: float, permitted: Callable[[], bool]
-    ) -> None:
+    def __call__(self, request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
         """Write the result to `request.target`.
 
         Raises:
             UserFunctionError: the stage raised or took longer than `timeout_s`.
             Unavailable: Spark could not be started, or its process died.
-            Fenced: `permitted` became false; nothing goes on.
+            Fenced: `wanted` became false, and the run was ended.
         """
         ...

@@ -8,8 +8,6 @@ stopped when a stage hangs, and would keep the worker's memory high for good.
 from __future__ import annotations
 
 import ctypes
-import importlib
-import inspect
 import os
 import signal
 import sys
@@ -21,7 +19,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from onyx.errors import NameNotRegistered, OnyxError, UserError, UserFunctionError
+from onyx.errors import OnyxError, UserError, UserFunctionError
+from onyx.resolve import Resolver
 from onyx.spark.parts import read_parts
 from onyx.spark.request import StageFailure, StageReply, StageRequest
 from onyx.spark.session import open_session
@@ -72,21 +71,14 @@ def run(request: StageRequest) -> None:
 
 
 def named(name: str) -> Callable[[Any], Any]:
-    """The function `package.module:name`, defined in that very module. The worker that asks has
-    already checked that the module is one that its jobs may use.
+    """The function `package.module:name`, by the rules of all names in a job. Its module counts as
+    listed here: the worker that asks has resolved the name among its own modules.
 
     Raises:
-        NameNotRegistered: there is no such module or function.
+        NameNotRegistered: the module defines no such function.
+        SettingsError: the module cannot be imported.
     """
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise NameNotRegistered(f"stage {name!r}: {error}") from error
-    function = vars(module).get(attribute)
-    if not inspect.isfunction(function) or function.__module__ != module_name:
-        raise NameNotRegistered(f"stage {name!r}: {module_name} defines no function {attribute!r}")
-    return function
+    return Resolver((name.partition(":")[0],)).resolve(name)
 
 
 def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) -> None:
@@ -120,7 +112,8 @@ def told(error: Exception) -> str:
 
 def _message(error: Exception) -> str:
     """The message without the JVM's own stack trace, which Spark appends."""
-    return str(error).partition("\n\nJVM stacktrace")[0].strip()
+    text = str(error).partition("\n\nJVM stacktrace")[0]
+    return text.partition("\n\tat ")[0].strip()
 
 
 def _unexpected(error: Exception) -> str:

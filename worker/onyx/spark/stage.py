@@ -1,13 +1,14 @@
-"""Run a stage over the parts of a task and make its result visible by one rename.
+"""Run a stage over the parts of a job and make its result visible by one rename.
 
-    <path>/parts/<job>/          Parquet parts, written by all peers of the task
-    <path>/.staging/<incarnation>/   a result that is not finished; removed when its writer is dead
-    <path>/result/               the result of the last job that finished, with `_onyx.json`
+    <path>/parts/<job>/      Parquet parts, written by all peers of the task
+    <path>/result/           the result of the last job that finished, with `_onyx.json`
 
-The stage may be asked for again after any crash: a result that carries the job's id is final, and
-whatever else is found is replaced. The rename is done here and not by the stage's process, because
-only the worker knows whether it has been declared dead; a zombie that wakes up finds its staging
-directory gone and cannot publish. Readers that can wait for `_SUCCESS` see it appear with the rest.
+The result is staged where the unfinished parts of this incarnation are. It may be asked for again
+after any crash: a result that carries the job's id is final, and anything else found is replaced.
+
+The rename is done here and not by the stage's process, because only the worker knows whether it may
+have been declared dead, and relative to the open staging directory, because Spark makes missing
+directories again: a zombie's path may exist once more, but the directory that it holds is gone.
 """
 
 from __future__ import annotations
@@ -15,135 +16,160 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from onyx.errors import Fenced, Unavailable, UserFunctionError
-from onyx.ids import GroupId, JobId
+from onyx.errors import Fenced, Unavailable
+from onyx.ids import JobId
+from onyx.plugins.parts import published_parts
+from onyx.plugins.staging import sync_directory
 from onyx.spark.request import StageRequest, StageRunner
 
 MANIFEST = "_onyx.json"
+PERMISSION_POLL_S = 0.5
+PERMISSION_POLLS_MAX = 240
+"""A worker that has lost sight of ZooKeeper waits so often before its attempt has failed."""
+_NEW, _REPLACED = "result", "replaced"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where one incarnation finds and puts the files of one task of one job."""
+class Workplace:
+    """Where one peer finds and puts the files of one task of one job."""
 
-    root: Path
+    path: Path
     job: JobId
-    incarnation: GroupId
+    permitted: Callable[[], bool]
+    """False while this incarnation may have been declared dead."""
+    pause: Callable[[float], None] = time.sleep
 
     @property
     def parts(self) -> Path:
-        return self.root / "parts" / self.job
-
-    @property
-    def all_staging(self) -> Path:
-        return self.root / ".staging"
-
-    @property
-    def staging(self) -> Path:
-        return self.all_staging / self.incarnation
+        return self.path / "parts" / self.job
 
     @property
     def result(self) -> Path:
-        return self.root / "result"
+        return self.path / "result"
 
 
-def is_done(layout: Layout) -> bool:
+def is_done(place: Workplace) -> bool:
     """Whether the result of this job stands."""
     try:
-        manifest = json.loads((layout.result / MANIFEST).read_bytes())
+        manifest = json.loads((place.result / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    return isinstance(manifest, dict) and manifest.get("job") == layout.job
+    return isinstance(manifest, dict) and manifest.get("job") == place.job
 
 
 def run_stage(
-    layout: Layout,
+    place: Workplace,
+    staging: Callable[[], Path],
     request: StageRequest,
     runner: StageRunner,
     timeout_s: float,
-    permitted: Callable[[], bool],
 ) -> None:
     """Make `<path>/result` the result of this job; nothing happens if it is already.
 
     Arguments:
+        staging: the directory of this incarnation that others remove when it is dead.
         request: what to run; its `parts` and `target` are filled in here.
         timeout_s: longest run in seconds.
-        permitted: false once this incarnation has been declared dead.
 
     Raises:
         UserFunctionError: the stage failed, with its message.
         Unavailable: Spark or the file system failed; try again.
         Fenced: this incarnation was declared dead meanwhile.
     """
-    if is_done(layout):
+    if is_done(place):
         return
-    parts = tuple(str(path.resolve()) for path in sorted(layout.parts.glob("*.parquet")))
-    target = layout.staging / "result"
     try:
-        shutil.rmtree(layout.staging, ignore_errors=True)
-        layout.staging.mkdir(parents=True)
-        filled = msgspec.structs.replace(request, parts=parts, target=str(target.resolve()))
-        if parts or request.schema is not None:
-            _run(filled, runner, timeout_s, permitted)
-        else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
-            target.mkdir()
-            (target / "_SUCCESS").touch()
-        _publish(layout, filled, target, permitted)
+        own = staging()
+        with _opened(own) as held:
+            _run(place, own, held, request, runner, timeout_s)
+    except FileNotFoundError as error:
+        raise _fenced() from error
     except OSError as error:
-        if not permitted():
-            raise Fenced("this worker was declared dead while its Spark stage ran") from error
-        raise Unavailable(
-            f"the result of stage {request.stage} cannot be written: {error}"
-        ) from error
-    shutil.rmtree(layout.staging, ignore_errors=True)
-
-
-def fence(layout: Layout, live: Sequence[GroupId]) -> None:
-    """Remove unfinished results of all incarnations but those in `live`."""
-    if not layout.all_staging.is_dir():
-        return
-    for directory in sorted(layout.all_staging.iterdir()):
-        if directory.name not in live:
-            shutil.rmtree(directory, ignore_errors=True)
+        raise Unavailable(f"{place.path}: the result cannot be written: {error}") from error
 
 
 def _run(
-    request: StageRequest, runner: StageRunner, timeout_s: float, permitted: Callable[[], bool]
+    place: Workplace,
+    own: Path,
+    held: int,
+    request: StageRequest,
+    runner: StageRunner,
+    timeout_s: float,
 ) -> None:
-    try:
-        runner(request, timeout_s, permitted)
-    except UserFunctionError as error:
-        raise UserFunctionError(f"stage {request.stage} of {request.name}: {error}") from error
+    def wanted() -> bool:
+        return _is(own, held)
+
+    target = own / _NEW
+    for left_over in (target, own / _REPLACED):
+        shutil.rmtree(left_over, ignore_errors=True)
+    parts = tuple(str(path.resolve()) for path in published_parts(place.parts, ".parquet"))
+    filled = msgspec.structs.replace(request, parts=parts, target=str(target.resolve()))
+    if parts or request.schema is not None:
+        runner(filled, timeout_s, wanted)
+    else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
+        target.mkdir()
+        (target / "_SUCCESS").touch()
+    _make_durable(target, {"job": place.job, "stage": request.stage, "parts": len(parts)})
+    _wait_until_permitted(place, wanted)
+    _publish(place, held)
+    shutil.rmtree(own / _REPLACED, ignore_errors=True)
 
 
-def _publish(
-    layout: Layout, request: StageRequest, target: Path, permitted: Callable[[], bool]
-) -> None:
-    """Durable first, then visible. The result of an earlier job steps aside just before, so that a
-    reader finds the old one, for an instant none, then the new one; never a mixture."""
-    manifest = {"job": layout.job, "stage": request.stage, "format": request.result_format}
-    (target / MANIFEST).write_text(json.dumps({**manifest, "parts": len(request.parts)}))
+def _make_durable(target: Path, manifest: dict[str, object]) -> None:
+    (target / MANIFEST).write_text(json.dumps(manifest) + "\n")
     for path in sorted(target.rglob("*")):
-        _synchronise(path)
-    _synchronise(target)
-    if not permitted():
-        raise Fenced("this worker was declared dead while its Spark stage ran")
-    if layout.result.exists():
-        layout.result.rename(layout.staging / "replaced")
-    target.rename(layout.result)
-    _synchronise(layout.root)
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    sync_directory(target)
 
 
-def _synchronise(path: Path) -> None:
-    """To disk: the content of a file, or the names in a directory."""
-    descriptor = os.open(path, os.O_RDONLY)
+def _wait_until_permitted(place: Workplace, wanted: Callable[[], bool]) -> None:
+    """ZooKeeper may be away for a while; if this peer is replaced meanwhile, its staging goes."""
+    for _ in range(PERMISSION_POLLS_MAX):
+        if not wanted():
+            raise _fenced()
+        if place.permitted():
+            return
+        place.pause(PERMISSION_POLL_S)
+    raise Unavailable(f"{place.path}: this worker may not publish: it has lost sight of ZooKeeper")
+
+
+def _publish(place: Workplace, held: int) -> None:
+    """The result of an earlier job steps aside just before, so that a reader finds the old one,
+    for an instant none, then the new one; never a mixture."""
+    if place.result.exists():
+        os.rename(place.result, _REPLACED, dst_dir_fd=held)
+    os.rename(_NEW, place.result, src_dir_fd=held)
+    sync_directory(place.path)
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _is(directory: Path, held: int) -> bool:
+    """Whether the path still leads to the directory that is held open."""
+    try:
+        return os.path.samestat(directory.stat(), os.fstat(held))
+    except FileNotFoundError:
+        return False
+
+
+def _fenced() -> Fenced:
+    return Fenced("this worker was declared dead while its Spark stage ran; another one runs it")
