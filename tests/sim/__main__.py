@@ -12,7 +12,7 @@ from functools import partial
 from tests.sim.bugs import NAMES
 from tests.sim.cluster import Outcome, simulate
 
-STEPS = 2_000
+STEPS = 1_000
 CHUNK_SEEDS = 20
 
 

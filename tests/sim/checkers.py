@@ -43,6 +43,8 @@ class Checkers:
         self.owners: dict[tuple[str, str, int, int], GroupId] = {}
         self.origin_position = -1
         self.emissions = 0
+        self.evicted: set[GroupId] = set()
+        """Groups whose session was closed by force, which no lease can foresee."""
 
     # --- the server's side ----------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class Checkers:
         state = process.state
         require(state is not None and not state.paused, "F3", process.group, "is paused and emits")
         require(
-            process.group in self.cluster.server.pulses,
+            process.group in self.cluster.server.pulses or process.group in self.evicted,
             "F2",
             f"{process.group} emits for {running} after its pulse is gone",
         )

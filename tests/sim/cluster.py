@@ -104,7 +104,8 @@ class Cluster:
             self._steps(steps)
             self.faults.end()
             self._heal()
-            self.checkers.replay()
+            if self.options.replays:
+                self.checkers.replay()
 
     def _build(self) -> None:
         start = self.world.stream("start")

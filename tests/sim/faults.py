@@ -113,8 +113,10 @@ class Faults:
         return chance.randint(0, sent)
 
     def _expiry(self, chance: random.Random) -> None:
+        """An administrator closes a session."""
         process = chance.choice(self.cluster.processes)
         if process.running and process.client.session is not None:
+            self.cluster.checkers.evicted.add(process.group)
             self.cluster.server.expire(process.client.session)
 
     def _outage(self, chance: random.Random) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onyx.ids import JobId
 from onyx.replica.entry import Command
 
-PEERS_UNLIMITED = 1_000_000
+UNLIMITED = "Infinity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SimJob:
                 "inputs": list(self.inputs),
                 "outputs": list(self.outputs),
                 "task-scheduler": "balanced",
-                "saturation": PEERS_UNLIMITED,
+                "saturation": UNLIMITED,
                 "task-saturation": {task: self._most(task) for task in self.tasks},
                 "min-required-peers": dict.fromkeys(self.tasks, 1),
                 "flux-policies": {},
@@ -53,9 +53,10 @@ class SimJob:
             },
         )
 
-    def _most(self, task: str) -> int:
-        limited = task in self.inputs and self.peers_max is not None
-        return self.peers_max if limited else PEERS_UNLIMITED
+    def _most(self, task: str) -> int | str:
+        if self.peers_max is None or task not in self.inputs:
+            return UNLIMITED
+        return self.peers_max
 
 
 def draw_job(number: int, choice: random.Random) -> SimJob:

@@ -40,6 +40,8 @@ class Options:
     """Of one message between a client and ZooKeeper."""
     periods_s: tuple[tuple[str, float], ...]
     """Mean time between two faults of a family; a family that is off is missing."""
+    replays: bool
+    """Whether the whole log is folded again at the end (L6)."""
 
 
 def draw_options(seed: int) -> Options:
@@ -56,4 +58,5 @@ def draw_options(seed: int) -> Options:
             for family in FAMILIES
             if choice.random() < 0.5
         ),
+        replays=choice.random() < 0.25,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from onyx.peer.actions import Left
+from onyx.peer.events import Leave
+
 
 def test_a_watcher_that_missed_the_request_notifies_its_joiner(ring):
     ring.start("a")
@@ -48,3 +51,15 @@ def test_one_whom_the_origin_no_longer_has_starts_again(ring):
     ring.jump("b", "a")
 
     assert ring.states["b"].ended
+
+
+def test_one_on_its_way_out_has_left_when_the_origin_does_not_know_it(ring):
+    for name in "ab":
+        ring.start(name)
+        ring.play()
+    ring.feed("b", Leave())
+    ring.play("a")
+    ring.write("gc", id="collector")
+    ring.play("a")
+
+    assert ring.jump("b", "a") == (Left(),)

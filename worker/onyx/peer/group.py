@@ -146,6 +146,8 @@ def _read(state: GroupState, entry: Entry) -> Result:
 
 def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
     assert position > state.replica.version, "an origin is read only by those who are behind it"
+    if state.leaving and not joining.is_known(replica, state.group):
+        return _end(state, "left before the origin")
     entry = Entry(position, Command("set-replica"))
     effects = machine.effects(entry, state.replica, replica, state.group)
     backing_off = bool(state.retry)

@@ -66,9 +66,7 @@ def watch_targets(replica: Replica, me: GroupId) -> tuple[GroupId, ...]:
 
 def same_ring(old: Replica, new: Replica) -> bool:
     """The cheap answer for the many entries that change nobody's watches."""
-    return (
-        old.pairs is new.pairs and old.prepared is new.prepared and old.accepted is new.accepted
-    )
+    return old.pairs is new.pairs and old.prepared is new.prepared and old.accepted is new.accepted
 
 
 def is_known(replica: Replica, group: GroupId) -> bool:
