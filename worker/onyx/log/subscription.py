@@ -1,5 +1,12 @@
 """Drives a `LogTail` against ZooKeeper: performs its requests and gives it their answers.
 
+A listing transfers every name in the log, and after each new entry every reader would ask for it: a
+cluster with a log of 10,000 entries would do little else. So only the first listing and those after
+a break are whole. After that the reader asks how far the log goes, which a node's status tells in
+constant size: `cversion` counts creations and deletions of children, so half of its sum with the
+number of children is how many were ever created, that is the number of the next one. The watch is
+then on that next node. Numbers that turn out not to be there lead to a whole listing.
+
 Everything runs on the session's loop, except the reading of an origin, which takes several requests
 and gets a thread of its own (it happens at the start and after a collection).
 """
@@ -38,6 +45,7 @@ class Subscription:
         self._session = session
         self._paths = paths
         self._origins = origins
+        self._czxid = origins.log_czxid
         self._tail = LogTail(after)
         self._deliver = deliver
         self._stopped = False
@@ -57,6 +65,8 @@ class Subscription:
             return
         for action in event():
             match action:
+                case ListChildren(Cause.CHANGED):
+                    self._look_ahead()
                 case ListChildren():
                     self._list()
                 case GetEntry(position):
@@ -78,15 +88,38 @@ class Subscription:
         )
 
     def _on_children(self, answer: Any) -> None:
-        if isinstance(answer, NoNodeError):
-            self._session.fail(self._origins.recreated())
-        elif not isinstance(answer, Exception):
-            children, stat = answer
-            if stat.czxid != self._origins.log_czxid:
-                self._session.fail(self._origins.recreated())
-                return
-            positions = entry_positions(children)
-            self._run(lambda: self._tail.on_children(positions))
+        if isinstance(answer, Exception):
+            self._check_identity(None if isinstance(answer, NoNodeError) else self._czxid)
+            return
+        children, stat = answer
+        if self._check_identity(stat.czxid):
+            self._run(lambda: self._tail.on_children(entry_positions(children)))
+
+    def _look_ahead(self) -> None:
+        self._session.send(lambda client: client.exists_async(self._paths.log), self._on_status)
+
+    def _on_status(self, stat: Any) -> None:
+        if isinstance(stat, Exception) or not self._check_identity(stat and stat.czxid):
+            return
+        following = Position((stat.cversion + stat.numChildren) // 2)
+        path = self._paths.entry(following)
+        self._session.send(
+            lambda client: client.exists_async(path, watch=self._on_watch), self._on_following
+        )
+        numbers = range(self._tail.position + 1, following)
+        self._run(lambda: self._tail.on_children([Position(number) for number in numbers]))
+
+    def _on_following(self, stat: Any) -> None:
+        """The next entry was there before its watch: it must be looked for without one."""
+        if stat is not None and not isinstance(stat, Exception):
+            self._run(lambda: self._tail.on_watch(Cause.AGAIN))
+
+    def _check_identity(self, czxid: int | None) -> bool:
+        """End the session's use if this is not the log that it began with (None: there is none)."""
+        if czxid == self._czxid:
+            return True
+        self._session.fail(self._origins.recreated())
+        return False
 
     def _get(self, position: Position) -> None:
         path = self._paths.entry(position)

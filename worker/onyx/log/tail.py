@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import Position
@@ -44,12 +44,18 @@ class Cause(enum.Enum):
     """Connected again."""
     POLL = "poll"
     AGAIN = "again"
-    """An entry vanished between being listed and being read, or a watch fired during a listing."""
+    """An entry that was listed is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListChildren:
-    """Request: the numbers of the entries in the log, and a watch on their change."""
+    """Request: the numbers of the entries in the log, and a watch on their change.
+
+    If the cause is CHANGED, numbers after the reader's position are enough, and some of them may
+    turn out not to be there: a whole listing costs as much as the log is long.
+    """
+
+    cause: Cause = field(default=Cause.START, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,8 @@ class LogTail:
         self._asked: set[Position] = set()
         self._arrived: dict[Position, bytes] = {}
         self._listing = False
-        self._list_again = False
+        self._list_again: Cause | None = None
+        """Why to list once more after the listing under way."""
         self._polled = False
         """The listing under way asks for the origin if it finds nothing."""
         self._asking_origin = False
@@ -122,9 +129,8 @@ class LogTail:
         self._listing = False
         self._ahead = deque(sorted({*self._ahead, *(p for p in positions if p > self.position)}))
         polled, self._polled = self._polled, False
-        again: Actions = ()
-        if self._list_again:
-            again = self.relist(Cause.AGAIN)
+        cause, self._list_again = self._list_again, None
+        again = () if cause is None else self.relist(cause)
         if not self._ahead and polled:
             return again + self._ask_origin()
         return again + self._advance()
@@ -155,11 +161,11 @@ class LogTail:
         """List the children and arm the watch, whatever the cause. Seam for planted bug B4."""
         self._polled = self._polled or cause in (Cause.START, Cause.CONNECTED, Cause.POLL)
         if self._listing:
-            self._list_again = True
+            if self._list_again in (None, Cause.CHANGED):
+                self._list_again = cause
             return ()
         self._listing = True
-        self._list_again = False
-        return (ListChildren(),)
+        return (ListChildren(cause),)
 
     def on_gap(self, first: Position) -> Actions:
         """The lowest child is not the next number: ask the origin. Seam for planted bug B3."""
@@ -167,6 +173,7 @@ class LogTail:
 
     def _ask_again(self, cause: Cause) -> Actions:
         self._listing = False
+        self._list_again = None
         self._asked.clear()
         self._asking_origin = False
         return self.relist(cause) + self._advance()
