@@ -29,7 +29,7 @@ class Data:
 
 
 def segments(records: int) -> Data:
-    """`records` records of about 50 bytes: `{"id":0,"name":"user-339463-abcdefgh","n":154}`."""
+    """`records` records of about 50 bytes: `{"id":0,"name":"user-339563-abcdefgh","n":970}`."""
     folder = ROOT / f"segments-{records}"
     answer = folder / "answer.json"
     if not answer.exists():

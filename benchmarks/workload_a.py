@@ -20,7 +20,7 @@ from harness import Answer, Contender, WrongAnswer
 from peers import CODE, HERE, measure, peers
 
 TASKS = 3
-"""Virtual peers of the job, dealt to the processes."""
+"""Virtual peers of the job, one a task, dealt to the processes."""
 
 
 def _command(
@@ -35,7 +35,7 @@ def _command(
     path.write_text(yaml.safe_dump(manifest, sort_keys=False))
     return [
         *(sys.executable, "-m", "onyx.cli", "run", str(path)),
-        *("--processes", str(processes), "--peers", str(TASKS // processes)),
+        *("--processes", str(processes), "--peers", str(TASKS)),
         *("--modules", "bench_tasks"),
     ]
 

@@ -124,6 +124,8 @@ def _run(
 
 
 def _make_durable(target: Path, manifest: dict[str, object]) -> None:
+    for checksum in target.rglob(".*.crc"):  # Hadoop's own, which no other reader knows
+        checksum.unlink()
     (target / MANIFEST).write_text(json.dumps(manifest) + "\n")
     for path in sorted(target.rglob("*")):
         if path.is_dir():

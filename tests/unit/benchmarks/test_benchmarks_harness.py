@@ -1,0 +1,110 @@
+"""What the benchmarks measure is what they say: whole process trees, right answers, medians."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of `benchmarks/`."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+@pytest.fixture
+def data(benchmarks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module: ModuleType = benchmarks("data")
+    monkeypatch.setattr(module, "ROOT", tmp_path / "bench-data")
+    return module
+
+
+def test_the_data_is_the_same_each_time_and_split_in_two(data: ModuleType) -> None:
+    made = data.segments(11)
+    lines = [path.read_text() for path in sorted(made.folder.glob("*.jsonl"))]
+    assert [text.count("\n") for text in lines] == [5, 6]
+    assert lines[0].splitlines()[0] == '{"id":0,"name":"user-339563-abcdefgh","n":970}'
+    assert data.segments(11) == made
+
+
+def test_the_plain_loop_agrees_with_the_answer_of_the_generator(
+    benchmarks: Any, data: ModuleType
+) -> None:
+    harness, peers = benchmarks("harness"), benchmarks("peers")
+    plain = peers.peers()["plain"]
+    (result,) = harness.compare([plain], data.segments(2_000), data.segments(10), 1, 60.0)
+    assert result.name == "plain"
+
+
+def test_a_wrong_answer_is_no_figure(benchmarks: Any, data: ModuleType) -> None:
+    harness = benchmarks("harness")
+    liar = harness.Contender(
+        "liar",
+        lambda data, folder: [sys.executable, "-c", "print('ANSWER 1 1')"],
+        harness.printed_answer,
+    )
+    with pytest.raises(harness.WrongAnswer, match="liar"):
+        harness.compare([liar], data.segments(20), data.segments(10), 1, 60.0)
+
+
+BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
+ORPHAN = f"""
+import os
+if os.fork() == 0:
+    if os.fork() == 0:
+        {BURN.strip().replace(chr(10), chr(10) + "        ")}
+    os._exit(0)
+os.wait()
+"""
+
+
+def measured(command: str) -> float:
+    """CPU seconds by the harness, in an interpreter of its own: it becomes a subreaper."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        f"import harness; done = harness.run([sys.executable, '-c', {command!r}], {{}}, 60.0)\n"
+        "print(done.cpu_s)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize("program", [BURN, ORPHAN], ids=["itself", "an orphan of it"])
+def test_the_cpu_of_a_tree_counts_orphans(program: str) -> None:
+    assert measured(program) >= 0.3
+
+
+def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
+    harness = benchmarks("harness")
+    code = (
+        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        "import harness\n"
+        "try: harness.run([sys.executable, '-c', 'raise SystemExit(\"oh no\")'], {}, 60.0)\n"
+        "except RuntimeError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert harness is not None
+    assert b"exit 1" in done.stdout
+    assert b"oh no" in done.stdout
+
+
+def test_the_report_has_ratios_and_a_spread(benchmarks: Any, tmp_path: Path) -> None:
+    import json
+
+    harness = benchmarks("harness")
+    runs = [(0.5, harness.Run(1.0, 0.6, 10_000_000, "")), (0.7, harness.Run(2.0, 0.8, 20, ""))]
+    fast = harness._result(harness.Contender("fast", None, None), runs[:1])
+    slow = harness._result(harness.Contender("slow", None, None), runs)
+    assert (slow.cpu_s_low, slow.cpu_s_high, slow.rss_peak_bytes) == (0.5, 0.7, 10_000_000)
+    harness.report("Title", [fast, slow], "fast", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [each["ratio"] for each in report["results"]] == [1.0, pytest.approx(1.2)]
