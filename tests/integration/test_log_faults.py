@@ -208,3 +208,27 @@ def test_no_server_gives_an_error_that_says_what_to_do():
 def test_two_servers_cannot_have_one_port(zookeeper, tmp_path: Path):
     with pytest.raises(Unavailable, match="is in use"):
         ZooKeeperServer(tmp_path, port=zookeeper.port).start()
+
+
+def test_a_number_that_was_never_an_entry_does_not_stop_a_reader(zookeeper, stack):
+    often = LogSettings(poll_interval_s=0.2)
+    client = open_client(stack, settings_for(zookeeper.address, log=often))
+    inbox = follow(client)
+    client.append(Command("a"))
+    assert inbox.names(1) == ["a"]
+    client._session.perform(
+        lambda kazoo: kazoo.create_async(f"{client._paths.log}/stray"),
+    )
+    assert client.append(Command("b")) == 2
+    client._session.perform(lambda kazoo: kazoo.delete_async(f"{client._paths.log}/stray"))
+    assert client.append(Command("c")) == 3
+    assert inbox.names(2) == ["b", "c"]
+
+
+def test_a_backlog_of_the_largest_entries_is_read(zookeeper, stack):
+    settings = settings_for(zookeeper.address)
+    group, client = open_group(stack, settings, "g1"), open_client(stack, settings)
+    large = Command("n", {"text": "x" * (settings.log.entry_bytes_max - 200)})
+    group.append([large] * 70)
+    inbox = follow(client)
+    assert [len(entry.command.args["text"]) for entry in inbox.take(70)] == [262_144 - 200] * 70

@@ -14,7 +14,7 @@ and gets a thread of its own (it happens at the start and after a collection).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
@@ -23,6 +23,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from onyx.errors import OnyxError
 from onyx.ids import Position
 from onyx.log.interface import Origin, Session
+from onyx.log.multi_read import NODES_MAX, read_nodes
 from onyx.log.origins import Origins
 from onyx.log.paths import Paths, entry_positions
 from onyx.log.session import ZooKeeperSession
@@ -61,16 +62,19 @@ class Subscription:
             self._forget_session()
 
     def _run(self, event: Callable[[], Actions]) -> None:
-        if self._stopped:
-            return
-        for action in event():
+        if not self._stopped:
+            self._perform(event())
+
+    def _perform(self, actions: Actions) -> None:
+        wanted: list[Position] = []
+        for action in actions:
             match action:
                 case ListChildren(Cause.CHANGED):
                     self._look_ahead()
                 case ListChildren():
                     self._list()
                 case GetEntry(position):
-                    self._get(position)
+                    wanted.append(position)
                 case ReadOrigin(above):
                     threading.Thread(
                         target=self._read_origin, args=(above,), name="onyx-log-origin", daemon=True
@@ -78,6 +82,8 @@ class Subscription:
                 case Deliver(item):
                     if not self._stopped:
                         self._deliver(item)
+        for start in range(0, len(wanted), NODES_MAX):
+            self._get(wanted[start : start + NODES_MAX])
 
     def _list(self) -> None:
         self._session.send(
@@ -121,18 +127,19 @@ class Subscription:
         self._session.fail(self._origins.recreated())
         return False
 
-    def _get(self, position: Position) -> None:
-        path = self._paths.entry(position)
+    def _get(self, positions: Sequence[Position]) -> None:
+        paths = [self._paths.entry(position) for position in positions]
         self._session.send(
-            lambda client: client.get_async(path),
-            lambda answer: self._on_entry(position, answer),
+            lambda client: read_nodes(client, paths),
+            lambda answer: self._on_entries(positions, answer),
         )
 
-    def _on_entry(self, position: Position, answer: Any) -> None:
-        if isinstance(answer, NoNodeError):
-            self._run(lambda: self._tail.on_entry(position, None))
-        elif not isinstance(answer, Exception):
-            self._run(lambda: self._tail.on_entry(position, bytes(answer[0])))
+    def _on_entries(self, positions: Sequence[Position], answer: Any) -> None:
+        """All events first, then what they ask for: so that the next entries are read together."""
+        if isinstance(answer, Exception):
+            return
+        events = zip(positions, answer, strict=True)
+        self._run(lambda: tuple(a for p, data in events for a in self._tail.on_entry(p, data)))
 
     def _read_origin(self, above: Position) -> None:
         try:

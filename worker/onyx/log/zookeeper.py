@@ -21,12 +21,12 @@ from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.chunks import Chunks
 from onyx.log.documents import Documents
 from onyx.log.interface import Document, Origin, Session
+from onyx.log.multi_read import NODES_MAX, read_nodes
 from onyx.log.origins import Origins
 from onyx.log.paths import Paths, entry_position, entry_positions
 from onyx.log.pulses import Pulses
-from onyx.log.session import AllOf, ZooKeeperSession
+from onyx.log.session import ZooKeeperSession
 from onyx.log.subscription import Subscription
-from onyx.log.tail import FETCHES_MAX
 from onyx.log.writer import Append, AppendQueue, Reply, check_size
 from onyx.replica.entry import Command, Entry
 from onyx.settings import Settings
@@ -76,8 +76,8 @@ class ZooKeeperLog:
         children = self._session.perform(lambda client: client.get_children_async(self._paths.log))
         wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
         entries: list[Entry] = []
-        for start in range(0, len(wanted), FETCHES_MAX):
-            entries.extend(self._fetch(wanted[start : start + FETCHES_MAX]))
+        for start in range(0, len(wanted), NODES_MAX):
+            entries.extend(self._fetch(wanted[start : start + NODES_MAX]))
         return entries
 
     def subscribe(
@@ -131,15 +131,12 @@ class ZooKeeperLog:
 
     def _fetch(self, positions: Sequence[Position]) -> list[Entry]:
         """Read several entries at once; those collected meanwhile are left out."""
-
-        def start(client: KazooClient) -> Any:
-            return AllOf([client.get_async(self._paths.entry(p)) for p in positions])
-
-        answers = self._session.perform(start)
+        paths = [self._paths.entry(position) for position in positions]
+        nodes = self._session.perform(lambda client: read_nodes(client, paths))
         return [
-            decode_entry(position, bytes(answer[0]))
-            for position, answer in zip(positions, answers, strict=True)
-            if answer is not None
+            decode_entry(position, data)
+            for position, data in zip(positions, nodes, strict=True)
+            if data is not None
         ]
 
 
