@@ -1,0 +1,74 @@
+"""From a job to the `submit-job` entry: what scheduling must know of it, and where the rest lies.
+
+The job itself is a chunk beside the log, under its digest; the entry stays small whatever options,
+windows and conditions the job has.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from onyx.ids import JobId
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.workflow import topological_order
+from onyx.replica.canonical import INFINITY
+from onyx.replica.entry import Command
+
+
+def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Command:
+    """The entry that submits a job.
+
+    `digest` is the content address of the job in the chunk store. `job_scheduler` is the one of the
+    cluster: only `percentage` is told the job's percentage.
+    """
+    tasks = topological_order(job.workflow)
+    entries = {task: job.entry(task) for task in tasks}
+    most = {task: _most(entry) for task, entry in entries.items()}
+    args: dict[str, Any] = {
+        "id": job_id,
+        "digest": digest,
+        "tasks": list(tasks),
+        "inputs": [task for task in tasks if entries[task].type == "input"],
+        "outputs": [task for task in tasks if entries[task].type == "output"],
+        "task-scheduler": job.task_scheduler,
+        "saturation": _text(sum(most.values())),
+        "task-saturation": {task: _text(each) for task, each in most.items()},
+        "min-required-peers": {task: _least(entry) for task, entry in entries.items()},
+        "flux-policies": {
+            task: entry.flux_policy for task, entry in entries.items() if entry.flux_policy
+        },
+        "required-tags": {
+            task: list(entry.required_tags)
+            for task, entry in entries.items()
+            if entry.required_tags
+        },
+        "exempt-tasks": list(job.acker_exempt_tasks),
+        "acker-percentage": job.acker_percentage,
+        "acker-exclude-inputs": job.acker_exempt_input_tasks,
+        "acker-exclude-outputs": job.acker_exempt_output_tasks,
+    }
+    return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler)})
+
+
+def _percentages(job: Job, tasks: tuple[str, ...], job_scheduler: str) -> dict[str, Any]:
+    """Shares are written only for the schedulers that use them."""
+    found: dict[str, Any] = {}
+    if job_scheduler == "percentage" and job.percentage is not None:
+        found["percentage"] = job.percentage
+    if job.task_scheduler == "percentage":
+        shares = {task: job.entry(task).percentage for task in tasks}
+        found["task-percentages"] = {t: share for t, share in shares.items() if share is not None}
+    return found
+
+
+def _least(entry: CatalogEntry) -> int:
+    return entry.n_peers or entry.min_peers or 1
+
+
+def _most(entry: CatalogEntry) -> float:
+    return entry.n_peers or entry.max_peers or math.inf
+
+
+def _text(count: float) -> int | str:
+    return INFINITY if math.isinf(count) else int(count)

@@ -1,0 +1,67 @@
+"""Why a job that was submitted does not run, in one sentence for the person who waits for it.
+
+The counts alone are not enough: peers may be free and yet lack the tags of a task. So the first
+task that cannot be served is named; only then the number of free peers is told.
+"""
+
+from __future__ import annotations
+
+from onyx.ids import JobId, TaskName
+from onyx.replica.scheduling.bounds import TaskBounds, lower_bound, satisfies, task_bounds
+from onyx.replica.state import NOTHING, Replica
+
+TASKS_TOLD_MAX = 8
+
+
+def why_waiting(replica: Replica, job: JobId) -> str | None:
+    """What a running job without peers waits for; None for every other job."""
+    if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
+        return None
+    bounds = task_bounds(replica, job)
+    unserved = (_lacking_tags(replica, job, each) for each in bounds)
+    return next((each for each in unserved if each), None) or _lacking_peers(replica, bounds)
+
+
+def _lacking_tags(replica: Replica, job: JobId, bounds: TaskBounds) -> str | None:
+    """A task whose tags too few peers have, busy or not."""
+    required = replica.required_tags.get(job, NOTHING).get(bounds.task, ())
+    able = sum(satisfies(replica, peer, required) for peer in replica.peers)
+    if not required or able >= bounds.least:
+        return None
+    needs = "a peer" if bounds.least == 1 else f"{bounds.least} peers"
+    has = "no peer has them" if not able else f"{able} {'has' if able == 1 else 'have'} them"
+    return f"task {bounds.task} needs {needs} with tags [{', '.join(required)}]; {has}"
+
+
+def _lacking_peers(replica: Replica, bounds: tuple[TaskBounds, ...]) -> str:
+    needed, free = lower_bound(bounds), _free_peers(replica)
+    told = ", ".join(f"{each.task} {each.least}" for each in bounds[:TASKS_TOLD_MAX])
+    more = ", ..." if len(bounds) > TASKS_TOLD_MAX else ""
+    is_are = "is" if free == 1 else "are"
+    sentence = f"needs {_peers(needed)} ({told}{more}), {free} {is_are} free"
+    if free < needed:
+        return sentence
+    return f"{sentence}, but {_reason(replica)}"
+
+
+def _reason(replica: Replica) -> str:
+    if replica.job_scheduler == "greedy" and len(replica.jobs) > 1:
+        return "the greedy job scheduler gives all peers to the first job"
+    return "no placement satisfies the tags and shares of all jobs"
+
+
+def _free_peers(replica: Replica) -> int:
+    busy = {peer for peers in _all_places(replica).values() for peer in peers}
+    return sum(peer not in busy for peer in replica.peers)
+
+
+def _all_places(replica: Replica) -> dict[tuple[JobId, TaskName], tuple[str, ...]]:
+    return {
+        (job, task): peers
+        for job, tasks in replica.allocations.items()
+        for task, peers in tasks.items()
+    }
+
+
+def _peers(count: int) -> str:
+    return "1 peer" if count == 1 else f"{count} peers"
