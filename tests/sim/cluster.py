@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from unittest import mock
 
 from tests.sim import liveness
@@ -21,7 +20,7 @@ from tests.sim.zk import Server
 from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, JobId
 from onyx.peer import group
-from onyx.replica import machine
+from onyx.replica import canonical, machine
 from onyx.replica.effects import Effect
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
@@ -81,11 +80,11 @@ class Cluster:
         ]
         self.faults = Faults(self)
 
-    def encode(self, replica: Replica) -> Any:
-        return replica
+    def encode(self, replica: Replica) -> bytes:
+        return canonical.encode(replica)
 
-    def decode(self, stored: Any) -> Replica:
-        return stored
+    def decode(self, stored: bytes) -> Replica:
+        return canonical.decode(stored)
 
     def write(self, command: Command) -> int:
         """A client appends."""
@@ -195,4 +194,4 @@ def _describe(process: Process) -> str:
     if process.state is None:
         return f"{process.group or process.number}: down"
     replica = process.state.replica
-    return f"{process.group}: at {replica.version}, digest {machine.digest(replica)}"
+    return f"{process.group}: at {replica.version}, digest {canonical.digest(replica)}"

@@ -293,20 +293,26 @@ class Process:
         self.later(POLL_S, self._poll)
 
     def _read(self, actions: tails.Actions) -> None:
+        """Like `log.subscription`: whole listings only at the start and after a break."""
         incarnation = self.incarnation
+        wanted: list[Position] = []
         for action in actions:
             if incarnation != self.incarnation or self.state is None:
                 return
             match action:
+                case tails.ListChildren(tails.Cause.CHANGED):
+                    self.client.call("status", (), self._look_ahead)
                 case tails.ListChildren():
                     self.client.watch(("log", ""), self._log_event)
                     self.client.call("children", (True,), self._listed)
                 case tails.GetEntry(position):
-                    self._get(position)
+                    wanted.append(position)
                 case tails.ReadOrigin(above):
                     self.client.call("origin", (), lambda r, above=above: self._origin(above, r))
                 case tails.Deliver(item):
                     self._deliver(item)
+        if wanted and incarnation == self.incarnation:
+            self._get(tuple(wanted))
 
     def _log_event(self, cause: str) -> None:
         if self.state is not None:
@@ -316,12 +322,26 @@ class Process:
         if self.state is not None and reply.status is Status.OK:
             self._read(self.tail.on_children(reply.value))
 
-    def _get(self, position: Position) -> None:
-        def got(reply: Reply) -> None:
-            if self.state is not None and reply.status is not Status.CONNECTION_LOSS:
-                self._read(self.tail.on_entry(position, reply.value))
+    def _look_ahead(self, reply: Reply) -> None:
+        if self.state is None or reply.status is not Status.OK:
+            return
+        following = reply.value
+        self.client.watch(("entry", str(following)), self._log_event)
+        self.client.call("entry_exists", (following,), self._following)
+        numbers = range(self.tail.position + 1, following)
+        self._read(self.tail.on_children([Position(number) for number in numbers]))
 
-        self.client.call("get", (position,), got)
+    def _following(self, reply: Reply) -> None:
+        if self.state is not None and reply.status is Status.OK and reply.value:
+            self._read(self.tail.on_watch(tails.Cause.AGAIN))
+
+    def _get(self, positions: tuple[Position, ...]) -> None:
+        def got(reply: Reply) -> None:
+            if self.state is not None and reply.status is Status.OK:
+                answers = zip(positions, reply.value, strict=True)
+                self._read(tuple(a for p, data in answers for a in self.tail.on_entry(p, data)))
+
+        self.client.call("get", (positions,), got)
 
     def _origin(self, above: Position, reply: Reply) -> None:
         if self.state is not None and reply.status is Status.OK:

@@ -219,6 +219,7 @@ class Server:
         self.entries[position] = payload
         self.observer.created(position, payload, session)
         self._trigger(("log", ""))
+        self._trigger(("entry", str(position)))
         return position
 
     def _do_create_pulse(self, connection: Connection, group: str) -> Reply:
@@ -237,10 +238,18 @@ class Server:
             connection.watches[("log", "")] = None
         return Reply(Status.OK, tuple(self.entries))
 
-    def _do_get(self, connection: Connection, position: int) -> Reply:
-        if position not in self.entries:
-            return Reply(Status.NO_NODE)
-        return Reply(Status.OK, self.entries[position])
+    def _do_status(self, connection: Connection) -> Reply:
+        """How many entries were ever created, which is the number of the next one."""
+        return Reply(Status.OK, self.next_position)
+
+    def _do_entry_exists(self, connection: Connection, position: int) -> Reply:
+        """With a watch on its creation or deletion."""
+        connection.watches[("entry", str(position))] = None
+        return Reply(Status.OK, position in self.entries)
+
+    def _do_get(self, connection: Connection, positions: tuple[int, ...]) -> Reply:
+        """Several entries in one request; None for each that is not there."""
+        return Reply(Status.OK, tuple(self.entries.get(each) for each in positions))
 
     def _do_origin(self, connection: Connection | None) -> Reply:
         return Reply(Status.OK, (*self.origin, self.origin_version))
@@ -258,6 +267,7 @@ class Server:
         for position in positions:
             if self.entries.pop(position, None) is not None:
                 self.observer.deleted(position)
+                self._trigger(("entry", str(position)))
         self._trigger(("log", ""))
         return Reply(Status.OK)
 
