@@ -1,0 +1,267 @@
+"""A cluster of real worker processes for one test, with a tenancy of its own.
+
+The test kills, stops and continues workers by pid and follows the log as any client does. Every
+worker carries a tag of its own, so its present incarnation is found in the replica. Whatever happens
+to the test, no process is left: workers die with the thread that started them and with `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import onyx
+from onyx import api
+from onyx.client import JobStatus
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.log.interface import Origin
+from onyx.replica import machine
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
+
+T = TypeVar("T")
+
+WAIT_S = 45.0
+"""Longest wait for a condition. Below the default `pendingTimeout` of a minute: a test that needs
+that time-out to pass has found a loss that was not replayed at once."""
+CLIENT_SESSION_S = 40.0
+_LOG_TAIL_CHARACTERS = 6_000
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+class Worker:
+    """One worker process."""
+
+    def __init__(self, tag: str, command: list[str], environment: Mapping[str, str], log: Path):
+        self.tag = tag
+        self.log = log
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """SIGSTOP: from now on a zombie to be."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM: asked to leave."""
+        self._process.terminate()
+
+    def wait(self) -> int:
+        """Exit code, once it has ended."""
+        return self._process.wait(WAIT_S)
+
+
+class Cluster:
+    """Use as a context manager; when the block fails, the ends of the workers' logs are printed."""
+
+    def __init__(
+        self,
+        zookeeper: str,
+        folder: Path,
+        modules: Path,
+        session_timeout_s: float = 2.0,
+    ) -> None:
+        """
+        Args:
+            zookeeper: address of the server.
+            folder: for logs of workers, and their working directory.
+            modules: a file whose functions the jobs may name.
+            session_timeout_s: of the workers' sessions.
+        """
+        self._folder = folder
+        self._modules = modules
+        self.settings = Settings(
+            tenancy_id=uuid.uuid4().hex,
+            modules=(modules.stem,),
+            zookeeper=ZooKeeperSettings(zookeeper, session_timeout_s),
+            telemetry=TelemetrySettings(log_level="INFO"),
+        )
+        self.workers: list[Worker] = []
+        self.entries: list[Entry] = []
+        self.replica = Replica()
+        self._changed = threading.Condition()
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Cluster:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end_workers)
+            patient = dataclasses.replace(self.settings.zookeeper, session_timeout_s=CLIENT_SESSION_S)
+            settings = dataclasses.replace(self.settings, zookeeper=patient, modules=())
+            self.client = stack.enter_context(api.connect(settings))
+            stack.enter_context(self.client.follow(self._deliver))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._show_logs()
+        self._stack.close()
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def start_worker(self, peers: int) -> Worker:
+        """Start one more process; `await_members` waits until it takes part."""
+        tag = f"w{len(self.workers)}"
+        settings = dataclasses.replace(self.settings, tags=(tag,))
+        paths = [Path(onyx.__file__).parents[1], self._modules.parent]
+        environment = {
+            **os.environ,
+            **to_environment(settings),
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        }
+        command = [sys.executable, "-m", "onyx.cli", "worker", "--peers", str(peers)]
+        worker = Worker(tag, command, environment, self._folder / f"{tag}.log")
+        self.workers.append(worker)
+        return worker
+
+    def start_workers(self, count: int, peers: int) -> list[Worker]:
+        """Start processes and wait until all their peers take part."""
+        workers = [self.start_worker(peers) for _ in range(count)]
+        self.await_members(workers, peers)
+        return workers
+
+    def await_members(self, workers: list[Worker], peers: int) -> None:
+        """Wait until each of these has joined with so many peers."""
+
+        def joined(replica: Replica) -> bool:
+            return all(len(self._peers_of(replica, each)) == peers for each in workers)
+
+        self.until(joined, f"{', '.join(each.tag for each in workers)} join")
+
+    def group_of(self, worker: Worker) -> GroupId:
+        """The present incarnation of a worker."""
+        peers = self._peers_of(self.replica, worker)
+        return self.replica.groups_reverse_index[peers[0]]
+
+    def worker_of(self, peer: PeerId) -> Worker:
+        """The process in which a virtual peer lives."""
+        (tag,) = self.replica.peer_tags[peer]
+        return next(each for each in self.workers if each.tag == tag)
+
+    def worker_in(self, group: GroupId) -> Worker:
+        """The process whose incarnation this is."""
+        return self.worker_of(self.replica.groups_index[group][0])
+
+    # --- the log -------------------------------------------------------------------------------
+
+    def submit(self, manifest: Mapping[str, Any]) -> JobId:
+        return api.submit_job(self.settings, manifest).job
+
+    def until(self, condition: Callable[[Replica], T], what: str) -> T:
+        """Wait until something holds of the replica (`what`, for the failure); its value."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: condition(self.replica), WAIT_S)
+        assert found, f"after {WAIT_S:.0f} s still not: {what}; the replica is {self.replica}"
+        return found
+
+    def await_ready(self, job: JobId) -> int:
+        """Wait until every peer of a job is ready; the allocation version."""
+
+        def ready(replica: Replica) -> int | None:
+            return replica.allocation_version[job] if machine.is_ready(replica, job) else None
+
+        return self.until(lambda replica: _one_more(ready(replica)), f"job {job} is ready") - 1
+
+    def await_gone(self, groups: list[GroupId]) -> None:
+        """Wait until the cluster has declared these dead."""
+        self.until(
+            lambda replica: not set(groups) & set(replica.groups), f"{groups} are declared dead"
+        )
+
+    def await_completed(self, job: JobId) -> None:
+        """Wait until a job has completed; fails at once when it was killed."""
+        self.until(
+            lambda replica: job in (*replica.completed_jobs, *replica.killed_jobs),
+            f"job {job} has ended",
+        )
+        status: JobStatus = self.client.status(job)
+        assert status.state == "completed", status
+
+    def entries_by(self, writer: GroupId) -> list[Entry]:
+        """What one incarnation has written, in order."""
+        return [each for each in self._seen() if each.writer == writer]
+
+    def entries_named(self, fn: str) -> list[Entry]:
+        """Entries of one command, in order."""
+        return [each for each in self._seen() if each.command.fn == fn]
+
+    def _seen(self) -> list[Entry]:
+        with self._changed:
+            return list(self.entries)
+
+    def _deliver(self, item: Entry | Origin, replica: Replica) -> None:
+        with self._changed:
+            if isinstance(item, Entry):
+                self.entries.append(item)
+            self.replica = replica
+            self._changed.notify_all()
+
+    def _peers_of(self, replica: Replica, worker: Worker) -> list[PeerId]:
+        return [peer for peer in replica.peers if replica.peer_tags.get(peer) == (worker.tag,)]
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _end_workers(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+
+    def _show_logs(self) -> None:
+        for entry in self._seen():
+            print(entry.position, entry.writer[:8], entry.command.fn, dict(entry.command.args))
+        for worker in self.workers:
+            text = worker.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
+            print(f"--- {worker.tag} ({'running' if worker.running else 'ended'}):\n{text}")
+
+
+def _one_more(version: int | None) -> int:
+    """A version as a truth value: position 0 is one, None is none."""
+    return 0 if version is None else version + 1
+
+
+@contextlib.contextmanager
+def stopped(worker: Worker) -> Iterator[None]:
+    """A worker that is stopped during a block."""
+    worker.stop()
+    try:
+        yield
+    finally:
+        worker.resume()
