@@ -118,7 +118,7 @@ def remarks(status: JobStatus) -> str:
     if status.exception is None:
         return status.waiting_for
     report: dict[str, Any] = status.exception
-    return f"task {report['task']}, {report['phase']}: {report['message']}"
+    return f"task {report['task']}, {report['phase']}: {report['detail']}"
 
 
 def _unresolved(job: Job, modules: list[str]) -> list[Problem]:

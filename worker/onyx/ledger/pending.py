@@ -127,6 +127,20 @@ class PendingWindow:
         self._advance()
         return count
 
+    def incomplete(self, roots: U64) -> U64:
+        """Those of the roots that `complete` would make complete, each once."""
+        roots = np.unique(roots)
+        partitions, attempts, positions = unpack(roots)
+        slots = positions.view(np.int64) & self._mask
+        meant = (
+            (partitions == self.partition)
+            & (positions >= self._frontier)
+            & (positions < self._next)
+            & (self._attempt[slots] == attempts)
+            & (self._state[slots] != _DONE)
+        )
+        return roots[meant]
+
     def expired(self, now_s: float) -> list[Range]:
         """What has become due because its pending timeout has passed, each time-out once."""
         rotation = self._rotation_at(now_s)

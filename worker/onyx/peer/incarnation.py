@@ -294,12 +294,11 @@ class Incarnation:
     def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
         """Keep what killed a job; the first report wins."""
         logger.error(
-            "job %s is killed: task %s, phase %s: %s: %s",
+            "job %s is killed: task %s, %s: %s",
             job,
             report["task"],
             report["phase"],
-            report["type"],
-            report["message"],
+            report["detail"],
         )
 
         def store() -> None:

@@ -64,8 +64,8 @@ class Workload:
                     self._start_next(peer)
                 case StopTask(peer, reason=reason):
                     self._stop_task(peer, reason)
-                case RewireTask(peer):
-                    self._post(peer, Rewire())
+                case RewireTask(peer, version=version):
+                    self._post(peer, Rewire(version))
                 case SealOutput(peer):
                     self._post(peer, Seal())
                 case JobReady(job, version):

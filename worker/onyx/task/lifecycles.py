@@ -1,8 +1,10 @@
 """The user's hooks around a task, compiled once.
 
 `calls` of a lifecycle entry names a function without arguments that returns `{hook: function}`.
-Hooks get `(event, lifecycle)` and may return a dict that is merged into the event. Of
-`handle_exception` the first answer that is not "defer" wins; when all defer, the job is killed.
+Hooks get `(event, lifecycle)` and may return a dict that is merged into the event; those about a
+segment of an input task get `(event, (partition, position), lifecycle)`. `start_task` must return
+True. `handle_exception` gets `(event, lifecycle, phase, exception)`: the first answer that is not
+"defer" wins; when all defer, the job is killed.
 """
 
 from __future__ import annotations
@@ -55,8 +57,14 @@ class Lifecycles:
             event.update(answer)
 
     def may_start(self, event: Event) -> bool:
-        """Whether every start_task says true."""
-        return all(hook(event, lifecycle) for lifecycle, hook in self.hooks.get("start_task", ()))
+        """Whether every start_task says True; all are asked."""
+        answers = [hook(event, lifecycle) for lifecycle, hook in self.hooks.get("start_task", ())]
+        return all(answer is True for answer in answers)
+
+    def each_segment(self, name: str, event: Event, message_id: tuple[str, int]) -> None:
+        """Call after_ack_segment or after_retry_segment; what they return is not used."""
+        for lifecycle, hook in self.hooks.get(name, ()):
+            hook(event, message_id, lifecycle)
 
     def verdict(self, event: Event, phase: str, error: BaseException) -> Verdict:
         """What to do about an exception raised in a phase."""

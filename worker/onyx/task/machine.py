@@ -2,22 +2,22 @@
 
 A step does the current phase and moves to its successor in the table. Whatever a phase raises is
 decided here: the lifecycles' verdict, then the job is killed or the virtual peer restarted. A step
-never blocks; a phase that cannot go on answers WAITING and is stepped again.
+never blocks and never raises; a phase that cannot go on answers WAITING and is stepped again.
 """
 
 from __future__ import annotations
 
-import traceback
+import logging
 from collections.abc import Callable
-from typing import Any
 
 from onyx.errors import Fenced, Unavailable
-from onyx.task import rewire, start, work
+from onyx.task import rewire, segment_hooks, start, work
+from onyx.task.failures import Failure, describe, report
 from onyx.task.messages import Completions, Message, Ready, Rewire, Seal, Stop
 from onyx.task.phases import LOOP_START, SUCCESSORS, TABLE, Phase, Progress
 from onyx.task.state import Task
 
-TRACEBACK_CHARACTERS_MAX = 8_000
+logger = logging.getLogger("onyx.task")
 
 RUN: dict[Phase, Callable[[Task], Progress]] = {
     Phase.LOAD_JOB: start.load_job,
@@ -55,8 +55,11 @@ def advance(task: Task) -> Progress:
 
 def step(task: Task) -> Progress:
     """Do one phase of a task."""
-    while task.mail:
-        _receive(task, task.mail.popleft())
+    try:
+        while task.mail:
+            _receive(task, task.mail.popleft())
+    except Failure as failure:
+        _decide(task, failure)
     if task.stop is not None:
         _finish(task, task.stop)
         return Progress.DONE
@@ -68,8 +71,11 @@ def step(task: Task) -> Progress:
     except Unavailable:
         task.futures.clear()
         return Progress.WAITING
+    except Failure as failure:
+        _decide(task, failure)
+        return Progress.WAITING
     except Exception as error:
-        _decide(task, phase, error)
+        _decide(task, Failure(phase.value, error))
         return Progress.WAITING
     if progress is Progress.ADVANCED and task.phase is phase:
         task.phase = SUCCESSORS[task.kind][phase]
@@ -80,7 +86,7 @@ def _receive(task: Task, message: Message) -> None:
     match message:
         case Stop():
             task.stop = message
-        case Rewire() if task.wired:
+        case Rewire(version) if task.wired and task.live.wiring.version < version:
             task.futures.clear()
             task.batch, task.leaves, task.controls = None, None, []
             task.phase = Phase.WIRE
@@ -94,55 +100,58 @@ def _receive(task: Task, message: Message) -> None:
             if message.retry:
                 source.force_retry(message.roots)
             elif not task.live.ends.take_completion(message.roots):
-                source.complete(message.roots)
+                segment_hooks.complete(task, source, message.roots)
         case _:
             """Of another version, or before the first wiring: it means nothing here."""
 
 
-def _decide(task: Task, phase: Phase, error: Exception) -> None:
+def _decide(task: Task, failure: Failure) -> None:
+    if task.failed or not _assigned(task):
+        return
     task.failed = True
-    if isinstance(error, Fenced):
+    if isinstance(failure.error, Fenced):
         return
     if task.metrics is not None:
         task.metrics.failed()
     verdict = "kill"
     if task.loaded:
+        event, name = task.static.event, f"lifecycle/{failure.phase}"
         try:
-            name = f"lifecycle/{phase.value}"
-            verdict = task.static.lifecycles.verdict(task.static.event, name, error)
+            verdict = task.static.lifecycles.verdict(event, name, failure.error)
         except Exception as raised:
-            error = raised
+            failure = Failure("handle-exception", raised)
     if verdict == "restart":
+        logger.warning("task %s restarts after %s: %s", task.name, failure.phase, failure.detail)
         task.services.restart_peer(task.peer)
         return
-    stored = task.services.store_exception(task.job_id, _report(task, phase, error))
+    told = report(task.job_id, task.name, task.peer, failure)
+    stored = task.services.store_exception(task.job_id, told)
     stored.add_done_callback(lambda _: task.propose("kill-job", job=task.job_id))
 
 
-def _report(task: Task, phase: Phase, error: Exception) -> dict[str, Any]:
-    """What is stored for the user: no segment contents but what their own exception says."""
-    cause = error.__cause__ or error
-    return {
-        "job": task.job_id,
-        "task": task.name,
-        "peer": task.peer,
-        "phase": phase.value,
-        "type": type(cause).__name__,
-        "message": str(error),
-        "traceback": "".join(traceback.format_exception(cause))[-TRACEBACK_CHARACTERS_MAX:],
-    }
+def _assigned(task: Task) -> bool:
+    """Whether the newest replica still has the peer on this task. If not, a Stop is on its way and
+    what the task stumbles over meanwhile means nothing."""
+    allocation = task.services.replica().allocations.get(task.job_id)
+    return allocation is not None and task.peer in allocation.get(task.name, ())
 
 
 def _finish(task: Task, stop: Stop) -> None:
+    """Leave everything; an error on the way out is told and cannot keep the peer here."""
+    closers: list[Callable[[], None]] = []
     if task.wired:
-        task.live.inbox.close()
-    if not task.loaded:
-        return
-    task.static.event["scheduler_event"] = stop.reason
-    try:
-        task.static.lifecycles.merge("after_task_stop", task.static.event)
-    finally:
-        if task.static.source is not None:
-            task.static.source.close()
-        if task.static.sink is not None:
-            task.static.sink.close()
+        closers.append(task.live.inbox.close)
+    if task.loaded:
+        static = task.static
+        static.event["scheduler_event"] = stop.reason
+        if task.started:
+            merge = static.lifecycles.merge
+            closers.append(lambda: merge("after_task_stop", static.event))
+        closers += [part.close for part in (static.source, static.sink) if part is not None]
+    if task.metrics is not None:
+        closers.append(task.metrics.close)
+    for close in closers:
+        try:
+            close()
+        except Exception as error:
+            logger.error("task %s, leaving: %s", task.name, describe(error), exc_info=error)

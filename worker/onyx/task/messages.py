@@ -12,6 +12,8 @@ from onyx.ids import AllocationVersion
 class Rewire:
     """The job's allocation has a new version."""
 
+    version: AllocationVersion
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

@@ -7,10 +7,11 @@ less; a grouped one is split by the slot of its key and waits for exactly that p
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from onyx.flow.batch import Batch
+from onyx.ids import TaskName
 from onyx.task.wiring import ChildTask, Site, Wiring
 from onyx.transport.interface import Channel, Control, Transport
 
@@ -19,7 +20,9 @@ from onyx.transport.interface import Channel, Control, Transport
 class _Pending:
     item: Batch | Control
     sites: tuple[Site, ...]
-    """One of them must take a batch; a control item is for the one in here."""
+    """One of them must take it."""
+    child: TaskName | None = None
+    """Whose peers take turns; None when there is one site."""
 
 
 class Outbox:
@@ -34,7 +37,8 @@ class Outbox:
         }
         self._children = wiring.children
         self._queue: deque[_Pending] = deque()
-        self._turn = wiring.rank
+        self._turns: dict[TaskName | None, int] = defaultdict(lambda: wiring.rank)
+        """Whose turn it is, for each child: one turn for all would give some peers nothing."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -42,7 +46,7 @@ class Outbox:
     def put(self, child: ChildTask, batch: Batch) -> None:
         """To any peer of the child task."""
         if len(batch):
-            self._queue.append(_Pending(batch, child.sites))
+            self._queue.append(_Pending(batch, child.sites, child.task))
 
     def put_to(self, site: Site, item: Batch | Control) -> None:
         """To exactly this peer."""
@@ -64,10 +68,11 @@ class Outbox:
         return True
 
     def _offer(self, pending: _Pending) -> bool:
-        count = len(pending.sites)
-        for step in range(count):
-            site = pending.sites[(self._turn + step) % count]
+        sites = pending.sites
+        turn = self._turns[pending.child]
+        for step in range(len(sites)):
+            site = sites[(turn + step) % len(sites)]
             if self._transport.send(site.group, self._channels[site.peer], pending.item):
-                self._turn += step + 1
+                self._turns[pending.child] = turn + step + 1
                 return True
         return False

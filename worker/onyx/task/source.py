@@ -119,6 +119,14 @@ class Source:
         for number, mine in self._by_partition(roots):
             self.completed += self.partitions[number].window.complete(mine)
 
+    def incomplete(self, roots: U64) -> U64:
+        """Those of the roots whose trees are not complete yet, each once."""
+        found = [
+            self.partitions[number].window.incomplete(mine)
+            for number, mine in self._by_partition(roots)
+        ]
+        return np.concatenate(found) if found else roots[:0]
+
     def take_retried(self) -> int:
         """Segments sent again since the last time this was asked."""
         retried, self._retried = self._retried, 0

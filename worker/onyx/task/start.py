@@ -68,6 +68,8 @@ def build(task: Task) -> Progress:
     entry, services = static.entry, task.services
     fn = services.resolve(entry.fn) if entry.fn is not None else None
     params = resolve_params({task.name: services.fn_params(task.name)}, entry)
+    groupings = _groupings(task)
+    conditions = compile_conditions(static.job, task.name, services.resolve)
     static.event.update(params=params, fn=fn)
     cooperative = True
     source = sink = None
@@ -89,8 +91,8 @@ def build(task: Task) -> Progress:
         static,
         fn=fn,
         params=params,
-        groupings=_groupings(task),
-        conditions=compile_conditions(static.job, task.name, services.resolve),
+        groupings=groupings,
+        conditions=conditions,
         source=source,
         sink=sink,
     )
@@ -98,6 +100,7 @@ def build(task: Task) -> Progress:
 
 
 def before_task(task: Task) -> Progress:
+    task.started = True
     task.static.lifecycles.merge("before_task_start", task.static.event)
     return Progress.ADVANCED
 

@@ -91,6 +91,8 @@ class Task:
         self.peer, self.job_id, self.name, self.kind = peer, job, task, kind
         self.wake = wake
         self.phase = Phase.LOAD_JOB
+        self.started = False
+        """Whether before_task_start was called, so that after_task_stop is due."""
         self.failed = False
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onyx.errors import UserFunctionError
 from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, Segment, concatenate
 from onyx.flow.routing import Routed, route_batch
 from onyx.ledger.hop import Produced, ack_values, emitted_values
 from onyx.ledger.lineage import child_ids
+from onyx.task import segment_hooks
+from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
@@ -41,9 +42,13 @@ def _read_source(task: Task) -> bool:
     _tend_source(task, source)
     batch = source.read()
     task.batch = batch
-    if batch is not None and task.metrics is not None:
-        task.metrics.retried(source.take_retried())
-    return batch is not None
+    if batch is None:
+        return False
+    retried = source.take_retried()
+    if task.metrics is not None:
+        task.metrics.retried(retried)
+    segment_hooks.retried(task, source, batch, retried)
+    return True
 
 
 def _read_inbox(task: Task) -> bool:
@@ -62,7 +67,6 @@ def _read_inbox(task: Task) -> bool:
 
 def _idle(task: Task) -> Progress:
     if task.seal_wanted:
-        task.seal_wanted = False
         task.phase = Phase.SEAL
         return Progress.ADVANCED
     live, source, sink = task.live, task.static.source, task.static.sink
@@ -78,8 +82,11 @@ def _idle(task: Task) -> Progress:
 
 
 def after_read_batch(task: Task) -> Progress:
+    """`batch` and `results` of the event are the segments as read and as the function left them."""
+    event = task.static.event
+    event["batch"] = task.batch.segments if task.batch is not None else []
+    event["results"] = []
     if task.batch is not None and task.static.lifecycles.has("after_read_batch"):
-        task.static.event["batch"] = task.batch.segments
         task.static.lifecycles.merge("after_read_batch", task.static.event)
     return Progress.ADVANCED
 
@@ -93,6 +100,8 @@ def apply_fn(task: Task) -> Progress:
     else:
         params = static.event["params"]
         task.leaves = apply_function(static.fn, params, batch.segments, static.entry.batch_fn)
+    if task.leaves is not None:
+        static.event["results"] = task.leaves.segments
     return Progress.ADVANCED
 
 
@@ -153,11 +162,12 @@ def seal(task: Task) -> Progress:
     except Exception as error:
         task.seal_attempts += 1
         if task.seal_attempts >= task.services.settings.task.seal_attempts_max:
-            raise UserFunctionError(
-                f"task {task.name}: sealing failed {task.seal_attempts} times, last with: {error}"
-            ) from error
+            times = task.seal_attempts
+            detail = f"sealing the output failed {times} times, last with {describe(error)}"
+            raise Failure(Phase.SEAL.value, error, detail) from error
         task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
         return Progress.WAITING
+    task.seal_wanted = False
     task.propose("seal-output", job=task.job_id, task=task.name)
     return Progress.ADVANCED
 
@@ -165,7 +175,6 @@ def seal(task: Task) -> Progress:
 def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
     static = task.static
     children = task.live.wiring.children
-    static.event["batch"] = batch.segments
     routed: Routed = route_batch(
         static.conditions,
         tuple(child.task for child in children),
@@ -173,7 +182,7 @@ def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
         batch.segments,
         leaves,
     )
-    _raise_failures(task, routed.failures)
+    _raise_failures(task, leaves, routed.failures)
     produced: list[Produced] = []
     copies = False
     for child in children:
@@ -230,22 +239,25 @@ def _put(task: Task, child: ChildTask, batch: Batch) -> None:
 def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
     sink = task.static.sink
     assert sink is not None
-    _raise_failures(task, leaves.failures)
+    _raise_failures(task, leaves, leaves.failures)
     sink.write(leaves.segments, batch.roots, batch.ids)
 
 
-def _raise_failures(task: Task, failures: list[tuple[int, Exception]]) -> None:
+def _raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Exception]]) -> None:
+    """The first of the exceptions that nothing took care of: of the function, or of a condition."""
     if not failures:
         return
     _, error = failures[0]
     if task.metrics is not None:
         task.metrics.failed(len(failures))
-    name = task.static.entry.fn or task.name
-    raise UserFunctionError(
-        f"task {task.name}: {name} raised {type(error).__name__}: {error} "
-        f"({len(failures)} of the batch's segments failed); mend the function, or route exceptions "
-        "with a flow condition that has thrownException: true"
-    ) from error
+    if not any(error is raised for _, raised in leaves.failures):
+        raise Failure(Phase.ROUTE.value, error, f"a flow condition raised {describe(error)}")
+    count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
+    detail = (
+        f"{task.static.entry.fn} raised {describe(error)}{count}; mend the function, or route its "
+        "exceptions with a flow condition that has thrownException: true"
+    )
+    raise Failure(Phase.APPLY_FN.value, error, detail)
 
 
 def _pass_controls(task: Task) -> None:
@@ -288,8 +300,12 @@ def _tend_source(task: Task, source: Source) -> None:
         task.next_save_s = now_s + task.services.settings.ledger.frontier_interval_s
         if task.static.tracked:
             source.save_frontiers()
-        if task.metrics is not None:
-            task.metrics.source(source.in_flight, source.completed)
+        _tell_progress(task, source)
+
+
+def _tell_progress(task: Task, source: Source) -> None:
+    if task.metrics is not None:
+        task.metrics.source(source.in_flight, source.completed)
 
 
 def _end_source(task: Task, source: Source) -> None:
@@ -307,5 +323,6 @@ def _end_source(task: Task, source: Source) -> None:
         return
     if source.known and not source.save_frontiers():
         return
+    _tell_progress(task, source)
     live.exhaust_proposed = True
     task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=source.known)

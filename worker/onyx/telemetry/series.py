@@ -128,7 +128,8 @@ class PrometheusTaskMetrics(TaskMetrics):
 
     def close(self) -> None:
         for name in tuple(self._gauges):
-            self._set(name, 0)
+            if name != "offset":  # what was completed here stays so
+                self._set(name, 0)
         self._leave()
         self._leave = _nothing
 

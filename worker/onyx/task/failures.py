@@ -1,0 +1,48 @@
+"""What went wrong in a task, told for the person who must act.
+
+A failure is decided where it surfaces, but told as of the phase in which it happened: exceptions of
+the user's function are gathered for a whole batch and surface when the batch is routed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from onyx.errors import OnyxError
+from onyx.ids import JobId, PeerId, TaskName
+
+TRACEBACK_CHARACTERS_MAX = 8_000
+
+
+class Failure(Exception):
+    """`error` happened in `phase`; `detail` says it in one sentence for people."""
+
+    def __init__(self, phase: str, error: Exception, detail: str = "") -> None:
+        self.phase = phase
+        self.error = error
+        self.detail = detail or describe(error)
+        super().__init__(self.detail)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line; ours say all themselves, others need the name of their type."""
+    if isinstance(error, OnyxError):
+        return str(error)
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def report(job: JobId, task: TaskName, peer: PeerId, failure: Failure) -> dict[str, Any]:
+    """What is stored beside the log: no segment contents but what their own exception says."""
+    error = failure.error
+    return {
+        "job": job,
+        "task": task,
+        "peer": peer,
+        "phase": failure.phase,
+        "type": type(error).__name__,
+        "message": str(error),
+        "detail": failure.detail,
+        "traceback": "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:],
+    }
