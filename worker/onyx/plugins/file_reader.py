@@ -1,0 +1,133 @@
+"""Reads one text file as segments: blocks of bytes in, slices of decoded segments out.
+
+A block is small enough that its segments stay in the processor's cache, and large enough that the
+cost of a call is spread over hundreds of records. The start of every block is kept as a cursor
+until the frontier has passed it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from onyx.flow.batch import Segment
+from onyx.plugins.byte_sources import FileBytes
+from onyx.plugins.protocol import Cursor
+from onyx.plugins.records import BOM, BadRecords, Records
+
+BLOCK_BYTES = 65_536
+
+
+class FileReader:
+    """An open file (`protocol.Reader`)."""
+
+    def __init__(
+        self, source: FileBytes, records: Records, bad: BadRecords, start: Cursor,
+        record_bytes_max: int, extras: Extras,
+    ) -> None:  # fmt: skip
+        """`source` is at the offset that `start.state` tells."""
+        self._source = source
+        self._records = records
+        self._bad = bad
+        self._extras = extras
+        self._record_bytes_max = record_bytes_max
+        self._block_bytes = min(BLOCK_BYTES, record_bytes_max)
+        self._offset: int = start.state
+        self._position = start.position
+        self._cursors = deque([(self._position, self._offset)])
+        self._segments: list[Segment] = []
+        self._taken = 0
+        self._tail = b""
+        self._ahead: bytes | None = None
+        self._at_end = False
+        self._skipping = False
+
+    def read(self, segments_max: int) -> list[Segment]:
+        while self._taken == len(self._segments):
+            if self._finished():
+                return []
+            self._decode_block()
+        first, self._taken = self._taken, min(self._taken + segments_max, len(self._segments))
+        if first == 0 and self._taken == len(self._segments):
+            segments, self._segments, self._taken = self._segments, [], 0
+            return segments
+        return self._segments[first : self._taken]
+
+    def exhausted(self) -> bool:
+        return self._taken == len(self._segments) and self._finished()
+
+    def cursor(self, position: int) -> Cursor:
+        while len(self._cursors) > 1 and self._cursors[1][0] <= position:
+            self._cursors.popleft()
+        return Cursor(*self._cursors[0])
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _finished(self) -> bool:
+        return self._at_end and not self._tail
+
+    def _decode_block(self) -> None:
+        """Take what the next block gives, possibly nothing yet."""
+        self._read_block()
+        if self._skipping:
+            self._skip()
+            return
+        data = self._tail[: self._record_bytes_max]
+        whole = self._at_end and len(data) == len(self._tail)
+        segments, used = self._records.decode(data, self._position, whole)
+        if not used and len(data) == self._record_bytes_max:
+            reason = f"longer than recordBytesMax, {self._record_bytes_max} bytes"
+            segments = [self._bad.segment(self._position, reason, data)]
+            self._skipping = True
+        self._deliver(segments)
+        self._drop(used)
+
+    def _read_block(self) -> None:
+        """One block is read ahead, so that the end is known when the last one is decoded."""
+        if len(self._tail) >= self._record_bytes_max or self._at_end:
+            return
+        if self._ahead is None:
+            self._ahead = self._source.read(self._block_bytes)
+            if self._offset == 0 and self._ahead.startswith(BOM):
+                self._ahead = self._ahead.removeprefix(BOM)
+                self._offset = len(BOM)
+        self._tail = self._tail + self._ahead if self._tail else self._ahead
+        self._ahead = self._source.read(self._block_bytes)
+        self._at_end = not self._ahead
+
+    def _deliver(self, segments: list[Segment]) -> None:
+        if segments:
+            self._extras.add(segments, self._position)
+            self._segments = segments
+            self._taken = 0
+            if self._offset > self._cursors[-1][1]:
+                self._cursors.append((self._position, self._offset))
+            self._position += len(segments)
+
+    def _skip(self) -> None:
+        """Drop the rest of a record that is too long."""
+        newline = self._tail.find(b"\n")
+        self._skipping = newline < 0
+        self._drop(len(self._tail) if newline < 0 else newline + 1)
+
+    def _drop(self, used: int) -> None:
+        self._tail = self._tail[used:]
+        self._offset += used
+
+
+class Extras:
+    """Fields added to every segment: where it comes from."""
+
+    def __init__(self, file: str, number_key: str | None, file_key: str | None) -> None:
+        self._file = file
+        self._number_key = number_key
+        self._file_key = file_key
+
+    def add(self, segments: list[Segment], first: int) -> None:
+        """Add them; `first` is the position of the first segment."""
+        if self._number_key is not None:
+            for number, segment in enumerate(segments, first):
+                segment[self._number_key] = number
+        if self._file_key is not None:
+            for segment in segments:
+                segment[self._file_key] = self._file

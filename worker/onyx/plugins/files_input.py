@@ -1,0 +1,201 @@
+"""Input `files`: JSON lines, text, CSV or Parquet, many files shared among the peers of the task.
+
+Every file is a partition; positions are the numbers of its records, from 0.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Annotated, Literal
+
+import msgspec
+
+from onyx.errors import UserError
+from onyx.model.report import nearest
+from onyx.plugins.byte_sources import COMPRESSED, FileBytes
+from onyx.plugins.csv_records import CsvRecords, read_header
+from onyx.plugins.file_reader import Extras, FileReader
+from onyx.plugins.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.options import Options, option_error, read_options, task_error
+from onyx.plugins.parquet_reader import ParquetReader
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.records import BadRecords, Records
+
+FILES_MAX = 65_536
+"""Partitions of a job are numbered in 16 bits."""
+_BY_SUFFIX = {
+    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
+    ".txt": "text", ".log": "text", ".tsv": "csv",
+}  # fmt: skip
+
+_Type = Literal["int", "float", "str", "bool"]
+
+
+class FilesInputOptions(Options, frozen=True):
+    path: str | list[str]
+    """Files to read, or patterns (`data/*.csv`, `logs/**/*.jsonl.gz`)."""
+    format: Literal["jsonl", "text", "csv", "parquet"] | None = None
+    """Without it, by the end of the name; compression is always by the end of the name."""
+    header: bool = True
+    """csv: the first record names the columns."""
+    columns: list[str] | None = None
+    """csv: names of the columns of files without a header."""
+    delimiter: str | None = None
+    """csv: one character; without it a comma, or a tab for `.tsv`."""
+    types: dict[str, _Type] = msgspec.field(default_factory=dict)
+    """csv: columns to convert from text. An empty field becomes null, except for `str`."""
+    on_bad_record: Literal["fail", "segment"] = "fail"
+    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's place."""
+    record_number: str | None = None
+    """Key under which each segment gets the number of its record in the file, from 0."""
+    file_name: str | None = None
+    """Key under which each segment gets the path of its file."""
+    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=67_108_864)] = 1_048_576
+    """A longer record is a bad one."""
+
+
+def files_input(context: PluginContext) -> FilesInput:
+    options = read_options(context, FilesInputOptions)
+    if options.delimiter is not None and (
+        len(options.delimiter) != 1 or options.delimiter in '"\r\n'
+    ):
+        raise option_error(context, "delimiter", "must be one character, not a quote or newline")
+    if options.header and options.columns is not None:
+        raise option_error(context, "columns", "is for files without a header; add header: false")
+    if not options.header and not options.columns:
+        raise option_error(context, "columns", "is missing: header: false needs names")
+    return FilesInput(context, options)
+
+
+class FilesInput:
+    cooperative = False
+
+    def __init__(self, context: PluginContext, options: FilesInputOptions) -> None:
+        self._context = context
+        self._options = options
+        self._headers: dict[str, tuple[list[str], int]] = {}
+
+    def partitions(self) -> Sequence[str]:
+        patterns = self._options.path
+        found: set[str] = set()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            found.update(self._matching(pattern))
+        if not found:
+            raise option_error(self._context, "path", "names no files")
+        if len(found) > FILES_MAX:
+            raise option_error(
+                self._context, "path", f"matches {len(found)} files; at most {FILES_MAX} can be"
+            )
+        for path in found:
+            self._format(path)
+        return sorted(found)
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        options = self._options
+        extras = Extras(partition, options.record_number, options.file_name)
+        if self._format(partition) == "parquet":
+            return ParquetReader(partition, cursor.position, extras)
+        where = f"job {self._context.job_name!r}, task {self._context.task!r}: {partition}"
+        bad = BadRecords(where, options.on_bad_record == "segment")
+        records, first_offset = self._records(partition, bad)
+        known = cursor.state is not None
+        start = cursor if known else Cursor(0, first_offset)
+        source = FileBytes(partition, start.state)
+        reader = FileReader(source, records, bad, start, options.record_bytes_max, extras)
+        _skip(reader, cursor.position - start.position)
+        return reader
+
+    def close(self) -> None:
+        self._headers.clear()
+
+    def _matching(self, pattern: str) -> list[str]:
+        if os.path.isdir(pattern):
+            raise option_error(
+                self._context,
+                "path",
+                f"{pattern!r} is a directory; write {pattern}/* for its files",
+            )
+        if os.path.isfile(pattern):
+            return [pattern]
+        files = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        if not files:
+            raise option_error(
+                self._context,
+                "path",
+                f"{pattern!r} matches no file on this worker, whose working directory is "
+                f"{os.getcwd()}",
+            )
+        return files
+
+    def _format(self, path: str) -> str:
+        if self._options.format is not None:
+            return self._options.format
+        suffix = _suffix(path)
+        if suffix not in _BY_SUFFIX:
+            raise option_error(
+                self._context, "format", f"is missing, and the name of {path} does not tell it"
+            )
+        return _BY_SUFFIX[suffix]
+
+    def _records(self, path: str, bad: BadRecords) -> tuple[Records, int]:
+        """The format of a file, and the offset of its first record."""
+        kind = self._format(path)
+        if kind != "csv":
+            return (JsonLineRecords(bad) if kind == "jsonl" else TextRecords(bad)), 0
+        options = self._options
+        delimiter = options.delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
+        if options.columns is not None:
+            columns, offset = options.columns, 0
+        else:
+            if path not in self._headers:
+                self._headers[path] = self._read_header(path, delimiter)
+            columns, offset = self._headers[path]
+        if columns:
+            self._check_columns(path, columns)
+        return CsvRecords(columns, options.types, delimiter, bad), offset
+
+    def _read_header(self, path: str, delimiter: str) -> tuple[list[str], int]:
+        """Names of the columns and the offset after them; no names for an empty file."""
+        source = FileBytes(path, 0)
+        try:
+            return read_header(source, delimiter, self._options.record_bytes_max)
+        except ValueError as error:
+            raise task_error(
+                self._context, f"{path} does not begin with a record of column names: {error}"
+            ) from error
+        finally:
+            source.close()
+
+    def _check_columns(self, path: str, columns: list[str]) -> None:
+        twice = [column for column in columns if columns.count(column) > 1]
+        if twice:
+            raise task_error(
+                self._context,
+                f"{path} has the column {twice[0]!r} twice; use header: false with columns",
+            )
+        for column in self._options.types:
+            if column not in columns:
+                hint = nearest(column, columns) or f"its columns are {', '.join(columns[:50])}"
+                raise option_error(
+                    self._context, "types", f"names {column!r}, which {path} lacks; {hint}"
+                )
+
+
+def _suffix(path: str) -> str:
+    """The end of a name that tells the format, under that which tells the compression."""
+    name = PurePath(path)
+    if name.suffix.lower() in COMPRESSED:
+        name = name.with_suffix("")
+    return name.suffix.lower()
+
+
+def _skip(reader: FileReader, positions: int) -> None:
+    try:
+        while positions > 0 and not reader.exhausted():
+            positions -= len(reader.read(positions))
+    except UserError:
+        reader.close()
+        raise

@@ -1,0 +1,75 @@
+"""Formats of one record a line: JSON lines and plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onyx.flow.batch import Segment
+from onyx.plugins.records import BadRecords, whole_lines
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+
+class JsonLineRecords:
+    """A JSON object a line; blank lines are no records."""
+
+    def __init__(self, bad: BadRecords) -> None:
+        self._bad = bad
+
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+        lines = whole_lines(data, at_end)
+        try:
+            segments = _decoder.decode_lines(lines)
+        except _WRONG:
+            return self._one_by_one(lines, first), len(lines)
+        count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+        if len(segments) != count:
+            # Blank lines, or values that do not keep to one line each.
+            segments = self._one_by_one(lines, first)
+        return segments, len(lines)
+
+    def _one_by_one(self, lines: bytes, first: int) -> list[Segment]:
+        segments: list[Segment] = []
+        for line in lines.split(b"\n"):
+            if not line or line.isspace():
+                continue
+            try:
+                segments.append(_decoder.decode(line))
+            except _WRONG as error:
+                reason = f"not a JSON object ({error})"
+                segments.append(self._bad.segment(first + len(segments), reason, line))
+        return segments
+
+
+class TextRecords:
+    """Every line is a segment `{"line": text}`, blank ones too."""
+
+    def __init__(self, bad: BadRecords) -> None:
+        self._bad = bad
+
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+        lines = whole_lines(data, at_end)
+        try:
+            texts = _split(lines.decode())
+        except UnicodeDecodeError:
+            return self._one_by_one(lines, first), len(lines)
+        return [{"line": text} for text in texts], len(lines)
+
+    def _one_by_one(self, lines: bytes, first: int) -> list[Segment]:
+        segments: list[Segment] = []
+        for line in lines.removesuffix(b"\n").split(b"\n"):
+            try:
+                segments.append({"line": line.decode().removesuffix("\r")})
+            except UnicodeDecodeError as error:
+                segments.append(self._bad.segment(first + len(segments), f"{error}", line))
+        return segments
+
+
+def _split(text: str) -> list[str]:
+    if not text:
+        return []
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines

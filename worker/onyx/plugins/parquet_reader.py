@@ -1,0 +1,88 @@
+"""Reads one Parquet file as segments, row group by row group.
+
+Any position can be read again, because the file tells how many rows each group has; so cursors
+need no state. Values of types that cannot travel between tasks are read as text in ISO form (dates,
+times, decimals), and a timestamp without a time zone is taken to be in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.flow.batch import Segment
+from onyx.plugins.byte_sources import named_errors
+from onyx.plugins.file_reader import Extras
+from onyx.plugins.protocol import Cursor
+
+ROWS_AT_A_TIME = 4_096
+
+
+class ParquetReader:
+    """An open file (`protocol.Reader`)."""
+
+    def __init__(self, path: str, position: int, extras: Extras) -> None:
+        """Raises Unavailable when the file cannot be read, UserError when it is not Parquet."""
+        self._path = path
+        self._extras = extras
+        self._position = position
+        with named_errors(path):
+            self._file = pq.ParquetFile(path)
+        self._rows: int = self._file.metadata.num_rows
+        self._segments: list[Segment] = []
+        self._taken = 0
+        self._batches = self._read_from(position)
+
+    def read(self, segments_max: int) -> list[Segment]:
+        if self._taken == len(self._segments):
+            with named_errors(self._path):
+                self._segments = next(self._batches, [])
+            self._taken = 0
+            self._extras.add(self._segments, self._position)
+        segments = self._segments[self._taken : self._taken + segments_max]
+        self._taken += len(segments)
+        self._position += len(segments)
+        return segments
+
+    def exhausted(self) -> bool:
+        return self._position >= self._rows
+
+    def cursor(self, position: int) -> Cursor:
+        return Cursor(position)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read_from(self, position: int) -> Iterator[list[Segment]]:
+        skipped = 0
+        for group in range(self._file.num_row_groups):
+            rows = self._file.metadata.row_group(group).num_rows
+            if skipped + rows > position:
+                for batch in self._file.iter_batches(ROWS_AT_A_TIME, row_groups=[group]):
+                    before = max(0, position - skipped)
+                    if before < batch.num_rows:
+                        yield _travelling(batch.slice(before)).to_pylist()
+                    skipped += batch.num_rows
+            else:
+                skipped += rows
+
+
+def _travelling(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns of types that have no encoding between tasks, as types that have."""
+    kinds = [_travelling_type(field.type) for field in batch.schema]
+    if kinds == batch.schema.types:
+        return batch
+    columns = [
+        column.cast(kind, safe=False) for column, kind in zip(batch.columns, kinds, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _travelling_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz or "UTC")
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_decimal(kind):
+        return pa.string()
+    return kind
