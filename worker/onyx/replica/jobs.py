@@ -1,78 +1,80 @@
-"""Changes of jobs that several commands share: how one ends, and who seals its outputs."""
+"""The end of jobs, and what is kept of them: shared by the commands."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from immutables import Map
-
-from onyx.ids import JobId, PeerId, Position, TaskName
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.members import without
-from onyx.replica.state import Replica
+from onyx.replica.state import NOTHING, Replica
+
+RUN_KEYS = (
+    "allocations",
+    "task_slot_ids",
+    "ackers",
+    "allocation_version",
+    "partitions",
+    "exhausted_partitions",
+    "exhausted_inputs",
+    "sealed_outputs",
+    "sealers",
+)
+"""What a job has only while it runs."""
+
+SUBMITTED_KEYS = (
+    "job_digests",
+    "tasks",
+    "input_tasks",
+    "output_tasks",
+    "exempt_tasks",
+    "acker_percentage",
+    "acker_exclude_inputs",
+    "acker_exclude_outputs",
+    "task_schedulers",
+    "percentages",
+    "task_percentages",
+    "saturation",
+    "task_saturation",
+    "min_required_peers",
+    "flux_policies",
+    "required_tags",
+)
+"""What came with its submission: kept until garbage is collected, so that its id stays taken."""
 
 
-def allocated(replica: Replica, job: JobId) -> tuple[PeerId, ...]:
-    """All peers of a job, by task and within it in order."""
-    tasks = replica.allocations.get(job)
-    if tasks is None:
-        return ()
-    return tuple(peer for task in sorted(tasks) for peer in tasks[task])
+def is_known(replica: Replica, job: JobId) -> bool:
+    return job in replica.jobs or job in replica.completed_jobs or job in replica.killed_jobs
 
 
-def end(replica: Replica, job: JobId) -> Replica:
-    """What belongs to a run of the job goes; what it was submitted with stays until gc."""
-    peers = allocated(replica, job)
-    state = replica.peer_state
-    for peer in peers:
-        state = state.set(peer, "idle")
-    return replace(
-        replica,
-        jobs=tuple(each for each in replica.jobs if each != job),
-        allocations=without(replica.allocations, job),
-        task_slot_ids=without(replica.task_slot_ids, job),
-        allocation_version=without(replica.allocation_version, job),
-        ready=without(replica.ready, *peers),
-        peer_state=state,
-        partitions=without(replica.partitions, job),
-        exhausted_partitions=without(replica.exhausted_partitions, job),
-        exhausted_inputs=without(replica.exhausted_inputs, job),
-        sealed_outputs=without(replica.sealed_outputs, job),
-        sealers=without(replica.sealers, job),
-    )
+def kill(replica: Replica, job: JobId) -> Replica:
+    return replace(_stop(replica, job), killed_jobs=(*replica.killed_jobs, job))
 
 
-def is_exhausted(replica: Replica, job: JobId) -> bool:
-    """Whether every input task of a running job is exhausted."""
-    inputs = replica.input_tasks.get(job, ())
-    done = replica.exhausted_inputs.get(job)
-    return bool(inputs) and done is not None and all(task in done for task in inputs)
+def complete(replica: Replica, job: JobId) -> Replica:
+    return replace(_stop(replica, job), completed_jobs=(*replica.completed_jobs, job))
 
 
-def elect_sealers(replica: Replica, position: Position) -> Replica:
-    """One peer of each output task that is not sealed, once all inputs are exhausted.
+def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
+    """Everything about jobs that have ended."""
+    return _clear(replica, (*RUN_KEYS, *SUBMITTED_KEYS), tuple(jobs))
 
-    A peer that was elected stays so while it is on the task; otherwise the one at
-    `position mod count` of the sorted peers takes over.
-    """
-    sealers = replica.sealers
+
+def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:
+    """The job and task that a peer is allocated to."""
     for job in replica.jobs:
-        elected = _elect(replica, job, position) if is_exhausted(replica, job) else None
-        if elected:
-            sealers = sealers.set(job, elected)
-        else:
-            sealers = without(sealers, job)
-    return replica if sealers == replica.sealers else replace(replica, sealers=sealers)
+        for task, peers in replica.allocations.get(job, NOTHING).items():
+            if peer in peers:
+                return job, task
+    return None
 
 
-def _elect(replica: Replica, job: JobId, position: Position) -> Map[TaskName, PeerId]:
-    before: Map[TaskName, PeerId] = replica.sealers.get(job, Map())
-    sealed = replica.sealed_outputs.get(job, Map())
-    elected: Map[TaskName, PeerId] = Map()
-    for task in replica.output_tasks.get(job, ()):
-        peers = sorted(replica.allocations.get(job, Map()).get(task, ()))
-        if task in sealed or not peers:
-            continue
-        keep = before.get(task)
-        chosen = keep if keep is not None and keep in peers else peers[position % len(peers)]
-        elected = elected.set(task, chosen)
-    return elected
+def _stop(replica: Replica, job: JobId) -> Replica:
+    stopped = _clear(replica, RUN_KEYS, (job,))
+    return replace(stopped, jobs=tuple(each for each in replica.jobs if each != job))
+
+
+def _clear(replica: Replica, keys: tuple[str, ...], jobs: tuple[JobId, ...]) -> Replica:
+    cleared: dict[str, Any] = {key: without(getattr(replica, key), *jobs) for key in keys}
+    return replace(replica, **cleared)

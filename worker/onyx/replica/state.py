@@ -44,7 +44,8 @@ class Replica:
     prepared: Map[GroupId, GroupId] = NOTHING
     accepted: Map[GroupId, GroupId] = NOTHING
     aborted: Map[GroupId, None] = NOTHING
-    left: Map[GroupId, None] = NOTHING
+    left: Map[GroupId, Position] = NOTHING
+    """Groups declared dead, each with the position of the entry: the newest ones, bounded."""
     last_sequence: Map[GroupId, int] = NOTHING
     """Highest writer sequence applied of each live group: a repeat in the log has no effect."""
 

@@ -1,25 +1,26 @@
-"""add-virtual-peer: a group offers a peer; it counts when the group has joined."""
+"""A group announces one of its virtual peers; before the group has joined, it is an orphan."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from immutables import Map
+from msgspec import field
 
-from onyx.ids import GroupId, PeerId, Position
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.ids import Position
+from onyx.replica.commands.contract import Arguments, Diff, Group, Peer, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "add-virtual-peer"
-RESCHEDULES = True
+
+Site = dict[str, str | int | float | bool | None]
 
 
 class Args(Arguments, frozen=True):
-    id: PeerId
-    group_id: GroupId
-    peer_site: dict[str, Any] | None = None
+    id: Peer
+    group_id: Group
+    peer_site: Site | None = field(default=None)
+    """`address` of the group's endpoint, and what else others should know."""
     tags: tuple[str, ...] | None = None
 
 
@@ -27,26 +28,24 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     peer, group = args.id, args.group_id
     if group in replica.left or peer in replica.groups_reverse_index:
         return replica
-    index = replica.groups_index
-    registered = replace(
+    joined = group in replica.groups
+    orphans = replica.orphaned_peers
+    return replace(
         replica,
-        groups_index=index.set(group, (*index.get(group, ()), peer)),
+        peers=(*replica.peers, peer) if joined else replica.peers,
+        orphaned_peers=orphans if joined else orphans.set(group, (*orphans.get(group, ()), peer)),
+        groups_index=replica.groups_index.set(group, (*replica.groups_index.get(group, ()), peer)),
         groups_reverse_index=replica.groups_reverse_index.set(peer, group),
         peer_state=replica.peer_state.set(peer, "idle"),
         peer_sites=replica.peer_sites.set(peer, Map(args.peer_site or {})),
-        peer_tags=replica.peer_tags.set(peer, args.tags or ()),
+        peer_tags=replica.peer_tags.set(peer, tuple(sorted(args.tags)))
+        if args.tags
+        else replica.peer_tags,
     )
-    if group in replica.groups:
-        return replace(registered, peers=(*replica.peers, peer))
-    orphans = (*replica.orphaned_peers.get(group, ()), peer)
-    return replace(registered, orphaned_peers=replica.orphaned_peers.set(group, orphans))
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
     return {"virtual-peer-id": args.id}
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

@@ -1,29 +1,29 @@
-"""backpressure-on: the peer's state changes from `active` to `backpressure`."""
+"""A peer passes its high-water mark: the inputs of its job stop reading."""
 
 from __future__ import annotations
 
-from onyx.ids import GroupId, PeerId, Position
-from onyx.replica.commands.contract import Arguments, Diff, change_state, state_diff
-from onyx.replica.entry import Command
+from dataclasses import replace
+
+from onyx.ids import Position
+from onyx.replica.commands.contract import Arguments, Diff, Peer, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "backpressure-on"
-RESCHEDULES = False
 
 
 class Args(Arguments, frozen=True):
-    peer: PeerId
+    peer: Peer
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    return change_state(replica, args.peer, "active", "backpressure")
+    if replica.peer_state.get(args.peer) != "active":
+        return replica
+    return replace(replica, peer_state=replica.peer_state.set(args.peer, "backpressure"))
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return state_diff(old, new, args.peer)
+    now = new.peer_state.get(args.peer)
+    return {args.peer: now} if now != old.peer_state.get(args.peer) else None
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

@@ -1,35 +1,26 @@
-"""complete-job: a job has ended well (written by a coordinator of barriers, later)."""
+"""A job is declared complete at once, whatever its tasks have done (by whoever coordinates it)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from onyx.ids import GroupId, JobId, Position
+from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.replica.commands.contract import Arguments, Diff, Job, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "complete-job"
-RESCHEDULES = True
 
 
 class Args(Arguments, frozen=True):
-    job_id: JobId
+    job_id: Job
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job_id not in replica.jobs:
-        return replica
-    ended = jobs.end(replica, args.job_id)
-    return replace(ended, completed_jobs=(*ended.completed_jobs, args.job_id))
+    return jobs.complete(replica, args.job_id) if args.job_id in replica.jobs else replica
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"job": args.job_id} if new.completed_jobs != old.completed_jobs else None
+    completed = args.job_id in new.completed_jobs and args.job_id not in old.completed_jobs
+    return {"job": args.job_id} if completed else None
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

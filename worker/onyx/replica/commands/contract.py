@@ -1,41 +1,47 @@
-"""The contract that every command module keeps.
+"""The fixed contract of a log command: one module each, four functions, all pure.
 
-    NAME                                    name in the log
-    Args                                    frozen struct of the arguments
-    apply(replica, args, position)          the next replica; the same object when nothing changes
-    diff(old, new, args)                    what changed, as plain data, or None
-    reactions(old, new, args, position, me) entries that group `me` must write in return
+    NAME                                        as written in the log
+    Args                                        frozen struct; what does not decode is rejected
+    apply(replica, args, position) -> Replica   the same object when nothing changes; never raises
+    diff(old, new, args) -> Diff                a small value: what happened
+    reactions(old, new, diff, args, me)         what the group `me` writes in return
 
-`apply` is pure and total for well-formed arguments. Scheduling is not done here but once by
-`machine.apply`, for the commands that say so by RESCHEDULES.
+A command changes only what it is about. What follows for every command alike (scheduling, slots,
+versions, sealers) is done once, in `replica.machine`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-import msgspec
+from msgspec import Meta, Struct
 
-from onyx.ids import GroupId, PeerId, Position
+from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
+
+NAME_CHARACTERS_MAX = 256
+_NAME = Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)
+
+Group = Annotated[GroupId, _NAME]
+Peer = Annotated[PeerId, _NAME]
+Job = Annotated[JobId, _NAME]
+Task = Annotated[TaskName, _NAME]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 
 Diff = dict[str, Any] | None
 
 
-class Arguments(msgspec.Struct, frozen=True, rename="kebab"):
-    """Base of all argument structs: kebab-case in the log, unknown ones are ignored."""
+class Arguments(Struct, frozen=True, rename="kebab"):
+    """Base of all `Args`: keys are written with hyphens; keys of later versions are ignored."""
 
 
 class CommandModule(Protocol):
-    @property
-    def NAME(self) -> str: ...
+    """What the registry asks of a module."""
 
     @property
-    def RESCHEDULES(self) -> bool:
-        """Whether members or jobs may have changed, so that peers may have to move."""
-        ...
+    def NAME(self) -> str: ...
 
     @property
     def Args(self) -> type[Arguments]: ...
@@ -45,18 +51,12 @@ class CommandModule(Protocol):
     def diff(self, old: Replica, new: Replica, args: Any, /) -> Diff: ...
 
     def reactions(
-        self, old: Replica, new: Replica, args: Any, position: Position, me: GroupId, /
+        self, old: Replica, new: Replica, diff: Diff, args: Any, me: GroupId, /
     ) -> tuple[Command, ...]: ...
 
 
-def change_state(replica: Replica, peer: PeerId, before: str, after: str) -> Replica:
-    """A peer in one state is in another now; in any other state nothing changes."""
-    if replica.peer_state.get(peer) != before:
-        return replica
-    return replace(replica, peer_state=replica.peer_state.set(peer, after))
-
-
-def state_diff(old: Replica, new: Replica, peer: PeerId) -> Diff:
-    """The new state of a peer, if it changed."""
-    state = new.peer_state.get(peer)
-    return {peer: state} if state != old.peer_state.get(peer) else None
+def no_reactions(
+    old: Replica, new: Replica, diff: Diff, args: Any, me: GroupId
+) -> tuple[Command, ...]:
+    """For commands to which nobody reacts."""
+    return ()

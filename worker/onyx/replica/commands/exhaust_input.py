@@ -1,59 +1,72 @@
-"""exhaust-input: partitions of an input task are read to the end and wholly processed.
+"""Source partitions have been read to the end and every tree of theirs is complete.
 
-Without partitions the task as a whole is exhausted, as in the original. With them it is when all
-that are registered have been reported.
+Without `partitions`, as in the original, the task is exhausted at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 from immutables import Map
+from msgspec import Meta
 
-from onyx.ids import GroupId, JobId, Position, TaskName
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.ids import JobId, Position, TaskName
+from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "exhaust-input"
-RESCHEDULES = False
+
+_NONE: Map[int, None] = Map()
 
 
 class Args(Arguments, frozen=True):
-    job: JobId
-    task: TaskName
-    partitions: tuple[int, ...] | None = None
+    job: Job
+    task: Task
+    partitions: tuple[Annotated[int, Meta(ge=0, lt=65_535)], ...] | None = None
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job not in replica.jobs:
+    job, task = args.job, args.task
+    if job not in replica.jobs or task not in replica.input_tasks.get(job, ()):
         return replica
     if args.partitions is not None:
-        done = replica.exhausted_partitions.get(args.job, Map())
-        for number in args.partitions:
-            done = done.set(number, None)
-        replica = replace(
-            replica, exhausted_partitions=replica.exhausted_partitions.set(args.job, done)
-        )
-        if not _is_exhausted(replica, args, done):
+        replica = _mark(replica, job, task, args.partitions)
+        if not _all_marked(replica, job, task):
             return replica
-    tasks = replica.exhausted_inputs.get(args.job, Map()).set(args.task, None)
-    return replace(replica, exhausted_inputs=replica.exhausted_inputs.set(args.job, tasks))
+    tasks: Map[TaskName, None] = replica.exhausted_inputs.get(job, Map())
+    if task in tasks:
+        return replica
+    return replace(
+        replica, exhausted_inputs=replica.exhausted_inputs.set(job, tasks.set(task, None))
+    )
 
 
-def _is_exhausted(replica: Replica, args: Args, done: Map[int, None]) -> bool:
-    registered = replica.partitions.get(args.job, Map()).get(args.task)
+def _numbers(replica: Replica, job: JobId, task: TaskName) -> range:
+    registered = replica.partitions.get(job, Map()).get(task)
     if registered is None:
-        return False
-    numbers = range(registered.first, registered.first + registered.count)
-    return all(number in done for number in numbers)
+        return range(0)
+    return range(registered.first, registered.first + registered.count)
+
+
+def _mark(replica: Replica, job: JobId, task: TaskName, partitions: tuple[int, ...]) -> Replica:
+    mine = _numbers(replica, job, task)
+    known = replica.exhausted_partitions.get(job, _NONE)
+    news = {number: None for number in partitions if number in mine and number not in known}
+    if not news:
+        return replica
+    marked = replica.exhausted_partitions.set(job, known.update(news))
+    return replace(replica, exhausted_partitions=marked)
+
+
+def _all_marked(replica: Replica, job: JobId, task: TaskName) -> bool:
+    numbers = _numbers(replica, job, task)
+    marked = replica.exhausted_partitions.get(job, _NONE)
+    return len(numbers) > 0 and all(number in marked for number in numbers)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
     return {"job": args.job, "task": args.task}
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

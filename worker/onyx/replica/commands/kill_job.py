@@ -1,35 +1,31 @@
-"""kill-job: a job ends for ever; one that was never submitted is killed in advance."""
+"""A job is stopped for ever: by a user, or by a task whose function failed.
+
+A job that has completed stays completed: a late kill must not make two ends of one job.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from onyx.ids import GroupId, JobId, Position
+from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.replica.commands.contract import Arguments, Diff, Job, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "kill-job"
-RESCHEDULES = True
 
 
 class Args(Arguments, frozen=True):
-    job: JobId
+    job: Job
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if args.job in replica.killed_jobs or args.job in replica.completed_jobs:
         return replica
-    ended = jobs.end(replica, args.job)
-    return replace(ended, killed_jobs=(*ended.killed_jobs, args.job))
+    return jobs.kill(replica, args.job)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"killed": [job for job in new.killed_jobs if job not in old.killed_jobs]}
+    killed = [job for job in new.killed_jobs if job not in old.killed_jobs]
+    return {"killed": killed} if killed else None
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

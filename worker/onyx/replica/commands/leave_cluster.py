@@ -1,40 +1,42 @@
-"""leave-cluster: one virtual peer leaves. Under flux policy `kill` that ends its job."""
+"""One virtual peer leaves. A job with a task of flux policy `kill` that holds it is killed.
+
+With `restart?` its group announces the peer again under a new id.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import field
 
-from onyx.ids import GroupId, JobId, PeerId, Position
-from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff
+from onyx.ids import GroupId, PeerId, Position
+from onyx.replica import jobs, members
+from onyx.replica.commands.contract import Arguments, Diff, Group, Peer
 from onyx.replica.entry import Command
-from onyx.replica.members import remove_peers, without
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 
 NAME = "leave-cluster"
-RESCHEDULES = True
 
 
 class Args(Arguments, frozen=True):
-    id: PeerId
-    group_id: GroupId | None = None
+    id: Peer
+    group_id: Group | None = None
+    restart: bool = field(default=False, name="restart?")
+    restarted_id: Peer | None = None
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    group = replica.groups_reverse_index.get(args.id, args.group_id)
-    for job in _killed_by(replica, args.id):
-        ended = jobs.end(replica, job)
-        replica = replace(ended, killed_jobs=(*ended.killed_jobs, job))
-    replica = remove_peers(replica, (args.id,))
-    if group is None:
+    if args.id not in replica.groups_reverse_index:
         return replica
-    index, orphans = replica.groups_index, replica.orphaned_peers
-    if group in index:
-        index = index.set(group, tuple(each for each in index[group] if each != args.id))
-    if group in orphans:
-        left = tuple(each for each in orphans[group] if each != args.id)
-        orphans = orphans.set(group, left) if left else without(orphans, group)
-    return replace(replica, groups_index=index, orphaned_peers=orphans)
+    return members.remove_peers(_enforce_flux(replica, args.id), (args.id,))
+
+
+def _enforce_flux(replica: Replica, peer: PeerId) -> Replica:
+    place = jobs.assignment(replica, peer)
+    if place is None:
+        return replica
+    job, task = place
+    policies = replica.flux_policies.get(job)
+    kills = policies is not None and policies.get(task) == "kill"
+    return jobs.kill(replica, job) if kills else replica
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
@@ -42,15 +44,15 @@ def diff(old: Replica, new: Replica, args: Args) -> Diff:
 
 
 def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
+    old: Replica, new: Replica, diff: Diff, args: Args, me: GroupId
 ) -> tuple[Command, ...]:
-    return ()
-
-
-def _killed_by(replica: Replica, peer: PeerId) -> list[JobId]:
-    return [
-        job
-        for job in sorted(replica.allocations)
-        for task, peers in sorted(replica.allocations[job].items())
-        if peer in peers and replica.flux_policies.get(job, NOTHING).get(task) == "kill"
-    ]
+    mine = old.groups_reverse_index.get(args.id) == me
+    if not (mine and args.restart and args.restarted_id):
+        return ()
+    again = {
+        "id": args.restarted_id,
+        "group-id": me,
+        "peer-site": dict(old.peer_sites.get(args.id, {})),
+        "tags": list(old.peer_tags.get(args.id, ())),
+    }
+    return (Command("add-virtual-peer", again),)

@@ -1,47 +1,53 @@
-"""register-partitions: the source partitions of an input task, numbered once for all peers.
+"""The source partitions of an input task get their numbers. The first entry wins.
 
-The first entry wins. Numbers follow on within the job, so that a root needs no task.
+Every peer of the task may write it (each lists the source by itself); those whose list lost use the
+one that won. The names are in the chunk store under `digest`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 from immutables import Map
+from msgspec import Meta
 
-from onyx.ids import GroupId, JobId, Position, TaskName
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.ids import Position
+from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.state import Partitions, Replica
 
 NAME = "register-partitions"
-RESCHEDULES = False
+
+PARTITIONS_MAX = 65_535
+"""Of a job: numbers have 16 bits, and the last one is the end of input."""
 
 
 class Args(Arguments, frozen=True):
-    job: JobId
-    task: TaskName
-    count: int
+    job: Job
+    task: Task
+    count: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
     digest: str
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    known: Map[TaskName, Partitions] = replica.partitions.get(args.job, Map())
-    inputs = replica.input_tasks.get(args.job, ())
-    if args.job not in replica.jobs or args.task not in inputs or args.task in known:
+    job, task = args.job, args.task
+    if job not in replica.jobs or task not in replica.input_tasks.get(job, ()):
         return replica
-    if args.count < 0:
+    registered = replica.partitions.get(job, Map())
+    first = sum(each.count for each in registered.values())
+    if task in registered or first + args.count > PARTITIONS_MAX:
         return replica
-    first = max((each.first + each.count for each in known.values()), default=0)
-    registered = known.set(args.task, Partitions(first, args.count, args.digest))
-    return replace(replica, partitions=replica.partitions.set(args.job, registered))
+    registered = registered.set(task, Partitions(first, args.count, args.digest))
+    replica = replace(replica, partitions=replica.partitions.set(job, registered))
+    if args.count:
+        return replica
+    exhausted = replica.exhausted_inputs.get(job, Map()).set(task, None)
+    return replace(replica, exhausted_inputs=replica.exhausted_inputs.set(job, exhausted))
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"job": args.job, "task": args.task} if new.partitions != old.partitions else None
+    won = new.partitions is not old.partitions
+    return {"job": args.job, "task": args.task} if won else None
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

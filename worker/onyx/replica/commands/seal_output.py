@@ -1,4 +1,4 @@
-"""seal-output: an output task is sealed; when all are, the job has completed."""
+"""An output task is sealed: all that it wrote is final. With the last one the job is complete."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ from dataclasses import replace
 
 from immutables import Map
 
-from onyx.ids import GroupId, JobId, Position, TaskName
+from onyx.ids import Position, TaskName
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "seal-output"
-RESCHEDULES = True
 
 
 class Args(Arguments, frozen=True):
-    job: JobId
-    task: TaskName
+    job: Job
+    task: Task
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job not in replica.jobs:
+    outputs = replica.output_tasks.get(args.job, ())
+    if args.job not in replica.jobs or args.task not in outputs:
         return replica
-    sealed = replica.sealed_outputs.get(args.job, Map()).set(args.task, None)
-    replica = replace(replica, sealed_outputs=replica.sealed_outputs.set(args.job, sealed))
-    if not all(task in sealed for task in replica.output_tasks.get(args.job, ())):
-        return replica
-    ended = jobs.end(replica, args.job)
-    return replace(ended, completed_jobs=(*ended.completed_jobs, args.job))
+    sealed: Map[TaskName, None] = replica.sealed_outputs.get(args.job, Map())
+    sealed = sealed.set(args.task, None)
+    if all(task in sealed for task in outputs):
+        return jobs.complete(replica, args.job)
+    return replace(replica, sealed_outputs=replica.sealed_outputs.set(args.job, sealed))
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
     completed = args.job in new.completed_jobs and args.job not in old.completed_jobs
-    return {"job": args.job, "job-completed?": completed}
+    return {"job-completed?": completed, "job": args.job}
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

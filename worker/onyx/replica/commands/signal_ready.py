@@ -1,39 +1,46 @@
-"""signal-ready: a peer can receive. With a version it says so for that allocation only."""
+"""A peer can receive on all its channels of an allocation version.
+
+Without `version`, as in the original, it speaks of the present one. A signal for another version is
+late and means nothing: its channels are gone.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from onyx.ids import GroupId, PeerId, Position
+from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff, change_state, state_diff
-from onyx.replica.entry import Command
+from onyx.replica.commands.contract import Arguments, Diff, Peer, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "signal-ready"
-RESCHEDULES = False
 
 
 class Args(Arguments, frozen=True):
-    id: PeerId
+    id: Peer
     version: int | None = None
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    job = next((job for job in replica.jobs if args.id in jobs.allocated(replica, job)), None)
-    if job is None:
+    place = jobs.assignment(replica, args.id)
+    if place is None:
         return replica
-    replica = change_state(replica, args.id, "idle", "active")
-    if args.version is not None and args.version == replica.allocation_version.get(job):
-        replica = replace(replica, ready=replica.ready.set(args.id, args.version))
-    return replica
+    current = replica.allocation_version.get(place[0])
+    if args.version is not None and args.version != current:
+        return replica
+    state, ready = replica.peer_state, replica.ready
+    if state.get(args.id, "idle") == "idle":
+        state = state.set(args.id, "active")
+    if current is not None and ready.get(args.id) != current:
+        ready = ready.set(args.id, current)
+    if state is replica.peer_state and ready is replica.ready:
+        return replica
+    return replace(replica, peer_state=state, ready=ready)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return state_diff(old, new, args.id)
+    now = new.peer_state.get(args.id)
+    return {args.id: now} if now != old.peer_state.get(args.id) else None
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

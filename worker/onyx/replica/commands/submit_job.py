@@ -1,84 +1,124 @@
-"""submit-job: a job is known from now on; a known id changes nothing, so it is safe to repeat."""
+"""A job enters the cluster. The first entry of an id wins; a repeat changes nothing.
+
+The arguments say what scheduling must know; the job itself lies in the chunk store under `digest`.
+A limit that is missing, null or the text "Infinity" means no limit (JSON has no infinity).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import Literal, TypeVar
 
 from immutables import Map
 
-from onyx.ids import GroupId, JobId, Position, TaskName
-from onyx.replica.commands.contract import Arguments, Diff
-from onyx.replica.entry import Command
+from onyx.ids import JobId, Position
+from onyx.replica import jobs
+from onyx.replica.commands.contract import (
+    Arguments,
+    Count,
+    Diff,
+    Job,
+    Percent,
+    Task,
+    no_reactions,
+)
 from onyx.replica.state import Replica
 
 NAME = "submit-job"
-RESCHEDULES = True
 
-Number = int | float | str | None
-"""A count of peers; infinite as the text "Infinity", which JSON has no number for."""
+V = TypeVar("V")
+
+Limit = int | float | Literal["Infinity"] | None
+TASKS_MAX = 10_000
 
 
 class Args(Arguments, frozen=True):
-    id: JobId
-    tasks: tuple[TaskName, ...]
+    id: Job
+    tasks: tuple[Task, ...]
+    """All tasks, parents before children."""
     task_scheduler: str
-    inputs: tuple[TaskName, ...] | None = None
-    outputs: tuple[TaskName, ...] | None = None
-    exempt_tasks: tuple[TaskName, ...] | None = None
-    acker_percentage: int | None = None
+    inputs: tuple[Task, ...] = ()
+    outputs: tuple[Task, ...] = ()
+    saturation: Limit = None
+    """Most peers of the job."""
+    task_saturation: dict[Task, Limit] | None = None
+    min_required_peers: dict[Task, Count] | None = None
+    flux_policies: dict[Task, str] | None = None
+    required_tags: dict[Task, tuple[str, ...]] | None = None
+    exempt_tasks: tuple[Task, ...] = ()
+    acker_percentage: Percent | None = None
     acker_exclude_inputs: bool | None = None
     acker_exclude_outputs: bool | None = None
-    saturation: Number = None
-    task_saturation: dict[TaskName, Number] | None = None
-    min_required_peers: dict[TaskName, int] | None = None
-    flux_policies: dict[TaskName, str] | None = None
-    required_tags: dict[TaskName, tuple[str, ...]] | None = None
-    percentage: int | None = None
-    task_percentages: dict[TaskName, int] | None = None
+    percentage: Percent | None = None
+    task_percentages: dict[Task, Percent] | None = None
     digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.tasks) <= TASKS_MAX or len(set(self.tasks)) < len(self.tasks):
+            raise ValueError("tasks must be given, each once")
+        named = {*self.inputs, *self.outputs, *self.exempt_tasks}
+        for by_task in (
+            self.task_saturation,
+            self.min_required_peers,
+            self.flux_policies,
+            self.required_tags,
+            self.task_percentages,
+        ):
+            named.update(by_task or ())
+        if not named <= set(self.tasks):
+            raise ValueError("all tasks that are spoken of must be in tasks")
+        limits = (self.saturation, *(self.task_saturation or {}).values())
+        if not all(_limit(limit) >= 0 for limit in limits):
+            raise ValueError("a limit is a number of peers")
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    job = args.id
-    if job in replica.jobs or job in replica.completed_jobs or job in replica.killed_jobs:
+    if jobs.is_known(replica, args.id):
         return replica
-    changes: dict[str, Any] = {
-        "tasks": args.tasks,
-        "input_tasks": args.inputs or (),
-        "output_tasks": args.outputs or (),
-        "exempt_tasks": args.exempt_tasks or (),
-        "acker_percentage": args.acker_percentage or 1,
-        "acker_exclude_inputs": bool(args.acker_exclude_inputs),
-        "acker_exclude_outputs": bool(args.acker_exclude_outputs),
-        "task_schedulers": args.task_scheduler,
-        "saturation": count(args.saturation),
-        "task_saturation": Map({k: count(v) for k, v in (args.task_saturation or {}).items()}),
-        "min_required_peers": Map(args.min_required_peers or {}),
-        "flux_policies": Map(args.flux_policies or {}),
-        "required_tags": Map(args.required_tags or {}),
-        "job_digests": args.digest,
-    }
-    if replica.job_scheduler == "percentage" and args.percentage is not None:
-        changes["percentages"] = args.percentage
-    if args.task_scheduler == "percentage":
-        changes["task_percentages"] = Map(args.task_percentages or {})
-    stored = {name: getattr(replica, name).set(job, value) for name, value in changes.items()}
-    return replace(replica, jobs=(*replica.jobs, job), **stored)
+    job = args.id
+    by_share = replica.job_scheduler == "percentage" and args.percentage is not None
+    tasks_by_share = args.task_scheduler == "percentage"
+    limits = {task: _limit(limit) for task, limit in (args.task_saturation or {}).items()}
+    return replace(
+        replica,
+        jobs=(*replica.jobs, job),
+        job_digests=replica.job_digests.set(job, args.digest)
+        if args.digest
+        else replica.job_digests,
+        tasks=replica.tasks.set(job, args.tasks),
+        input_tasks=replica.input_tasks.set(job, args.inputs),
+        output_tasks=replica.output_tasks.set(job, args.outputs),
+        exempt_tasks=replica.exempt_tasks.set(job, args.exempt_tasks),
+        acker_percentage=_set(replica.acker_percentage, job, args.acker_percentage),
+        acker_exclude_inputs=_set(replica.acker_exclude_inputs, job, args.acker_exclude_inputs),
+        acker_exclude_outputs=_set(replica.acker_exclude_outputs, job, args.acker_exclude_outputs),
+        task_schedulers=replica.task_schedulers.set(job, args.task_scheduler),
+        percentages=_set(replica.percentages, job, args.percentage if by_share else None),
+        task_percentages=_set(
+            replica.task_percentages,
+            job,
+            Map(args.task_percentages or {}) if tasks_by_share else None,
+        ),
+        saturation=replica.saturation.set(job, _limit(args.saturation)),
+        task_saturation=replica.task_saturation.set(job, Map(limits)),
+        min_required_peers=replica.min_required_peers.set(job, Map(args.min_required_peers or {})),
+        flux_policies=replica.flux_policies.set(job, Map(args.flux_policies or {})),
+        required_tags=replica.required_tags.set(job, Map(args.required_tags or {})),
+    )
 
 
-def count(value: Number) -> float:
-    """A number of peers; infinite when none is given."""
-    if value is None or value == "Infinity":
-        return float("inf")
-    return float(value)
+def _set(mapping: Map[JobId, V], job: JobId, value: V | None) -> Map[JobId, V]:
+    return mapping if value is None else mapping.set(job, value)
+
+
+def _limit(limit: Limit) -> float:
+    return math.inf if limit is None else float(limit)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"job": args.id} if new.jobs != old.jobs else {}
+    submitted = args.id in new.jobs and args.id not in old.jobs
+    return {"job": args.id} if submitted else {}
 
 
-def reactions(
-    old: Replica, new: Replica, args: Args, position: Position, me: GroupId
-) -> tuple[Command, ...]:
-    return ()
+reactions = no_reactions

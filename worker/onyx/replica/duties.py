@@ -1,0 +1,162 @@
+"""What one group has to do in the world, as a difference of two replicas: the effects.
+
+Level-based: what a group must watch and run is read from each replica alone, and the effects are
+the difference. So a jump over many entries (a new origin) needs no code of its own. Only what an
+entry asks for once (a probe, a back-off) is read from the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from immutables import Map
+
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
+from onyx.replica import ring
+from onyx.replica.commands import abort_join_cluster, prepare_join_cluster
+from onyx.replica.commands.contract import Arguments
+from onyx.replica.effects import (
+    BackOff,
+    Effect,
+    JobReady,
+    ProbePulse,
+    RestartGroup,
+    RewireTask,
+    SealOutput,
+    StartTask,
+    StopTask,
+    UnwatchPulse,
+    WatchPulse,
+)
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+
+
+class Work(NamedTuple):
+    """What one of my peers does."""
+
+    job: JobId
+    task: TaskName
+    slot: Slot
+    version: AllocationVersion
+
+
+def changes(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
+    """Everything that `me` must do because of what has changed, in order."""
+    yield from _watches(old, new, me)
+    yield from _tasks(old, new, me)
+    yield from _readiness(old, new, me)
+    if me in new.left and me not in old.left:
+        yield RestartGroup()
+
+
+def of_entry(
+    entry: Entry, args: Arguments, old: Replica, new: Replica, me: GroupId
+) -> Iterator[Effect]:
+    """What `me` must do once, because of this entry."""
+    if isinstance(args, abort_join_cluster.Args):
+        if abort_join_cluster.reactions(old, new, None, args, me):
+            yield BackOff()
+    elif isinstance(args, prepare_join_cluster.Args) and me == args.joiner and me in new.aborted:
+        _, busy = ring.entrances(new, me)
+        if busy:
+            yield ProbePulse(busy[entry.position % len(busy)])
+
+
+def _watches(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
+    relations = (old.pairs, old.prepared, old.accepted), (new.pairs, new.prepared, new.accepted)
+    if all(before is after for before, after in zip(*relations, strict=True)):
+        return
+    before, after = ring.watched_by(old, me), ring.watched_by(new, me)
+    yield from (UnwatchPulse(group) for group in before if group not in after)
+    yield from (WatchPulse(group) for group in after if group not in before)
+
+
+def _tasks(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
+    if new.allocations is old.allocations and new.allocation_version is old.allocation_version:
+        return
+    before, after = _work(old, new, me), _work(new, old, me)
+    stays = {peer for peer in before.keys() & after.keys() if _same(before[peer], after[peer])}
+    for peer in sorted(before.keys() - stays):
+        yield StopTask(
+            peer, before[peer].job, before[peer].task, _reason(new, peer, before[peer].job)
+        )
+    for peer in sorted(after.keys() - stays):
+        yield StartTask(peer, *after[peer])
+    for peer in sorted(stays):
+        if before[peer].version != after[peer].version:
+            yield RewireTask(peer, *after[peer])
+
+
+def _same(one: Work, other: Work) -> bool:
+    return (one.job, one.task, one.slot) == (other.job, other.task, other.slot)
+
+
+def _reason(new: Replica, peer: PeerId, job: JobId) -> str:
+    if job in new.killed_jobs:
+        return "job-killed"
+    if job in new.completed_jobs:
+        return "job-completed"
+    return "peer-reallocated" if peer in new.peers else "peer-left"
+
+
+def _work(replica: Replica, other: Replica, me: GroupId) -> dict[PeerId, Work]:
+    """What my peers do, as far as it may differ from the other replica."""
+    mine = replica.groups_index.get(me, ())
+    if not mine:
+        return {}
+    members = frozenset(mine)
+    found: dict[PeerId, Work] = {}
+    for job, allocation in replica.allocations.items():
+        version = AllocationVersion(replica.allocation_version.get(job, 0))
+        if allocation is other.allocations.get(job) and version == other.allocation_version.get(
+            job, 0
+        ):
+            continue
+        slots = replica.task_slot_ids.get(job, Map())
+        for task, peers in allocation.items():
+            for peer in members.intersection(peers):
+                slot = slots.get(task, Map()).get(peer, Slot(0))
+                found[peer] = Work(job, task, slot, version)
+    return found
+
+
+def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
+    """Jobs of mine that can run now; sealing begins only then, for its channels must stand."""
+    for job in _touched(old, new):
+        version = new.allocation_version.get(job)
+        if version is None or not _has_peer(new, job, me) or not is_ready(new, job):
+            continue
+        was_ready = old.allocation_version.get(job) == version and is_ready(old, job)
+        if not was_ready:
+            yield JobReady(job, AllocationVersion(version))
+        sealed_before = old.sealers.get(job, Map()) if was_ready else Map()
+        for task, peer in sorted(new.sealers.get(job, Map()).items()):
+            if new.groups_reverse_index.get(peer) == me and sealed_before.get(task) != peer:
+                yield SealOutput(peer, job, task)
+
+
+def _touched(old: Replica, new: Replica) -> list[JobId]:
+    if (
+        new.ready is old.ready
+        and new.sealers is old.sealers
+        and new.allocation_version is old.allocation_version
+    ):
+        return []
+    return [job for job in new.jobs if job in new.allocations]
+
+
+def is_ready(replica: Replica, job: JobId) -> bool:
+    """Whether every peer of the job has signalled ready for its allocation version."""
+    version = replica.allocation_version.get(job)
+    ready = replica.ready
+    allocation = replica.allocations.get(job)
+    if allocation is None or version is None:
+        return False
+    return all(ready.get(peer) == version for peers in allocation.values() for peer in peers)
+
+
+def _has_peer(replica: Replica, job: JobId, me: GroupId) -> bool:
+    mine = frozenset(replica.groups_index.get(me, ()))
+    return any(not mine.isdisjoint(peers) for peers in replica.allocations[job].values())
