@@ -14,7 +14,7 @@ from onyx.plugins.byte_sources import FileBytes
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BOM, BadRecords, Records
 
-BLOCK_BYTES = 65_536
+BLOCK_BYTES = 32_768
 
 
 class FileReader:
@@ -42,15 +42,11 @@ class FileReader:
         self._skipping = False
 
     def read(self, segments_max: int) -> list[Segment]:
-        while self._taken == len(self._segments):
-            if self._finished():
-                return []
+        segments = self._take(segments_max)
+        while len(segments) < segments_max and not self._finished():
             self._decode_block()
-        first, self._taken = self._taken, min(self._taken + segments_max, len(self._segments))
-        if first == 0 and self._taken == len(self._segments):
-            segments, self._segments, self._taken = self._segments, [], 0
-            return segments
-        return self._segments[first : self._taken]
+            segments += self._take(segments_max - len(segments))
+        return segments
 
     def exhausted(self) -> bool:
         return self._taken == len(self._segments) and self._finished()
@@ -63,7 +59,13 @@ class FileReader:
     def close(self) -> None:
         self._source.close()
 
+    def _take(self, segments_max: int) -> list[Segment]:
+        """What is decoded already."""
+        first, self._taken = self._taken, min(self._taken + segments_max, len(self._segments))
+        return self._segments[first : self._taken]
+
     def _finished(self) -> bool:
+        """Nothing is left to decode."""
         return self._at_end and not self._tail
 
     def _decode_block(self) -> None:

@@ -1,0 +1,154 @@
+"""What reading and writing files costs a segment, beside plain Python loops over the same file.
+
+    python benchmarks/bench_files.py [--segments 200000] [--json result.json]
+
+CPU of this process; every row alternates with its peer, and the best of each is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.plugins.protocol import START, PluginContext
+from onyx.plugins.registry import build_input, build_output
+from onyx.seams import SystemClock
+
+BATCH = 1_000
+REPEATS = 3
+
+
+def context(options: dict[str, object]) -> PluginContext:
+    return PluginContext(
+        JobId("bench"), "bench", TaskName("task"), PeerId("peer"), Slot(0), GroupId("group"),
+        options, BATCH, SystemClock(), lambda name: print,
+    )  # fmt: skip
+
+
+def read_plugin(path: Path) -> int:
+    plugin = build_input("files", context({"path": str(path)}))
+    reader = plugin.open(str(path), START)
+    count = 0
+    while not reader.exhausted():
+        count += len(reader.read(BATCH))
+    reader.close()
+    return count
+
+
+def read_jsonl_plain(path: Path) -> int:
+    decode = msgspec.json.Decoder(dict).decode
+    with open(path, "rb") as file:
+        return sum(1 for line in file if decode(line))
+
+
+def read_csv_plain(path: Path) -> int:
+    with open(path, newline="") as file:
+        return sum(1 for row in csv.DictReader(file) if row)
+
+
+def write_plugin(segments: list[dict[str, object]], directory: Path) -> int:
+    output = build_output("files", context({"path": str(directory), "rollSeconds": 3600}))
+    for start in range(0, len(segments), BATCH):
+        output.write(segments[start : start + BATCH])
+    output.flush()
+    assert output.durable() == len(segments)
+    output.close()
+    return len(segments)
+
+
+def write_plain(segments: list[dict[str, object]], directory: Path) -> int:
+    encode = msgspec.json.Encoder().encode
+    directory.mkdir(exist_ok=True)
+    with open(directory / "plain.jsonl", "wb") as file:
+        for segment in segments:
+            file.write(encode(segment) + b"\n")
+    return len(segments)
+
+
+def compare(
+    ours: Callable[[], int], plain: Callable[[], int], segments: int
+) -> tuple[float, float]:
+    """Best CPU of each, ns a segment."""
+    best = [float("inf"), float("inf")]
+    for _ in range(REPEATS):
+        for side, run in enumerate((ours, plain)):
+            started = time.process_time()
+            assert run() == segments
+            best[side] = min(best[side], (time.process_time() - started) / segments * 1e9)
+    return best[0], best[1]
+
+
+def small(number: int) -> dict[str, object]:
+    return {"id": number, "name": f"someone-{number:09d}", "age": number % 90}
+
+
+def wide(number: int) -> dict[str, object]:
+    return {f"column{each}": number * each for each in range(20)}
+
+
+def write_csv(path: Path, segments: list[dict[str, object]], quoted: bool) -> None:
+    with open(path, "w", newline="") as file:
+        quoting = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+        writer = csv.DictWriter(file, segments[0].keys(), quoting=quoting)
+        writer.writeheader()
+        writer.writerows(segments)
+
+
+def measure(count: int, folder: Path) -> list[dict[str, object]]:
+    data = [small(number) for number in range(count)]
+    rows = [wide(number) for number in range(count // 4)]
+    lines = folder / "small.jsonl"
+    lines.write_bytes(msgspec.json.Encoder().encode_lines(data))
+    for name, segments, quoted in (
+        ("small.csv", data, False), ("wide.csv", rows, False), ("quoted.csv", rows, True),
+    ):  # fmt: skip
+        write_csv(folder / name, segments, quoted)
+    cases: list[tuple[str, Callable[[], int], Callable[[], int], int]] = [
+        ("read jsonl, 3 keys", lambda: read_plugin(lines), lambda: read_jsonl_plain(lines), count)
+    ]
+    for label, name, size in (
+        ("read csv, 3 columns", "small.csv", count),
+        ("read csv, 20 columns", "wide.csv", count // 4),
+        ("read csv, 20 columns, quoted", "quoted.csv", count // 4),
+    ):
+        path = folder / name
+        cases.append((label, lambda p=path: read_plugin(p), lambda p=path: read_csv_plain(p), size))
+    out = folder / "out"
+    cases.append(
+        ("write jsonl, 3 keys", lambda: write_plugin(data, out), lambda: write_plain(data, out),
+         count)
+    )  # fmt: skip
+    results = []
+    for label, ours, plain, size in cases:
+        mine, theirs = compare(ours, plain, size)
+        results.append(
+            {"case": label, "onyx_ns": round(mine), "plain_ns": round(theirs),
+             "ratio": round(mine / theirs, 2)}
+        )  # fmt: skip
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--segments", type=int, default=200_000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        results = measure(arguments.segments, Path(folder))
+    print(f"{'CPU ns a segment':32} {'onyx':>8} {'plain':>8} {'ratio':>6}")
+    for row in results:
+        print(f"{row['case']:32} {row['onyx_ns']:>8} {row['plain_ns']:>8} {row['ratio']:>6}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

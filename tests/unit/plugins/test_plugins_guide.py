@@ -1,0 +1,24 @@
+"""The plugin of the guide, tested as the guide says."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from onyx.plugins.files_input import FilesInputOptions
+from onyx.plugins.files_output import FilesOutputOptions
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
+
+
+def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
+    names = {"__name__": "guide"}
+    for code in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
+        exec(compile(code, "docs/guide/plugins.md", "exec"), names)
+    names["test_table"](tmp_path)
+
+
+def test_every_option_of_files_is_in_the_guide():
+    for options in (FilesInputOptions, FilesOutputOptions):
+        for field in msgspec.structs.fields(options):
+            assert f"`{field.encode_name}`" in GUIDE
