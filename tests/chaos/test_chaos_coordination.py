@@ -1,0 +1,81 @@
+"""Coordination under stress: ZooKeeper gone for a while, and workers that leave in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onyx.log.server import ZooKeeperServer
+from tests.support.chaos_files import ChaosFiles
+from tests.support.cluster import Cluster
+
+pytestmark = pytest.mark.server
+
+MakeCluster = Callable[..., Cluster]
+
+OUTAGE_S = 12.0
+
+
+def test_an_outage_of_zookeeper_reallocates_nothing(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    files = ChaosFiles(tmp_path, files=4, records=10_000)
+    with (
+        ZooKeeperServer(tmp_path / "zookeeper") as server,
+        make_cluster(server.address, session_timeout_s=6.0) as cluster,
+    ):
+        workers = cluster.start_workers(3, peers=3)
+        job = cluster.submit(files.manifest())
+        version = cluster.await_ready(job)
+        groups = cluster.replica.groups
+        files.open_gate(5_000)
+        files.await_some()
+
+        server.kill()
+        threading.Event().wait(OUTAGE_S)
+        server.start()
+
+        files.await_reflected(5_000)
+        assert cluster.replica.allocation_version[job] == version
+        files.open_gate()
+        cluster.await_completed(job)
+        assert all(worker.running for worker in workers)
+        assert cluster.replica.groups == groups
+        assert cluster.entries_named("group-leave-cluster") == []
+
+    files.check_complete()
+
+
+def test_a_worker_that_is_asked_to_end_leaves_by_the_log(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    """Its session would last longer than the test waits: nobody else can have noticed."""
+    files = ChaosFiles(tmp_path, files=4, records=10_000)
+    with make_cluster(session_timeout_s=60.0) as cluster:
+        workers = cluster.start_workers(3, peers=6)
+        job = cluster.submit(files.manifest())
+        cluster.await_ready(job)
+        files.open_gate(5_000)
+        files.await_some()
+
+        for worker in workers[:2]:
+            group = cluster.group_of(worker)
+            peers = set(cluster.replica.groups_index[group])
+            worker.terminate()
+            assert worker.wait() == 0
+            cluster.await_gone([group])
+            own = [entry.command for entry in cluster.entries_by(group)]
+            left = {command.args["id"] for command in own if command.fn == "leave-cluster"}
+            assert left == peers
+            assert own[-1].fn == "group-leave-cluster"
+            assert own[-1].args["id"] == group
+            cluster.await_ready(job)
+
+        files.await_reflected(5_000)
+        files.open_gate()
+        cluster.await_completed(job)
+
+    files.check_complete()
