@@ -1,7 +1,8 @@
 """A client of a cluster: submits and kills jobs, waits for them, and tells how they are.
 
 Clients have no master to ask: they write to the log, and fold the log into the same replica as
-every peer. All they write is idempotent by the id of the job, so a command is repeated when in doubt.
+every peer. All they write is idempotent by the id of the job, so a command is repeated when in
+doubt.
 """
 
 from __future__ import annotations

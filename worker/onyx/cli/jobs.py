@@ -24,8 +24,8 @@ from onyx.client import JobStatus
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.ids import JobId
 from onyx.model.features import unsupported
-from onyx.model.job import Job
 from onyx.model.functions import function_names
+from onyx.model.job import Job
 from onyx.resolve import Resolver
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]

@@ -34,8 +34,8 @@ from onyx.client import Client, JobStatus
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
 from onyx.model.features import unsupported
-from onyx.model.job import Job
 from onyx.model.functions import function_names
+from onyx.model.job import Job
 from onyx.model.workflow import topological_order
 from onyx.replica.state import Replica
 from onyx.settings import Settings

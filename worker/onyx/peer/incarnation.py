@@ -293,13 +293,8 @@ class Incarnation:
 
     def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
         """Keep what killed a job; the first report wins."""
-        logger.error(
-            "job %s is killed: task %s, %s: %s",
-            job,
-            report["task"],
-            report["phase"],
-            report["detail"],
-        )
+        task, phase, detail = report["task"], report["phase"], report["detail"]
+        logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
 
         def store() -> None:
             try:

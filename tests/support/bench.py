@@ -1,0 +1,414 @@
+"""A job on a bench: its real tasks, stepped by hand, with a log in memory and time that jumps.
+
+The tasks, ackers, transport, log and plugins are the real ones. The bench stands in for the peer
+group: it answers what tasks write to the log as the replica would, at once and in order. Nothing
+runs on a thread, so every test sees the same steps each time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+from immutables import Map
+
+from onyx.errors import NameNotRegistered
+from onyx.flow.batch import U64, Segment
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
+from onyx.log.memory import MemoryLog
+from onyx.model.parse import parse_mapping, to_mapping
+from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.plugins.registry import build_input, build_output
+from onyx.replica.entry import Command
+from onyx.replica.state import Partitions, Replica
+from onyx.seams import ManualClock
+from onyx.settings import Settings
+from onyx.task import machine
+from onyx.task.acker import AckerTask
+from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.owners import Owners
+from onyx.task.phases import Kind, Phase, Progress
+from onyx.task.state import Task
+from onyx.task.wiring import Site
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
+from onyx.transport.local import LocalTransport
+
+JOB = JobId("job-1")
+GROUP = GroupId("group-1")
+ROUNDS_MAX = 5_000
+
+
+class Kept:
+    """An output that keeps what it is given and makes it durable on `flush`, or when told to."""
+
+    cooperative = True
+
+    def __init__(self, bench: Bench, task: str) -> None:
+        self.written: list[Segment] = []
+        self.calls: list[str] = []
+        self.durable_count = 0
+        self.seal_failures = bench.seal_failures
+        self.flushes = True
+        bench.outputs[task].append(self)
+
+    def write(self, segments: list[Segment]) -> None:
+        self.written += segments
+
+    def durable(self) -> int:
+        return self.durable_count
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+        if self.flushes:
+            self.durable_count = len(self.written)
+
+    def tick(self) -> None: ...
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        self.calls.append("fence")
+
+    def seal(self) -> None:
+        self.calls.append("seal")
+        if self.seal_failures:
+            self.seal_failures -= 1
+            raise OSError("disk full")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class Watched:
+    """The input it wraps, with a note of where it was opened and whether it was closed."""
+
+    def __init__(self, bench: Bench, inner: Input) -> None:
+        self._inner = inner
+        self.cooperative = inner.cooperative
+        self.opened: list[int] = []
+        self.closed = False
+        bench.inputs.append(self)
+
+    def partitions(self) -> Sequence[str]:
+        return self._inner.partitions()
+
+    def open(self, partition: str, cursor: Any) -> Any:
+        self.opened.append(cursor.position)
+        return self._inner.open(partition, cursor)
+
+    def close(self) -> None:
+        self.closed = True
+        self._inner.close()
+
+
+class Bench:
+    """`Services` of every task of one job, and the hand that steps them."""
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        peers: Mapping[str, int] | None = None,
+        seal_failures: int = 0,
+        settings: Settings | None = None,
+    ) -> None:
+        """`spec` is that of the manifest; `peers` how many each task has, 1 if not said."""
+        manifest = {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": "bench"},
+            "spec": spec,
+        }
+        self.job = parse_mapping(manifest)
+        self.settings = settings or Settings()
+        self.clock = ManualClock()
+        self.transport = LocalTransport()
+        self.transport.start(GROUP, self)
+        memory = MemoryLog()
+        self.log = memory.group(GROUP)
+        self.log.register_pulse()
+        self._functions = functions or {}
+        self.seal_failures = seal_failures
+        self.outputs: dict[str, list[Kept]] = defaultdict(list)
+        self.inputs: list[Watched] = []
+        self.proposed: list[Command] = []
+        self.exceptions: list[Mapping[str, Any]] = []
+        self.restarted: list[PeerId] = []
+        self.allowed = True
+        self.slow: list[tuple[Future[Any], Callable[[], Any]]] | None = None
+        """When a list, background work waits here until `finish_slow`."""
+        self.trace: dict[str, list[Phase]] = defaultdict(list)
+        self._counts = {entry.name: (peers or {}).get(entry.name, 1) for entry in self.job.catalog}
+        digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
+        self._replica = self._allocated(Replica(job_digests=Map({JOB: digest})), 1)
+        self._ready: set[PeerId] = set()
+        self._exhausted: dict[str, set[int]] = defaultdict(set)
+        self.sealed: set[str] = set()
+        self.tasks = {
+            peer: Task(self, peer, JOB, TaskName(name), Kind(self.job.entry(name).type), _nothing)
+            for name in self._counts
+            for peer in self._peers(name)
+        }
+        self.acker = self._new_acker()
+
+    # --- what a test does -----------------------------------------------------------------------
+
+    def task(self, name: str, index: int = 0) -> Task:
+        return self.tasks[self._peers(name)[index]]
+
+    def step(self, task: Task) -> Progress:
+        """One phase of a task, noted in `trace` by the name of the task when it was done."""
+        phase = task.phase
+        progress = machine.step(task)
+        if progress is Progress.ADVANCED:
+            self.trace[task.name].append(phase)
+        return progress
+
+    def round(self, names: Iterable[str] | None = None) -> bool:
+        """Step every task (of these names) once, then the acker; whether anything was done."""
+        chosen = [each for each in self.tasks.values() if names is None or each.name in names]
+        done = [self.step(task) is Progress.ADVANCED for task in chosen]
+        return any([*done, self.acker.advance() is Progress.ADVANCED])
+
+    def settle(self, names: Iterable[str] | None = None) -> None:
+        """Rounds until nothing is done any more, ten times in a row (acks go out when idle)."""
+        idle = 0
+        for _ in range(ROUNDS_MAX):
+            idle = 0 if self.round(names) else idle + 1
+            if idle == 10:
+                return
+        raise AssertionError(f"not settled after {ROUNDS_MAX} rounds")
+
+    def start(self) -> None:
+        """Until every task is in its loop: no input has read anything yet."""
+        self.until(lambda: all(task.phase is Phase.BEFORE_BATCH for task in self.tasks.values()))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Step each task that is not in its loop yet until the condition holds."""
+        for _ in range(ROUNDS_MAX):
+            if condition():
+                return
+            for task in self.tasks.values():
+                if task.phase is not Phase.BEFORE_BATCH:
+                    self.step(task)
+        raise AssertionError({task.name: task.phase for task in self.tasks.values()})
+
+    def rewire(self, **counts: int) -> None:
+        """A new allocation version; peers are only taken away here, never added."""
+        self._counts.update(counts)
+        gone = [p for p in self.tasks if p not in self._all_peers()]
+        version = self._replica.allocation_version[JOB] + 1
+        self._replica = self._allocated(self._replica, version)
+        self._ready.clear()
+        self.acker.stopped = True
+        self.acker = self._new_acker()
+        for peer in gone:
+            self.tasks[peer].post(Stop("peer-reallocated"))
+        for peer in self._all_peers():
+            self.tasks[peer].post(Rewire(AllocationVersion(version)))
+
+    def stop(self, task: Task, reason: str = "job-killed") -> Progress:
+        task.post(Stop(reason))
+        return machine.step(task)
+
+    def take_away(self, task: Task) -> None:
+        """The newest replica no longer has the peer on the task, and it was not told yet."""
+        left = self._replica.allocations[JOB].set(task.name, ())
+        allocations = self._replica.allocations.set(JOB, left)
+        self._replica = dataclasses.replace(self._replica, allocations=allocations)
+
+    def finish_slow(self) -> None:
+        waiting, self.slow = self.slow or [], None
+        for future, work in waiting:
+            future.set_result(work())
+
+    def written(self, task: str) -> list[Segment]:
+        return [segment for output in self.outputs[task] for segment in output.written]
+
+    def proposals(self, fn: str) -> list[Mapping[str, Any]]:
+        return [command.args for command in self.proposed if command.fn == fn]
+
+    @property
+    def completed(self) -> bool:
+        return self.sealed == set(self._named("output"))
+
+    # --- Services -------------------------------------------------------------------------------
+
+    def replica(self) -> Replica:
+        return self._replica
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        self.proposed.append(command)
+        args = command.args
+        if command.fn == "register-partitions":
+            self._register(args)
+        elif command.fn == "signal-ready" and args["version"] == self._version:
+            self._ready.add(peer)
+            if self._ready == set(self._all_peers()):
+                self._all_ready()
+        elif command.fn == "exhaust-input":
+            self._exhausted[args["task"]].update(args["partitions"])
+            self._maybe_seal()
+        elif command.fn == "seal-output":
+            self.sealed.add(args["task"])
+
+    def permitted(self) -> bool:
+        return self.allowed
+
+    def background(self, work: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.slow is not None:
+            self.slow.append((future, work))
+            return future
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def resolve(self, name: str) -> Callable[..., Any]:
+        if name not in self._functions:
+            raise NameNotRegistered(f"{name} is not registered")
+        return self._functions[name]
+
+    def build_input(self, plugin: str, context: PluginContext) -> Input:
+        return Watched(self, build_input(plugin, context))
+
+    def build_output(self, plugin: str, context: PluginContext) -> Output:
+        return Kept(self, context.task) if plugin == "blackhole" else build_output(plugin, context)
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        return ()
+
+    def metrics(self, job: str, task: str) -> TaskMetrics:
+        return NULL_TASK
+
+    def restart_peer(self, peer: PeerId) -> None:
+        self.restarted.append(peer)
+
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        self.exceptions.append(report)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    # --- Handlers of the transport ---------------------------------------------------------------
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None:
+        if version == self._version:
+            self.acker.post(roots, values)
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+    ) -> None:
+        self.tasks[target].post(Completions(version, roots, retry))
+
+    # --- the replica's part ----------------------------------------------------------------------
+
+    @property
+    def _version(self) -> int:
+        return self._replica.allocation_version[JOB]
+
+    def _peers(self, task: str) -> list[PeerId]:
+        return [PeerId(f"{task}-{index}") for index in range(self._counts[task])]
+
+    def _all_peers(self) -> list[PeerId]:
+        return [peer for task in self._counts for peer in self._peers(task)]
+
+    def _named(self, kind: str) -> tuple[TaskName, ...]:
+        return tuple(TaskName(each.name) for each in self.job.catalog if each.type == kind)
+
+    def _allocated(self, replica: Replica, version: int) -> Replica:
+        peers = self._all_peers()
+        allocation = Map({TaskName(task): tuple(self._peers(task)) for task in self._counts})
+        slots = Map(
+            {
+                task: Map({peer: Slot(slot) for slot, peer in enumerate(members)})
+                for task, members in allocation.items()
+            }
+        )
+        return dataclasses.replace(
+            replica,
+            groups=(GROUP,),
+            groups_index=Map({GROUP: tuple(peers)}),
+            groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
+            jobs=(JOB,),
+            allocations=Map({JOB: allocation}),
+            task_slot_ids=Map({JOB: slots}),
+            ackers=Map({JOB: (peers[0],)}),
+            allocation_version=Map({JOB: version}),
+            input_tasks=Map({JOB: self._named("input")}),
+            output_tasks=Map({JOB: self._named("output")}),
+        )
+
+    def _new_acker(self) -> AckerTask:
+        version = AllocationVersion(self._version)
+        return AckerTask(self.transport, self.clock, JOB, version, _nothing, 480.0)
+
+    def _register(self, args: Mapping[str, Any]) -> None:
+        known = self._replica.partitions.get(JOB, Map())
+        if args["task"] in known:
+            return
+        first = sum(each.count for each in known.values())
+        found = Partitions(first, args["count"], args["digest"])
+        partitions = self._replica.partitions.set(JOB, known.set(args["task"], found))
+        self._replica = dataclasses.replace(self._replica, partitions=partitions)
+
+    def _all_ready(self) -> None:
+        inputs = tuple(
+            (task, tuple(Site(peer, GROUP) for peer in self._peers(task)))
+            for task in self._named("input")
+        )
+        self.acker.ready(Owners(self._replica, JOB, inputs))
+        for peer in self._all_peers():
+            self.tasks[peer].post(Ready(AllocationVersion(self._version)))
+
+    def _maybe_seal(self) -> None:
+        partitions = self._replica.partitions[JOB]
+        if all(len(self._exhausted[task]) == partitions[task].count for task in partitions):
+            for task in self._named("output"):
+                self.tasks[self._peers(task)[0]].post(Seal())
+
+
+def _nothing() -> None:
+    """The bench steps every task anyway."""
+
+
+def chain(
+    segments: Sequence[Segment],
+    fn: str | None = None,
+    batch_size: int = 3,
+    read: Mapping[str, Any] | None = None,
+    work: Mapping[str, Any] | None = None,
+    partitions: int = 1,
+    **spec: Any,
+) -> dict[str, Any]:
+    """read -> work -> write, with more keys for the two tasks and for the job."""
+    function = {"fn": fn} if fn is not None else {"fn": "m:same"}
+    options = {"segments": list(segments), "partitions": partitions}
+    return {
+        "workflow": [["read", "work"], ["work", "write"]],
+        "catalog": [
+            {
+                "name": "read",
+                "type": "input",
+                "plugin": "sequence",
+                "batchSize": batch_size,
+                "options": options,
+                **(read or {}),
+            },
+            {
+                "name": "work",
+                "type": "function",
+                "batchSize": batch_size,
+                **function,
+                **(work or {}),
+            },
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": batch_size},
+        ],
+        **spec,
+    }

@@ -1,0 +1,192 @@
+"""What happens to segments on their way: filtered, multiplied, copied, grouped, dealt out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.bench import Bench, chain
+
+SEGMENTS = [{"n": n} for n in range(12)]
+Segment = dict[str, Any]
+
+
+def numbers(bench: Bench, task: str = "write") -> list[int]:
+    return [segment["n"] for segment in bench.written(task)]
+
+
+def finish(bench: Bench) -> Bench:
+    bench.settle()
+    assert bench.exceptions == []
+    assert bench.completed
+    return bench
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any], list[int]]] = {
+    "one to one": (lambda s: {"n": s["n"] + 1}, {}, list(range(1, 13))),
+    "filter": (lambda s: s if s["n"] % 3 == 0 else None, {}, [0, 3, 6, 9]),
+    "nothing at all": (lambda s: [], {}, []),
+    "one to many": (
+        lambda s: [{"n": s["n"]}] * (s["n"] % 3),
+        {},
+        [1, 2, 2, 4, 5, 5, 7, 8, 8, 10, 11, 11],
+    ),
+    "params": (
+        lambda a, b, s: {"n": a * s["n"] + b},
+        {"params": ["a", "b"], "options": {"a": 2, "b": 1}},
+        list(range(1, 25, 2)),
+    ),
+    "whole batches": (
+        lambda batch: [[s] if s["n"] % 2 else s for s in batch],
+        {"batchFn": True},
+        list(range(12)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_may_keep_drop_or_multiply_segments(name: str) -> None:
+    fn, more, expected = FUNCTIONS[name]
+    bench = finish(Bench(chain(SEGMENTS, fn="m:fn", work=more), {"m:fn": fn}))
+    assert numbers(bench) == expected
+
+
+def fan_out(children: int = 2, **spec: Any) -> dict[str, Any]:
+    """read -> work -> several outputs."""
+    job = chain(SEGMENTS)
+    names = [f"out{index}" for index in range(children)]
+    output = {"type": "output", "plugin": "blackhole", "batchSize": 3}
+    job["catalog"] = [*job["catalog"][:2], *({"name": name, **output} for name in names)]
+    job["workflow"] = [["read", "work"], *(["work", name] for name in names)]
+    return {**job, **spec}
+
+
+def test_a_batch_to_two_local_children_is_copied() -> None:
+    bench = finish(Bench(fan_out(), {"m:same": lambda s: s}))
+    first, second = bench.written("out0"), bench.written("out1")
+    assert first == second == SEGMENTS
+    first[0]["n"] = "changed"
+    assert second[0] == {"n": 0}
+
+
+def test_flow_conditions_route_and_nothing_is_lost_of_what_no_one_wants() -> None:
+    conditions = [
+        {"from": "work", "to": ["out0"], "predicate": "m:even"},
+        {"from": "work", "to": ["out1"], "predicate": ["not", "m:even"], "excludeKeys": ["extra"]},
+        {"from": "work", "to": "none", "predicate": "m:eleven", "shortCircuit": True},
+    ]
+    conditions.insert(0, conditions.pop())
+    functions = {
+        "m:same": lambda s: {**s, "extra": 1},
+        "m:even": lambda event, old, new, all_new: new["n"] % 2 == 0,
+        "m:eleven": lambda event, old, new, all_new: new["n"] == 11,
+    }
+    bench = finish(Bench(fan_out(flowConditions=conditions), functions))
+    assert bench.written("out0") == [{"n": n, "extra": 1} for n in range(0, 12, 2)]
+    assert bench.written("out1") == [{"n": n} for n in range(1, 11, 2)]
+
+
+def test_an_exception_that_a_condition_takes_care_of_becomes_a_segment() -> None:
+    def odd_fails(segment: Segment) -> Segment:
+        if segment["n"] % 2:
+            raise ValueError(f"odd {segment['n']}")
+        return segment
+
+    conditions = [
+        {
+            "from": "work",
+            "to": ["out1"],
+            "predicate": "m:always",
+            "thrownException": True,
+            "shortCircuit": True,
+            "postTransform": "m:tell",
+        },
+        {"from": "work", "to": ["out0"], "predicate": "m:always"},
+    ]
+    functions = {
+        "m:same": odd_fails,
+        "m:always": lambda *_: True,
+        "m:tell": lambda event, segment, error: {"why": str(error), **segment},
+    }
+    bench = finish(Bench(fan_out(flowConditions=conditions), functions))
+    assert [segment["n"] for segment in bench.written("out0")] == list(range(0, 12, 2))
+    assert bench.written("out1")[0] == {"why": "odd 1", "n": 1}
+    assert len(bench.written("out1")) == 6
+
+
+def test_a_predicate_that_fails_kills_the_job_as_a_flow_condition() -> None:
+    conditions = [{"from": "work", "to": ["out0"], "predicate": "m:boom"}]
+
+    def boom(*_: Any) -> bool:
+        raise LookupError("no idea")
+
+    bench = Bench(fan_out(flowConditions=conditions), {"m:same": lambda s: s, "m:boom": boom})
+    bench.settle()
+    told = bench.exceptions[0]
+    assert (told["phase"], told["type"]) == ("route", "LookupError")
+    assert told["detail"] == "a flow condition raised LookupError: no idea"
+
+
+def test_equal_keys_go_to_one_peer_and_each_peer_gets_some() -> None:
+    job = chain(
+        [{"n": n, "key": f"k{n % 7}"} for n in range(70)],
+        batch_size=5,
+        work={"groupByKey": "key", "minPeers": 3, "fluxPolicy": "kill"},
+    )
+    seen: dict[str, Counter[str]] = {}
+
+    def hooks() -> dict[str, Any]:
+        def note(event: Any, lifecycle: Any) -> None:
+            keys = seen.setdefault(event["id"], Counter())
+            keys.update(segment["key"] for segment in event["batch"])
+
+        return {"after_read_batch": note}
+
+    job["lifecycles"] = [{"task": "work", "calls": "m:calls"}]
+    functions = {"m:same": lambda s: s, "m:calls": hooks}
+    finish(Bench(job, functions, peers={"work": 3}))
+    assert sum(map(len, seen.values())) == 7, "no key at two peers"
+    assert all(count == 10 for keys in seen.values() for count in keys.values())
+
+
+def test_batches_are_dealt_to_the_peers_of_every_child_in_turn() -> None:
+    """Two children with two peers each: one turn for both would starve half of the peers."""
+    bench = finish(Bench(fan_out(), {"m:same": lambda s: s}, peers={"out0": 2, "out1": 2}))
+    for task in ("out0", "out1"):
+        assert [len(output.written) for output in bench.outputs[task]] == [6, 6]
+
+
+def test_a_slow_peer_gets_less() -> None:
+    job = chain([{"n": n} for n in range(60)], batch_size=5, read={"maxPending": 1000})
+    bench = Bench(job, {"m:same": lambda s: s}, peers={"work": 2})
+    bench.start()
+    slow = bench.task("work", 1)
+    settings = bench.settings.task.inbox_segments_max
+    assert settings >= 60, "the slow one could take all"
+    for _ in range(200):
+        for task in bench.tasks.values():
+            if task is not slow:
+                bench.step(task)
+    assert 0 < len(bench.written("write")) < 60
+    bench.settle()
+    assert sorted(numbers(bench)) == list(range(60))
+
+
+def test_a_source_of_several_partitions_is_shared_by_the_peers_of_the_task() -> None:
+    job = chain([{"n": n} for n in range(20)], partitions=5)
+    bench = finish(Bench(job, {"m:same": lambda s: s}, peers={"read": 2}))
+    assert sorted(numbers(bench)) == list(range(20))
+    exhausted = [args["partitions"] for args in bench.proposals("exhaust-input")]
+    assert sorted(exhausted) == [[0, 2, 4], [1, 3]]
+
+
+def test_more_peers_than_partitions_leaves_some_without_work_and_the_job_completes() -> None:
+    bench = finish(Bench(chain(SEGMENTS), {"m:same": lambda s: s}, peers={"read": 3}))
+    assert numbers(bench) == list(range(12))
+
+
+def test_an_empty_source_completes_at_once() -> None:
+    bench = finish(Bench(chain([]), {"m:same": lambda s: s}))
+    assert numbers(bench) == []

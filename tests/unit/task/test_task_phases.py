@@ -1,0 +1,158 @@
+"""The table of phases, walked by real tasks: what comes after what, what waits, what stops."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import pytest
+from tests.support.bench import Bench, chain
+
+from onyx.errors import Unavailable
+from onyx.task.phases import TABLE, Kind, Phase, Progress
+
+SEGMENTS = [{"n": n} for n in range(4)]
+SAME = {"m:same": lambda segment: segment}
+
+
+def a_job() -> Bench:
+    return Bench(chain(SEGMENTS), SAME)
+
+
+@pytest.mark.parametrize(("name", "kind"), [(k.value, k) for k in Kind])
+def test_a_task_goes_through_the_rows_that_apply_to_its_kind_in_order(
+    name: str, kind: Kind
+) -> None:
+    bench = a_job()
+    task = {"input": "read", "function": "work", "output": "write"}[name]
+    bench.start()
+    bench.settle()
+    rows = [row.phase for row in TABLE if kind in row.kinds and row.phase is not Phase.SEAL]
+    assert bench.trace[task][: len(rows)] == rows
+    loop = rows[rows.index(Phase.BEFORE_BATCH) :]
+    assert bench.trace[task][len(rows) : len(rows) + len(loop)] == loop
+
+
+def test_only_outputs_seal_and_only_when_all_input_is_exhausted() -> None:
+    bench = a_job()
+    bench.start()
+    bench.settle()
+    assert [task for task, phases in bench.trace.items() if Phase.SEAL in phases] == ["write"]
+    order = [command.fn for command in bench.proposed]
+    assert order.index("exhaust-input") < order.index("seal-output")
+    assert bench.completed
+
+
+def test_no_input_reads_before_every_peer_is_ready() -> None:
+    bench = Bench(chain(SEGMENTS), SAME, peers={"work": 3})
+    last = bench.task("work", 2)
+    for _ in range(100):
+        for task in bench.tasks.values():
+            if task is not last:
+                bench.step(task)
+    assert bench.task("read").phase is Phase.AWAIT_READY
+    bench.settle()
+    assert bench.completed
+
+
+def test_a_task_waits_for_slow_background_work_without_blocking() -> None:
+    bench = a_job()
+    bench.slow = []
+    task = bench.task("read")
+    assert [bench.step(task) for _ in range(3)] == [Progress.WAITING] * 3
+    assert len(bench.slow) == 1, "asked once, not at every step"
+    bench.finish_slow()
+    assert bench.step(task) is Progress.ADVANCED
+
+
+def test_nothing_is_done_while_the_incarnation_may_not_act() -> None:
+    bench = a_job()
+    bench.start()
+    bench.allowed = False
+    bench.settle()
+    assert bench.written("write") == []
+    bench.allowed = True
+    bench.settle()
+    assert bench.completed
+
+
+def test_what_is_unavailable_now_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = a_job()
+    answers = [Unavailable("no ZooKeeper"), Unavailable("no ZooKeeper")]
+    get_chunk = bench.log.get_chunk
+
+    def sometimes(digest: str) -> bytes:
+        if answers:
+            raise answers.pop()
+        return get_chunk(digest)
+
+    monkeypatch.setattr(bench.log, "get_chunk", sometimes)
+    bench.settle()
+    assert bench.completed
+    assert bench.exceptions == []
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [row.phase for row in TABLE if row.phase is not Phase.SEAL],
+    ids=lambda each: each.value,
+)
+@pytest.mark.parametrize("name", ["read", "write"])
+def test_a_task_that_is_stopped_in_any_phase_closes_its_plugin(name: str, phase: Phase) -> None:
+    bench = a_job()
+    task = bench.task(name)
+    if phase is Phase.RESUME and name == "write":
+        return
+    for _ in range(1_000):
+        if task.phase is phase:
+            break
+        bench.round()
+    assert task.phase is phase
+    assert bench.stop(task) is Progress.DONE
+    built = bench.inputs if name == "read" else bench.outputs["write"]
+    if list(Phase).index(phase) > list(Phase).index(Phase.BUILD):
+        assert len(built) == 1
+    for plugin in built:
+        assert plugin.closed if name == "read" else plugin.calls[-1] == "close"  # type: ignore[union-attr]
+
+
+def test_a_plugin_is_not_built_before_everything_else_of_the_task_is_known_to_be_right() -> None:
+    job = chain(SEGMENTS, work={"groupByFn": "m:missing", "minPeers": 1, "fluxPolicy": "kill"})
+    bench = Bench(job, SAME)
+    bench.settle(["read"])
+    assert bench.exceptions[0]["type"] == "NameNotRegistered"
+    assert bench.inputs == [], "an input that nobody would close"
+
+
+def test_what_a_task_stumbles_over_when_it_has_been_taken_away_kills_nothing() -> None:
+    def boom(_: object) -> None:
+        raise ValueError("boom")
+
+    bench = Bench(chain(SEGMENTS, fn="m:boom"), {"m:boom": boom})
+    bench.start()
+    bench.take_away(bench.task("work"))
+    bench.settle()
+    assert bench.exceptions == []
+    assert bench.stop(bench.task("work")) is Progress.DONE
+
+
+def test_a_rewiring_that_the_task_has_already_taken_changes_nothing() -> None:
+    """The newest replica may be seen before the message about it."""
+    bench = a_job()
+    bench.start()
+    bench.rewire()
+    messages = {peer: list(task.mail) for peer, task in bench.tasks.items()}
+    bench.settle()
+    signalled = len(bench.proposals("signal-ready"))
+    for peer, late in messages.items():
+        for message in late:
+            bench.tasks[peer].post(message)
+    bench.settle()
+    assert len(bench.proposals("signal-ready")) == signalled
+    assert bench.completed
+
+
+def test_consecutive_phases_differ() -> None:
+    bench = a_job()
+    bench.settle()
+    for phases in bench.trace.values():
+        assert [phase for phase, _ in groupby(phases)] == phases
