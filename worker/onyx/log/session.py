@@ -69,6 +69,9 @@ class ZooKeeperSession:
         self._lost = False
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
+        self._expired = False
+        """Set on kazoo's thread, before it opens another session: what that one answers says
+        nothing about this incarnation."""
         self.loop = Loop(name)
         self._client = self._connect(settings)
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
@@ -224,6 +227,7 @@ class ZooKeeperSession:
         else:
             self._live.clear()
             lost = state == KazooState.LOST
+            self._expired = self._expired or lost
             self.loop.call(lambda: self._changed(Session.LOST if lost else Session.SUSPENDED))
 
     def _changed(self, session: Session) -> None:
@@ -241,7 +245,8 @@ class ZooKeeperSession:
             self.send(lambda client: client.exists_async("/"), lambda _: None)
 
     def _confirm(self, sent_s: float) -> None:
-        self._confirmed_s = max(self._confirmed_s, sent_s)
+        if not self._expired:
+            self._confirmed_s = max(self._confirmed_s, sent_s)
 
     def silent(self) -> Unavailable:
         """What to tell when there is no answer in time."""
