@@ -65,8 +65,8 @@ class Checkers:
         self.entries.append(entry)
         self.replicas.append(new)
         if new is not old:
-            for problem in invariants.violations(new):
-                raise Violation(f"R: {problem}, after {entry}")
+            broken = invariants.violations(new) + invariants.transition_violations(old, new)
+            require(not broken, "R", f"{broken} after {entry}")
         stay = [group for group in new.groups if group in new.left]
         require(not stay, "F4", stay, "came back")
 

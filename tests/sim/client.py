@@ -56,6 +56,8 @@ class Client:
         self._confirmed_s = 0.0
         self._running_since_s = 0.0
         self._frozen = False
+        self._expired = False
+        """What is answered under the next session does not confirm the first."""
         self._hops = world.stream(f"hops/{name}")
         self._told_s = 0.0
 
@@ -87,7 +89,7 @@ class Client:
 
     def confirmed_s(self) -> float:
         """When the last request was sent that the server is known to have heard."""
-        if self.connection is None or not self.connection.up or self._frozen:
+        if self.connection is None or not self.connection.up or self._frozen or self._expired:
             return self._confirmed_s
         period = self.timeout_s / 3
         round_trip = 2 * self.server.delays.most_s
@@ -130,7 +132,8 @@ class Client:
 
     def _attach(self) -> None:
         assert self.session is not None
-        self._running_since_s = self._confirmed_s = self.world.now_s
+        if not self._expired:
+            self._running_since_s = self._confirmed_s = self.world.now_s
         self.connection = self.server.connect(
             self.session,
             lambda message: self._run(self._receive, message),
@@ -152,7 +155,8 @@ class Client:
         if not self._pending or self._pending[0][0] != number:
             return
         _, sent_s, callback = self._pending.popleft()
-        self._confirmed_s = max(self._confirmed_s, sent_s)
+        if not self._expired:
+            self._confirmed_s = max(self._confirmed_s, sent_s)
         callback(content)
 
     def _disconnected(self, connection: Connection) -> None:
@@ -177,6 +181,7 @@ class Client:
             self._attach()
             self._tell(SessionEvent.CONNECTED)
         else:
+            self._expired = True
             self.session = self.server.open_session(self.timeout_s)
             self._attach()
             self._tell(SessionEvent.LOST)

@@ -27,8 +27,8 @@ from onyx.replica.state import Replica
 
 HEAL_S = 90.0
 """Virtual time within which a healed cluster must have converged."""
-SETTLE_S = 30.0
-IDLE_S = 30.0
+SETTLE_S = 10.0
+IDLE_S = 20.0
 BUILD_STEPS = 100
 CHECK_EVERY_STEPS = 20
 

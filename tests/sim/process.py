@@ -22,7 +22,7 @@ from onyx.log.interface import Origin, Session
 from onyx.peer import actions as do
 from onyx.peer import events as on
 from onyx.peer import group, lease
-from onyx.replica import effects
+from onyx.replica import effects, ring
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 
@@ -193,7 +193,7 @@ class Process:
         if session is Session.CONNECTED:
             self._read(self.tail.on_connected())
             if self.cluster.bug.rearms:
-                for target in self.state.watched:
+                for target in self._watched():
                     self._watch(target)
         self._feed(on.SessionChanged(session))
 
@@ -257,9 +257,12 @@ class Process:
 
     # --- pulses ---------------------------------------------------------------------------------
 
+    def _watched(self) -> tuple[GroupId, ...]:
+        return ring.watched_by(self.replica, self.group)
+
     def _watch(self, target: GroupId) -> None:
         """Level-triggered: after a change or a new connection, look again while it is wanted."""
-        if self.state is None or target not in self.state.watched:
+        if self.state is None or target not in self._watched():
             return
         self.client.watch(("pulse", target), lambda cause: self._pulse_event(target, cause))
         self.client.call("exists", (target, True), lambda reply: self._probed(target, reply))

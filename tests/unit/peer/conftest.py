@@ -12,6 +12,7 @@ from onyx.peer.actions import Action, Append
 from onyx.peer.events import AddPeers, EntryRead, Event, OriginRead, PulseGone
 from onyx.replica.effects import ProbePulse, WatchPulse
 from onyx.replica.entry import Command, Entry
+from onyx.replica.ring import watched_by
 from onyx.replica.state import Replica
 
 
@@ -65,7 +66,7 @@ class Ring:
         self.dead.update(names)
         for name in names:
             for watcher in self.alive():
-                if name in self.states[watcher].watched:
+                if name in self.watched()[watcher]:
                     self.feed(watcher, PulseGone(GroupId(name)))
 
     def alive(self) -> list[str]:
@@ -79,7 +80,7 @@ class Ring:
         return dict(self.states[name].replica.pairs)
 
     def watched(self) -> dict[str, list[str]]:
-        return {name: sorted(self.states[name].watched) for name in self.alive()}
+        return {name: list(watched_by(self.states[name].replica, name)) for name in self.alive()}
 
     def _perform(self, name: str, actions: tuple[Action, ...]) -> None:
         self.actions[name].extend(actions)

@@ -10,8 +10,8 @@ Decisions:
 
 * Nothing but the join protocol is written before the group has joined (also `add-virtual-peer`,
   which the original writes at once): a group that dies before anybody watches it leaves no trace.
-* Watches are level-based: after each event the set wanted is computed from the replica and
-  compared with the set placed. An edge-based version must handle every pair of events by hand.
+* Watches and tasks are level-based (`replica.duties`): the difference of what two replicas ask of
+  this group. An edge-based version must handle every pair of events by hand.
 * A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
   owed by the new replica are computed from its state (`peer.joining.owed`).
 * An incarnation ends once. What was decided about a dead incarnation never comes back: the executor
@@ -58,8 +58,6 @@ from onyx.replica.effects import (
     RestartGroup,
     StartTask,
     StopTask,
-    UnwatchPulse,
-    WatchPulse,
 )
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
@@ -85,7 +83,6 @@ class GroupState:
     """What will be written once the group has joined."""
     retry: tuple[Command, ...] = ()
     """What will be written after the back-off."""
-    watched: Map[GroupId, None] = _NOTHING
     dead: Map[GroupId, None] = _NOTHING
     """Groups whose pulse is gone, reported, and still in the replica."""
     tasks: Map[PeerId, tuple[JobId, TaskName]] = _NOTHING
@@ -166,24 +163,19 @@ def _settle(
     gone = state.group in new.left or (state.joined and state.group not in new.groups)
     if gone:
         return _end(replace(state, replica=new), "declared dead")
-    watches = _watches(state, new)
     state = replace(
         state,
         replica=new,
-        watched=_placed(state.watched, watches),
         dead=_still_there(state.dead, new),
         tasks=_told(state.tasks, effects),
     )
-    first = (*(each for each in effects if not isinstance(each, _HANDLED_HERE)), *watches)
+    first = tuple(each for each in effects if not isinstance(each, BackOff | RestartGroup))
     if state.leaving:
         return state, first
     if any(isinstance(each, BackOff) for each in effects):
         return replace(state, retry=commands), (*first, StartBackOff())
     state, commands = _release(state, commands)
     return state, (*first, *_append(commands, parent))
-
-
-_HANDLED_HERE = (WatchPulse, UnwatchPulse, BackOff, RestartGroup)
 
 
 def _told(
@@ -229,25 +221,6 @@ def _remove(state: GroupState, peer: PeerId) -> Result:
     if state.leaving or held != state.held:
         return replace(state, held=held), ()
     return _propose(state, (joining.removal(state.group, peer),))
-
-
-def _watches(state: GroupState, new: Replica) -> tuple[WatchPulse | UnwatchPulse, ...]:
-    """What turns the set of watches placed into the set wanted."""
-    if joining.same_ring(state.replica, new):
-        return ()
-    wanted = joining.watch_targets(new, state.group)
-    dropped = sorted(group for group in state.watched if group not in wanted)
-    added = [group for group in wanted if group not in state.watched]
-    return (*map(UnwatchPulse, dropped), *map(WatchPulse, added))
-
-
-def _placed(
-    watched: Map[GroupId, None], watches: tuple[WatchPulse | UnwatchPulse, ...]
-) -> Map[GroupId, None]:
-    for each in watches:
-        placed = isinstance(each, WatchPulse)
-        watched = watched.set(each.group, None) if placed else watched.delete(each.group)
-    return watched
 
 
 def _still_there(dead: Map[GroupId, None], new: Replica) -> Map[GroupId, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onyx.ids import GroupId, PeerId
 from onyx.peer.events import AddPeers
+from onyx.replica import ring
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 
@@ -40,38 +41,9 @@ def additions(group: GroupId, event: AddPeers) -> tuple[Command, ...]:
     return tuple(Command("add-virtual-peer", {"id": peer, **common}) for peer in event.peers)
 
 
-def watcher_of(replica: Replica, joiner: GroupId) -> GroupId | None:
-    """The group through which `joiner` is joining now, if any."""
-    for relation in (replica.prepared, replica.accepted):
-        for watcher in sorted(relation):
-            if relation[watcher] == joiner:
-                return watcher
-    return None
-
-
-def successor(replica: Replica, watcher: GroupId) -> GroupId:
-    """Whom a joiner at `watcher` will watch: the other end of the gap that it enters."""
-    return replica.pairs.get(watcher, watcher)
-
-
-def watch_targets(replica: Replica, me: GroupId) -> tuple[GroupId, ...]:
-    """Groups whose pulse `me` must watch: successor and joiner; while joining, both ends of the
-    gap (the watcher may die before it has notified, and nobody else would free the joiner)."""
-    wanted = {relation.get(me) for relation in (replica.pairs, replica.prepared, replica.accepted)}
-    watcher = watcher_of(replica, me)
-    if watcher is not None:
-        wanted |= {watcher, successor(replica, watcher)}
-    return tuple(sorted(group for group in wanted if group is not None and group != me))
-
-
-def same_ring(old: Replica, new: Replica) -> bool:
-    """The cheap answer for the many entries that change nobody's watches."""
-    return old.pairs is new.pairs and old.prepared is new.prepared and old.accepted is new.accepted
-
-
 def is_known(replica: Replica, group: GroupId) -> bool:
     """Whether the replica still counts on this group: member or joiner."""
-    return group in replica.groups or watcher_of(replica, group) is not None
+    return group in replica.groups or ring.is_joining(replica, group)
 
 
 def owed(replica: Replica, me: GroupId, *, backing_off: bool) -> tuple[Command, ...]:
@@ -83,10 +55,10 @@ def owed(replica: Replica, me: GroupId, *, backing_off: bool) -> tuple[Command, 
     commands: list[Command] = []
     if me in replica.prepared:
         commands.append(Command("notify-join-cluster", {"observer": replica.prepared[me]}))
-    watcher = watcher_of(replica, me)
-    if watcher is not None and watcher in replica.accepted:
+    watcher = ring.watcher_in(replica.accepted, me)
+    if watcher is not None:
         commands.append(_accept(replica, watcher, me))
-    if watcher is None and me not in replica.groups and not backing_off:
+    if not is_known(replica, me) and not backing_off:
         commands.append(prepare(me))
     return tuple(commands)
 
@@ -96,7 +68,7 @@ def _accept(replica: Replica, watcher: GroupId, me: GroupId) -> Command:
         "accept-join-cluster",
         {
             "observer": me,
-            "subject": successor(replica, watcher),
+            "subject": ring.successor(replica, watcher),
             "accepted-observer": watcher,
             "accepted-joiner": me,
         },
