@@ -175,7 +175,7 @@ def test_a_partition_goes_on_at_its_frontier_when_its_peer_leaves_the_task() -> 
     bench.settle()
     assert bench.completed
     assert sorted(set(numbers(bench))) == list(range(20))
-    first_of_partition_1 = [n for n in range(20) if n % 2 == 1][0]
+    first_of_partition_1 = next(n for n in range(20) if n % 2 == 1)
     assert numbers(bench).count(first_of_partition_1) == 1, "below the frontier nothing is replayed"
 
 

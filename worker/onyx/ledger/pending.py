@@ -139,7 +139,8 @@ class PendingWindow:
             & (self._attempt[slots] == attempts)
             & (self._state[slots] != _DONE)
         )
-        return roots[meant]
+        found: U64 = roots[meant]
+        return found
 
     def expired(self, now_s: float) -> list[Range]:
         """What has become due because its pending timeout has passed, each time-out once."""
