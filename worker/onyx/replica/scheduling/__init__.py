@@ -1,8 +1,8 @@
 """Scheduling: from a replica to allocations, pure and deterministic.
 
 Counts per job and per task are arithmetic (`offers`, `tasks`); who sits where is an assignment
-problem (`placement`). If the plan cannot be met the last job is left out and the rest planned again.
-Runs once a process, and only after entries that change members or jobs.
+problem (`placement`). If the plan cannot be met the last job is left out and the rest is planned
+again. Runs once a process, and only after entries that change members or jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def reconfigure(replica: Replica) -> Replica:
 def plan(replica: Replica, jobs: tuple[JobId, ...]) -> Plan:
     """Peers of each task; none for running jobs that are not considered."""
     bounds = {job: task_bounds(replica, job) for job in jobs if _known(replica, job)}
-    counts = utilization(replica.job_scheduler, len(replica.peers), demands(replica, bounds))
+    counts: dict[JobId, int] = {}
+    if bounds:
+        counts = utilization(replica.job_scheduler, len(replica.peers), demands(replica, bounds))
     nothing = {job: dict.fromkeys(replica.tasks.get(job, ()), 0) for job in replica.jobs}
     return nothing | {
         job: TASK_SCHEDULERS[replica.task_schedulers[job]](counts[job], bounds[job])

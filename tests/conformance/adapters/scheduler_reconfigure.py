@@ -1,0 +1,70 @@
+"""Cases of `scheduler_reconfigure.json`: a replica is scheduled.
+
+What binds is what the README of the cases says: counts, peers of tasks that did not shrink stay,
+tags, small distinct slots that are stable, the number of ackers. Not which of equal peers it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance import replicas
+
+from onyx.ids import Position
+from onyx.replica.consequences import settle
+from onyx.replica.invariants import slots_are_unique, tags_are_kept
+from onyx.replica.state import Replica
+
+
+def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
+    """None when we answer as the case says."""
+    old = replicas.replica(case["replica"])
+    # As if all peers had come with this entry: settling looks for changes.
+    new = settle(Replica(), old, Position(0))
+    expected = case["expected"]
+    counts, wanted = replicas.counts(new.allocations), replicas.counts_of(expected["counts"])
+    if counts != wanted:
+        return f"counts: got {counts}, not {wanted}"
+    problems = [
+        *_moved(old, new),
+        *tags_are_kept(new),
+        *slots_are_unique(new),
+        *_ackers(expected["ackers"] or {}, new),
+        *_sites(case["replica"], new),
+    ]
+    return "; ".join(problems) or None
+
+
+def _moved(old: Replica, new: Replica) -> list[str]:
+    return [
+        f"{peer} was moved from {job}/{task}"
+        for job, tasks in sorted(old.allocations.items())
+        for task, before in sorted(tasks.items())
+        for after in (new.allocations.get(job, {}).get(task, ()),)
+        if len(after) >= len(before)
+        for peer in before
+        if peer not in after
+    ]
+
+
+def _ackers(expected: dict[str, list[str]], new: Replica) -> list[str]:
+    return [
+        f"{len(new.ackers.get(job, ()))} ackers of {job}, not {len(wanted)}"
+        for job, wanted in sorted(expected.items())
+        if len(new.ackers.get(job, ())) != len(wanted)
+    ]
+
+
+def _sites(case: dict[str, Any], new: Replica) -> list[str]:
+    """With the colocated task scheduler each site that is used has every task of the job."""
+    found = []
+    for job, scheduler in sorted((case.get("task-schedulers") or {}).items()):
+        if replicas.short(scheduler) != "colocated":
+            continue
+        sites = [
+            {str(new.peer_sites.get(peer)) for peer in peers}
+            for peers in new.allocations.get(job, {}).values()
+        ]
+        if any(each != sites[0] for each in sites):
+            found.append(f"tasks of {job} are on sites {sites}")
+    return found

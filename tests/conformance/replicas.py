@@ -1,0 +1,172 @@
+"""Replicas, entries and reactions of the case files in our shape, and back. Translation only.
+
+* Keys become field names; what we do not have (`messaging`, `task-metadata`, ledgers) is left out.
+* A scheduler loses its namespace; null is the same as nothing; a set is a sorted list.
+* The original's sites hold the `port` of its messenger besides, which we do not have.
+* Reactions of a virtual peer are written by its group here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from onyx.ids import GroupId, Position
+from onyx.replica import canonical, machine
+from onyx.replica.canonical import INFINITY
+from onyx.replica.effects import StartTask
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+
+_FIELDS = {field.name for field in fields(Replica)}
+_SCHEDULERS = {"job_scheduler", "task_schedulers"}
+_ORDERLESS = {"groups_index", "aborted", "left"}
+_POSITIONED = {"left"}
+
+
+def replica(case: Mapping[str, Any]) -> Replica:
+    """A replica as a case gives it."""
+    plain = normal(case)
+    for key in _POSITIONED & set(plain):
+        plain[key] = dict.fromkeys(plain[key], 0)
+    for key in ("exhausted_inputs", "sealed_outputs"):
+        if key in plain:
+            plain[key] = {job: sorted(tasks) for job, tasks in plain[key].items()}
+    return canonical.from_plain(plain)
+
+
+def normal(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a replica that a case speaks of and that hold something."""
+    found = {}
+    for key, value in case.items():
+        name = key.replace("-", "_")
+        plain = _plain(name, value)
+        if name in _FIELDS and not _is_empty(plain):
+            found[name] = plain
+    return found
+
+
+def told(ours: Replica) -> dict[str, Any]:
+    """Our replica in the same normal form."""
+    plain = canonical.to_plain(ours)
+    plain = {name: _plain(name, value) for name, value in plain.items()}
+    return {name: value for name, value in plain.items() if not _is_empty(value)}
+
+
+def entry(case: Mapping[str, Any], position: int | None = None) -> Entry:
+    """An entry as a client would have written it: no writer, so nothing tells repeats."""
+    args = {key: _scheduler(key, text(value)) for key, value in case["args"].items()}
+    at = case.get("message-id", 0) if position is None else position
+    return Entry(Position(at), Command(case["fn"], args))
+
+
+def reactions(of: Entry, old: Replica, new: Replica, groups: Iterable[str]) -> dict[str, Any]:
+    """What each group writes in return, without those who write nothing."""
+    written = {group: machine.reactions(of, old, new, GroupId(group)) for group in groups}
+    return _by_group(written)
+
+
+def reactions_and_signals(
+    of: Entry, old: Replica, new: Replica, groups: Iterable[str]
+) -> dict[str, Any]:
+    """The same in a log where every peer that is given a task says at once that it is ready."""
+    written = {
+        group: machine.reactions(of, old, new, GroupId(group))
+        + tuple(
+            Command("signal-ready", {"id": effect.peer})
+            for effect in machine.effects(of, old, new, GroupId(group))
+            if isinstance(effect, StartTask)
+        )
+        for group in groups
+    }
+    return _by_group(written)
+
+
+def expected_reactions(
+    listed: Iterable[tuple[str, Iterable[Mapping[str, Any]] | None]], old: Replica, new: Replica
+) -> dict[str, Any]:
+    """The same from pairs of an actor, group or virtual peer, and its entries."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for actor, entries in listed:
+        group = old.groups_reverse_index.get(actor) or new.groups_reverse_index.get(actor) or actor
+        for each in entries or ():
+            found.setdefault(group, []).append({"fn": each["fn"], "args": dict(each["args"])})
+    return {group: _sorted(entries) for group, entries in sorted(found.items())}
+
+
+def counts(ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Peers of each task, from allocations; jobs and tasks without any are left out."""
+    return counts_of(
+        {job: {task: len(peers) for task, peers in tasks.items()} for job, tasks in ours.items()}
+    )
+
+
+def counts_of(numbers: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Counts without jobs and tasks that have no peers."""
+    found = {job: {task: n for task, n in tasks.items() if n} for job, tasks in numbers.items()}
+    return {job: tasks for job, tasks in found.items() if tasks}
+
+
+def short(name: str) -> str:
+    """A scheduler without its namespace."""
+    return name.rpartition("/")[2]
+
+
+def _plain(name: str, value: Any) -> Any:
+    value = text(value)
+    if name in _SCHEDULERS:
+        return _scheduler(name, value)
+    if name == "peer_sites":
+        value = {
+            peer: {k: v for k, v in site.items() if k != "port"} for peer, site in value.items()
+        }
+    if name in _ORDERLESS and isinstance(value, dict):
+        if name in _POSITIONED:
+            return sorted(value)
+        return {key: sorted(each) for key, each in value.items() if each}
+    return _without_nothing(value)
+
+
+def _scheduler(key: str, value: Any) -> Any:
+    if "scheduler" not in key:
+        return value
+    if isinstance(value, dict):
+        return {job: short(each) for job, each in value.items()}
+    return short(value)
+
+
+def text(value: Any) -> Any:
+    """Tagged values as plain ones."""
+    if isinstance(value, list):
+        return [text(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "$set" in value:
+        return sorted(text(each) for each in value["$set"])
+    if "$num" in value:
+        return INFINITY if value["$num"] == INFINITY else float(value["$num"])
+    return {key: text(each) for key, each in value.items()}
+
+
+def _without_nothing(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    found = {key: _without_nothing(each) for key, each in value.items()}
+    return {key: each for key, each in found.items() if not _is_empty(each)}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, dict | list | tuple) and not value)
+
+
+def _by_group(written: Mapping[str, Iterable[Command]]) -> dict[str, Any]:
+    found = {
+        group: _sorted({"fn": each.fn, "args": dict(each.args)} for each in commands)
+        for group, commands in sorted(written.items())
+    }
+    return {group: entries for group, entries in found.items() if entries}
+
+
+def _sorted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(entries, key=lambda each: (each["fn"], str(sorted(each["args"].items()))))
