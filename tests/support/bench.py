@@ -113,6 +113,7 @@ class Bench:
         peers: Mapping[str, int] | None = None,
         seal_failures: int = 0,
         settings: Settings | None = None,
+        short_circuit: bool = True,
     ) -> None:
         """`spec` is that of the manifest; `peers` how many each task has, 1 if not said."""
         manifest = {
@@ -124,7 +125,7 @@ class Bench:
         self.job = parse_mapping(manifest)
         self.settings = settings or Settings()
         self.clock = ManualClock()
-        self.transport = LocalTransport()
+        self.transport = LocalTransport(short_circuit)
         self.transport.start(GROUP, self)
         memory = MemoryLog()
         self.log = memory.group(GROUP)

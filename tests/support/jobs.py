@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +47,6 @@ def taken(channel: Channel) -> list[dict[str, Any]]:
 
 def until(env: TestEnv, condition: Callable[[Replica], bool]) -> Replica:
     """Follow the log until its replica is as wanted."""
-    import queue
-
     replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
     with env.client.follow(lambda _, replica: replicas.put(replica)):
         while True:

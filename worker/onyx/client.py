@@ -97,8 +97,7 @@ class Client:
         Raises:
             UserError: no job has this id.
         """
-        if job not in self.replica().job_digests:
-            raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
+        self._require(self.replica(), job)
         self.log.append(Command("kill-job", {"job": job}))
 
     def wait(
@@ -110,8 +109,10 @@ class Client:
         """Wait for a job to end: True when it completed, False when it was killed.
 
         Raises:
+            UserError: no job has this id.
             TimeoutError: it had not ended after `timeout_s`.
         """
+        self._require(self.replica(), job)
         ended = threading.Event()
         answer: list[bool] = []
 
@@ -193,10 +194,15 @@ class Client:
         return JobStatus(job, name, state, replica.version, peers, waiting_for or "", exception)
 
     def _job(self, replica: Replica, job: JobId) -> Job:
+        digest = self._require(replica, job)
+        return parse_mapping(msgspec.json.decode(self.log.get_chunk(digest)))
+
+    def _require(self, replica: Replica, job: JobId) -> str:
+        """The digest of a job that exists."""
         digest = replica.job_digests.get(job)
         if digest is None:
             raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
-        return parse_mapping(msgspec.json.decode(self.log.get_chunk(digest)))
+        return digest
 
     def _start(self) -> Replica:
         origin = self.log.origin()

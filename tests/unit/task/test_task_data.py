@@ -190,3 +190,12 @@ def test_more_peers_than_partitions_leaves_some_without_work_and_the_job_complet
 def test_an_empty_source_completes_at_once() -> None:
     bench = finish(Bench(chain([]), {"m:same": lambda s: s}))
     assert numbers(bench) == []
+
+
+def test_a_value_that_cannot_travel_kills_the_job_and_is_named() -> None:
+    functions = {"m:fn": lambda segment: {**segment, "bad": object()}}
+    bench = Bench(chain(SEGMENTS, fn="m:fn"), functions, short_circuit=False)
+    bench.settle()
+    told = bench.exceptions[0]
+    assert (told["task"], told["phase"], told["type"]) == ("work", "write-batch", "SegmentError")
+    assert "bad" in told["message"]
