@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.cluster import Cluster
 
 from onyx.log.server import ZooKeeperServer
-from tests.support.cluster import Cluster
 
 MODULES = Path(__file__).with_name("chaos_job.py")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from onyx.ids import TaskName
 from tests.support.chaos_files import OUTPUTS, ChaosFiles
 from tests.support.cluster import Cluster
+
+from onyx.ids import TaskName
 
 pytestmark = pytest.mark.server
 

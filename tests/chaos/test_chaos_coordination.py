@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from onyx.log.server import ZooKeeperServer
 from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster
+
+from onyx.log.server import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

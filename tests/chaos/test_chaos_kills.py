@@ -6,31 +6,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from onyx.ids import JobId, PeerId, TaskName
-from onyx.replica.state import Replica
 from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster, Worker
+
+from onyx.ids import JobId, TaskName
+from onyx.replica.state import Replica
 
 pytestmark = pytest.mark.server
 
 MakeCluster = Callable[..., Cluster]
 
 
-def peer_of(replica: Replica, job: JobId, task: str) -> PeerId:
-    return replica.allocations[job][TaskName(task)][0]
+def workers_with(cluster: Cluster, job: JobId, task: str) -> list[Worker]:
+    """The processes that have peers of a task."""
+    return [cluster.worker_of(peer) for peer in cluster.replica.allocations[job][TaskName(task)]]
 
 
-def with_acker(replica: Replica, job: JobId) -> PeerId:
-    return replica.ackers[job][0]
+def with_input(cluster: Cluster, job: JobId) -> Worker:
+    return workers_with(cluster, job, "read")[0]
 
 
-def with_input(replica: Replica, job: JobId) -> PeerId:
-    return peer_of(replica, job, "read")
+def with_output(cluster: Cluster, job: JobId) -> Worker:
+    return workers_with(cluster, job, "even")[0]
 
 
-def with_output(replica: Replica, job: JobId) -> PeerId:
-    return peer_of(replica, job, "even")
+def with_acker(cluster: Cluster, job: JobId) -> Worker:
+    return cluster.worker_of(cluster.replica.ackers[job][0])
+
+
+def without_input(cluster: Cluster, job: JobId) -> Worker:
+    """Every input survives, and has to replay at once what this one had."""
+    peers = [peer for task in cluster.replica.allocations[job].values() for peer in task]
+    reading = workers_with(cluster, job, "read")
+    return next(each for each in map(cluster.worker_of, peers) if each not in reading)
 
 
 def test_a_job_survives_kills_of_workers_with_input_acker_and_output(
@@ -41,13 +49,12 @@ def test_a_job_survives_kills_of_workers_with_input_acker_and_output(
         workers = cluster.start_workers(3, peers=6)
         job = cluster.submit(files.manifest())
         released = 0
-        for victim in (with_input, with_acker, with_output):
+        for victim in (with_input, with_acker, with_output, without_input):
             cluster.await_ready(job)
             released += 5_000
             files.open_gate(released)
             files.await_some()
-            worker = cluster.worker_of(victim(cluster.replica, job))
-            kill_and_replace(cluster, worker, workers)
+            kill_and_replace(cluster, victim(cluster, job), workers)
             files.await_reflected(released)
 
         files.open_gate()

@@ -1,4 +1,4 @@
-"""A worker that is stopped beyond its session and goes on later: what it still does has no effect."""
+"""A worker that is stopped beyond its session and goes on: what it still does has no effect."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from onyx.ids import GroupId, JobId, TaskName
 from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster, Worker
+
+from onyx.ids import GroupId, JobId, TaskName
 
 pytestmark = pytest.mark.server
 

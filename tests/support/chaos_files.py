@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onyx.ids import GroupId
 from tests.support.cluster import WAIT_S
+
+from onyx.ids import GroupId
 
 Key = tuple[str, int]
 """File and number of a record in it."""

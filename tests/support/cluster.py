@@ -1,8 +1,9 @@
 """A cluster of real worker processes for one test, with a tenancy of its own.
 
 The test kills, stops and continues workers by pid and follows the log as any client does. Every
-worker carries a tag of its own, so its present incarnation is found in the replica. Whatever happens
-to the test, no process is left: workers die with the thread that started them and with `close`.
+worker carries a tag of its own, so its present incarnation is found in the replica. Whatever
+happens to the test, no process is left: workers are killed at the end of the block, and die with
+the thread that started them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -26,7 +27,6 @@ from onyx import api
 from onyx.client import JobStatus
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
-from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
@@ -119,8 +119,10 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with contextlib.ExitStack() as stack:
             stack.callback(self._end_workers)
-            patient = dataclasses.replace(self.settings.zookeeper, session_timeout_s=CLIENT_SESSION_S)
-            settings = dataclasses.replace(self.settings, zookeeper=patient, modules=())
+            zookeeper = dataclasses.replace(
+                self.settings.zookeeper, session_timeout_s=CLIENT_SESSION_S
+            )
+            settings = dataclasses.replace(self.settings, zookeeper=zookeeper, modules=())
             self.client = stack.enter_context(api.connect(settings))
             stack.enter_context(self.client.follow(self._deliver))
             self._stack = stack.pop_all()
@@ -195,11 +197,8 @@ class Cluster:
 
     def await_ready(self, job: JobId) -> int:
         """Wait until every peer of a job is ready; the allocation version."""
-
-        def ready(replica: Replica) -> int | None:
-            return replica.allocation_version[job] if machine.is_ready(replica, job) else None
-
-        return self.until(lambda replica: _one_more(ready(replica)), f"job {job} is ready") - 1
+        self.until(lambda replica: _is_ready(replica, job), f"job {job} is ready")
+        return self.replica.allocation_version[job]
 
     def await_gone(self, groups: list[GroupId]) -> None:
         """Wait until the cluster has declared these dead."""
@@ -252,16 +251,8 @@ class Cluster:
             print(f"--- {worker.tag} ({'running' if worker.running else 'ended'}):\n{text}")
 
 
-def _one_more(version: int | None) -> int:
-    """A version as a truth value: position 0 is one, None is none."""
-    return 0 if version is None else version + 1
-
-
-@contextlib.contextmanager
-def stopped(worker: Worker) -> Iterator[None]:
-    """A worker that is stopped during a block."""
-    worker.stop()
-    try:
-        yield
-    finally:
-        worker.resume()
+def _is_ready(replica: Replica, job: JobId) -> bool:
+    """Whether a job has peers, and each has signalled ready for the present allocation."""
+    version = replica.allocation_version.get(job)
+    peers = [peer for task in replica.allocations.get(job, {}).values() for peer in task]
+    return bool(peers) and all(replica.ready.get(peer) == version for peer in peers)
