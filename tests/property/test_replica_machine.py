@@ -1,0 +1,185 @@
+"""The replicated state machine under any entries: total, deterministic, and its invariants hold."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onyx.ids import GroupId, Position
+from onyx.replica import canonical, machine
+from onyx.replica.commands import COMMANDS, NAMES
+from onyx.replica.entry import Command, Entry
+from onyx.replica.invariants import transition_violations, violations
+from onyx.replica.state import Replica
+
+GROUPS = [f"g{number}" for number in range(4)]
+PEERS = [f"p{number}" for number in range(8)]
+JOBS = ["j1", "j2", "j3"]
+TASKS = ["in", "work", "out"]
+TAGS = ["gpu", "ssd"]
+
+groups, peers, jobs, tasks = map(st.sampled_from, (GROUPS, PEERS, JOBS, TASKS))
+counts = st.integers(0, 4)
+limits = st.one_of(st.none(), st.integers(1, 4), st.just("Infinity"))
+tags = st.lists(st.sampled_from(TAGS), unique=True)
+
+ARGUMENTS = {
+    "prepare-join-cluster": {"joiner": groups},
+    "notify-join-cluster": {"observer": groups},
+    "accept-join-cluster": {
+        "observer": groups,
+        "subject": groups,
+        "accepted-observer": groups,
+        "accepted-joiner": groups,
+    },
+    "abort-join-cluster": {"id": groups},
+    "group-leave-cluster": {"id": groups},
+    "add-virtual-peer": {"id": peers, "group-id": groups, "tags": tags},
+    "leave-cluster": {"id": peers},
+    "submit-job": {
+        "id": jobs,
+        "tasks": st.just(TASKS),
+        "inputs": st.just(["in"]),
+        "outputs": st.just(["out"]),
+        "task-scheduler": st.just("balanced"),
+        "saturation": limits,
+        "task-saturation": st.dictionaries(tasks, limits),
+        "min-required-peers": st.dictionaries(tasks, st.integers(1, 3)),
+        "flux-policies": st.dictionaries(tasks, st.sampled_from(["kill", "continue", "recover"])),
+        "required-tags": st.dictionaries(tasks, tags, max_size=1),
+        "acker-percentage": st.sampled_from([1, 50, 100]),
+    },
+    "kill-job": {"job": jobs},
+    "complete-job": {"job-id": jobs},
+    "register-partitions": {"job": jobs, "task": tasks, "count": counts, "digest": st.just("d")},
+    "exhaust-input": {"job": jobs, "task": tasks, "partitions": st.none() | st.lists(counts)},
+    "seal-output": {"job": jobs, "task": tasks},
+    "signal-ready": {"id": peers, "version": st.none() | st.integers(0, 60)},
+    "backpressure-on": {"peer": peers},
+    "backpressure-off": {"peer": peers},
+    "gc": {"id": st.just("client")},
+}
+commands = st.sampled_from(sorted(ARGUMENTS)).flatmap(
+    lambda fn: st.builds(Command, st.just(fn), st.fixed_dictionaries(ARGUMENTS[fn]))
+)
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+schedulers = st.sampled_from(["balanced", "greedy"])
+
+
+def start(scheduler):
+    """One group with five peers: otherwise few sequences come to an allocation."""
+    replica = Replica(job_scheduler=scheduler)
+    opening = [Command("prepare-join-cluster", {"joiner": "g0"})]
+    opening += [Command("add-virtual-peer", {"id": p, "group-id": "g0"}) for p in PEERS[:5]]
+    for command in opening:
+        replica = machine.apply(replica, Entry(Position(replica.version + 1), command))
+    return replica
+
+
+def answered(entry, old, new):
+    """All that the machine says of an entry, to every group."""
+    machine.diff(entry, old, new)
+    return [
+        (
+            machine.reactions(entry, old, new, GroupId(g)),
+            machine.effects(entry, old, new, GroupId(g)),
+        )
+        for g in GROUPS
+    ]
+
+
+def test_the_arguments_of_every_command_are_drawn():
+    assert sorted(ARGUMENTS) == sorted(NAMES)
+
+
+@settings(max_examples=150, deadline=None)
+@given(schedulers, st.lists(commands, min_size=5, max_size=40))
+def test_the_invariants_hold_after_every_entry(scheduler, sequence):
+    replica = start(scheduler)
+    for command in sequence:
+        entry = Entry(Position(replica.version + 1), command)
+        old, replica = replica, machine.apply(replica, entry)
+        assert violations(replica) == [], entry
+        assert transition_violations(old, replica) == [], entry
+        answered(entry, old, replica)
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedulers, st.lists(commands, max_size=30))
+def test_reactions_that_are_carried_out_keep_the_invariants(scheduler, sequence):
+    """Groups answer at once: what they write follows, bounded, with the next command after it."""
+    replica, writes = start(scheduler), list(sequence)
+    for _ in range(4 * len(sequence)):
+        if not writes:
+            break
+        entry = Entry(Position(replica.version + 1), writes.pop(0))
+        old, replica = replica, machine.apply(replica, entry)
+        assert violations(replica) == [], entry
+        for written, _effects in answered(entry, old, replica):
+            writes[:0] = written
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedulers, st.lists(st.tuples(commands, groups), max_size=25))
+def test_a_repeat_of_any_entry_changes_nothing_but_the_position(scheduler, sequence):
+    replica = start(scheduler)
+    for number, (command, writer) in enumerate(sequence, 1):
+        entry = Entry(Position(replica.version + 1), command, writer, number)
+        replica = machine.apply(replica, entry)
+        repeat = replace(entry, position=Position(replica.version + 1))
+        again = machine.apply(replica, repeat)
+        assert replace(again, version=replica.version) == replica
+        assert all(said == ((), ()) for said in answered(repeat, replica, again))
+        replica = again
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedulers, st.lists(commands, max_size=25))
+def test_a_replica_read_back_goes_on_alike(scheduler, sequence):
+    replica = copy = start(scheduler)
+    for command in sequence:
+        entry = Entry(Position(replica.version + 1), command)
+        replica = machine.apply(replica, entry)
+        copy = machine.apply(canonical.decode(canonical.encode(copy)), entry)
+        assert copy == replica
+        assert canonical.digest(copy) == canonical.digest(replica)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(sorted(NAMES)) | st.text(max_size=8),
+    st.dictionaries(
+        st.sampled_from(sorted({key for args in ARGUMENTS.values() for key in args}))
+        | st.text(max_size=5),
+        json_like,
+        max_size=8,
+    ),
+    st.sampled_from([*GROUPS, ""]),
+    st.integers(0, 3),
+)
+def test_no_arguments_make_the_machine_raise(fn, args, writer, sequence):
+    old = start("balanced")
+    entry = Entry(Position(old.version + 1), Command(fn, args), writer, sequence)
+    new = machine.apply(old, entry)
+    assert violations(new) == []
+    answered(entry, old, new)
+    if fn not in COMMANDS:
+        assert new.rejected == old.rejected + 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_nor_do_arguments_of_which_one_is_wrong(data):
+    command = data.draw(commands)
+    key = data.draw(st.sampled_from(sorted(command.args)))
+    args = {**command.args, key: data.draw(json_like)}
+    old = start("balanced")
+    entry = Entry(Position(old.version + 1), Command(command.fn, args))
+    new = machine.apply(old, entry)
+    assert violations(new) == []
+    answered(entry, old, new)
+    canonical.digest(new)

@@ -1,0 +1,54 @@
+import pytest
+from tests.support.replica_log import ReplicaLog
+
+from onyx.replica.scheduling.explain import why_waiting
+
+
+def test_a_job_that_runs_has_nothing_to_wait_for():
+    assert why_waiting(ReplicaLog().join("g", peers=3).submit().new, "j") is None
+
+
+@pytest.mark.parametrize("end", ["kill-job", "unknown"])
+def test_a_job_that_is_not_running_waits_for_nothing(end):
+    log = ReplicaLog().submit()
+    if end == "kill-job":
+        log.tell("kill-job", job="j")
+    assert why_waiting(log.new, "j" if end == "kill-job" else "other") is None
+
+
+def test_too_few_peers_are_told_by_task():
+    log = ReplicaLog().join("g", peers=3).submit(min_required_peers={"parse": 2})
+    told = "needs 4 peers (read 1, parse 2, write 1), 3 are free"
+    assert why_waiting(log.new, "j") == told
+
+
+def test_busy_peers_are_not_free():
+    log = (
+        ReplicaLog().join("g", peers=4).submit("first").submit("j", min_required_peers={"parse": 5})
+    )
+    assert why_waiting(log.new, "j") == "needs 7 peers (read 1, parse 5, write 1), 0 are free"
+
+
+def test_tags_that_nobody_has_are_told_first():
+    log = ReplicaLog().join("g", peers=9).submit(required_tags={"parse": ["gpu"]})
+    assert why_waiting(log.new, "j") == "task parse needs a peer with tags [gpu]; no peer has them"
+
+
+def test_tags_that_too_few_have():
+    log = ReplicaLog().join("g", peers=9)
+    log.tell("add-virtual-peer", id="strong", group_id="g", tags=["ssd", "gpu"])
+    log.submit(required_tags={"parse": ["gpu"]}, min_required_peers={"parse": 2})
+    assert why_waiting(log.new, "j") == "task parse needs 2 peers with tags [gpu]; 1 has them"
+
+
+def test_behind_a_job_that_is_greedy():
+    log = (
+        ReplicaLog("greedy")
+        .join("g", peers=9)
+        .submit("first", saturation=3, task_saturation={"read": 1, "parse": 1, "write": 1})
+        .submit()
+    )
+    assert why_waiting(log.new, "j") == (
+        "needs 3 peers (read 1, parse 1, write 1), 6 are free, "
+        "but the greedy job scheduler gives all peers to the first job"
+    )

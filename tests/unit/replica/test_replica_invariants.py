@@ -1,0 +1,91 @@
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+from tests.support.replica_log import ReplicaLog
+
+from onyx.replica.invariants import STATES, STEPS, transition_violations, violations
+
+
+def healthy():
+    log = ReplicaLog().join("g1", "g2", "g3", peers=2).submit().ready()
+    log.tell("exhaust-input", job="j", task="read")
+    return log.new
+
+
+def seat(replica, task, *peers):
+    allocation = replica.allocations["j"].set(task, peers)
+    return replace(replica, allocations=replica.allocations.set("j", allocation))
+
+
+BROKEN = {
+    "R1": lambda r: seat(r, "read", "nobody"),
+    "R2": lambda r: seat(r, "read", *r.allocations["j"]["write"]),
+    "R3": lambda r: replace(
+        r, task_slot_ids=Map({"j": Map({"read": Map({"g1-0": 0, "g1-1": 0})})})
+    ),
+    "R4": lambda r: seat(r, "parse"),
+    "R5": lambda r: replace(r, sealers=Map({"j": Map({"write": "nobody"})})),
+    "R6": lambda r: replace(r, jobs=(), killed_jobs=("j",)),
+    "R7": lambda r: replace(r, pairs=r.pairs.set("g1", "g1")),
+    "R7-joins": lambda r: replace(r, prepared=Map({"g1": "x"}), accepted=Map({"g1": "y"})),
+    "R8": lambda r: replace(r, groups_reverse_index=r.groups_reverse_index.delete("g1-0")),
+    "R9": lambda r: replace(r, allocation_version=Map({"j": r.version + 1})),
+    "R11": lambda r: replace(r, required_tags=Map({"j": Map({"read": ("gpu",)})})),
+    "R12": lambda r: replace(r, peer_state=r.peer_state.set("ghost", "idle")),
+    "F4": lambda r: replace(r, left=Map({"g1": 0})),
+}
+
+
+def test_a_healthy_replica_breaks_nothing():
+    assert violations(healthy()) == []
+
+
+def test_each_invariant_has_a_replica_that_breaks_it():
+    assert set(BROKEN) == set(STATES)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_found(name):
+    assert name in {each.partition(":")[0] for each in violations(BROKEN[name](healthy()))}
+
+
+def later(replica):
+    return replace(replica, version=replica.version + 1)
+
+
+STEPS_BROKEN = {
+    "L2": lambda r: r,
+    "R3": lambda r: later(
+        replace(
+            r,
+            task_slot_ids=Map(
+                {
+                    job: Map(
+                        {t: Map({p: slot + 5 for p, slot in s.items()}) for t, s in tasks.items()}
+                    )
+                    for job, tasks in r.task_slot_ids.items()
+                }
+            ),
+        )
+    ),
+    "R9": lambda r: later(replace(r, allocation_version=Map({"j": r.version}))),
+    "R10": lambda r: later(
+        seat(
+            seat(r, "read", *r.allocations["j"]["write"]),
+            "write",
+            *r.allocations["j"]["read"],
+        )
+    ),
+}
+
+
+def test_each_invariant_of_steps_has_a_step_that_breaks_it():
+    assert set(STEPS_BROKEN) == set(STEPS)
+
+
+@pytest.mark.parametrize("name", STEPS_BROKEN)
+def test_what_a_step_breaks_is_found(name):
+    old = healthy()
+    found = transition_violations(old, STEPS_BROKEN[name](old))
+    assert name in {each.partition(":")[0] for each in found}

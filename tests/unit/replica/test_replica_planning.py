@@ -1,0 +1,49 @@
+from tests.support.replica_log import ReplicaLog
+
+from onyx.ids import JobId
+from onyx.model.job import CatalogEntry, Job
+from onyx.replica.planning import submission
+from onyx.replica.state import Replica
+
+JOB = Job(
+    "flights",
+    (("read", "parse"), ("parse", "write")),
+    (
+        CatalogEntry("write", "output", 10, max_peers=1, required_tags=("disk",)),
+        CatalogEntry("read", "input", 10, n_peers=2, percentage=30),
+        CatalogEntry("parse", "function", 10, min_peers=3, flux_policy="kill", percentage=70),
+    ),
+    percentage=40,
+)
+
+
+def args(job=JOB, scheduler="balanced"):
+    return submission(JobId("j"), job, "d", scheduler).args
+
+
+def test_tasks_stand_in_the_order_of_the_workflow():
+    assert args()["tasks"] == ["read", "parse", "write"]
+    assert (args()["inputs"], args()["outputs"]) == (["read"], ["write"])
+
+
+def test_peers_of_tasks_are_at_least_and_at_most_as_many_as_the_catalog_says():
+    assert args()["min-required-peers"] == {"read": 2, "parse": 3, "write": 1}
+    assert args()["task-saturation"] == {"read": 2, "parse": "Infinity", "write": 1}
+    assert args()["saturation"] == "Infinity"
+
+
+def test_only_the_percentage_schedulers_are_told_percentages():
+    assert not {"percentage", "task-percentages"} & set(args())
+    assert args(scheduler="percentage")["percentage"] == 40
+    by_share = Job("b", JOB.workflow, JOB.catalog, task_scheduler="percentage")
+    assert args(by_share)["task-percentages"] == {"read": 30, "parse": 70}
+
+
+def test_the_machine_takes_what_is_submitted():
+    command = submission(JobId("j"), JOB, "d", "balanced")
+    log = ReplicaLog()
+    replica = log.tell(command.fn, **{k.replace("-", "_"): v for k, v in command.args.items()})
+    assert (replica.rejected, replica.jobs) == (0, ("j",))
+    assert replica.job_digests["j"] == "d"
+    assert replica.task_saturation["j"]["parse"] == float("inf")
+    assert isinstance(replica, Replica)
