@@ -91,6 +91,30 @@ def test_a_job_survives_while_one_process_remains(
     files.check_complete()
 
 
+def test_workers_are_killed_again_before_the_job_has_recovered(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    """Each kill follows at once upon the new allocation that the last one brought about."""
+    files = ChaosFiles(tmp_path, files=4, records=10_000)
+    with make_cluster() as cluster:
+        workers = cluster.start_workers(4, peers=6)
+        job = cluster.submit(files.manifest())
+        cluster.await_ready(job)
+        files.open_gate(6_000)
+        files.await_some()
+
+        for worker in workers[:3]:
+            group = cluster.group_of(worker)
+            worker.kill()
+            cluster.await_gone([group])
+
+        files.await_reflected(6_000)
+        files.open_gate()
+        cluster.await_completed(job)
+
+    files.check_complete()
+
+
 def test_two_consecutive_members_of_the_ring_die_at_once(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

@@ -49,9 +49,20 @@ class ChaosFiles:
         return json.dumps({"value": value}) + "\n"
 
     def manifest(
-        self, guarantee: str = "at-least-once", gated: bool = True, pause_s: float = 0.004
+        self,
+        guarantee: str = "at-least-once",
+        gated: bool = True,
+        pause_s: float = 0.004,
+        roll_s: float = 0.5,
     ) -> dict[str, Any]:
-        """Files to files over a parsing function and a routing one, by flow conditions."""
+        """Files to files over a parsing function, routed by flow conditions.
+
+        Args:
+            guarantee: of the job.
+            gated: whether `open_gate` decides how much may be read.
+            pause_s: what parsing a hundred records takes at least.
+            roll_s: age at which the outputs publish a part.
+        """
         read = {"path": str(self._folder / "in" / "*.txt"), "format": "text"}
         read |= {"recordNumber": "number", "fileName": "file"}
         if gated:
@@ -66,7 +77,7 @@ class ChaosFiles:
                 "params": ["pause"],
                 "options": {"pause": pause_s},
             },
-            *map(self._output, OUTPUTS),
+            *(self._output(name, roll_s) for name in OUTPUTS),
         ]
         return {
             "apiVersion": "onyx.dev/v1alpha1",
@@ -80,8 +91,8 @@ class ChaosFiles:
             },
         }
 
-    def _output(self, name: str) -> dict[str, Any]:
-        options = {"path": str(self.directory(name)), "rollSeconds": 0.5, "rollSegments": 3000}
+    def _output(self, name: str, roll_s: float) -> dict[str, Any]:
+        options = {"path": str(self.directory(name)), "rollSeconds": roll_s, "rollSegments": 3000}
         return {
             "name": name,
             "type": "output",
@@ -119,6 +130,10 @@ class ChaosFiles:
         digest = hashlib.sha256(group.encode()).hexdigest()[:12]
         return {path: data for path, data in self.visible().items() if digest in path.name}
 
+    def unfinished_parts_of(self, group: GroupId, output: str) -> list[Path]:
+        """What an incarnation has written to an output and not made visible."""
+        return sorted(self.directory(output).glob(f".staging/*/{group}.*/part-*"))
+
     def written(self, output: str) -> collections.Counter[tuple[Key, Any]]:
         """Every record of an output with how often it is there; each must be whole."""
         found: collections.Counter[tuple[Key, Any]] = collections.Counter()
@@ -133,7 +148,7 @@ class ChaosFiles:
     def await_some(self) -> None:
         """Wait until more has become visible than was at the last look."""
         before = len(self._parts)
-        _wait(lambda: len(self.visible()) > before, "another part becomes visible")
+        wait_until(lambda: len(self.visible()) > before, "another part becomes visible")
 
     def await_reflected(self, records: int) -> None:
         """Wait until the first so many records of each file are in the outputs."""
@@ -147,7 +162,7 @@ class ChaosFiles:
             }
             return {name: keys for name, keys in lost.items() if keys}
 
-        _wait(
+        wait_until(
             lambda: not missing(),
             "all records are reflected",
             lambda: {name: (len(keys), keys[:3], keys[-3:]) for name, keys in missing().items()},
@@ -181,9 +196,10 @@ CONDITIONS = [
 ]
 
 
-def _wait(
+def wait_until(
     condition: Callable[[], bool], what: str, details: Callable[[], object] = lambda: ""
 ) -> None:
+    """Look at files again and again until something holds of them."""
     deadline_s = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline_s, f"after {WAIT_S:.0f} s not: {what}; {details()}"
