@@ -17,7 +17,7 @@ from onyx.ids import GroupId
 Key = tuple[str, int]
 """File and number of a record in it."""
 OUTPUTS = ("even", "odd", "round", "bad")
-_POLL_S = 0.02
+_POLL_S = 0.05
 
 
 class ChaosFiles:
@@ -31,10 +31,14 @@ class ChaosFiles:
         self._records = records
         self._files = [folder / "in" / f"{number}.txt" for number in range(files)]
         self._parts: dict[Path, bytes] = {}
+        self._written: dict[str, collections.Counter[tuple[Key, Any]]] = {
+            name: collections.Counter() for name in OUTPUTS
+        }
         self.expected: dict[str, dict[Key, Any]] = {name: {} for name in OUTPUTS}
         (folder / "in").mkdir()
         for index, path in enumerate(self._files):
             path.write_text("".join(self._line(path, index, number) for number in range(records)))
+        self._missing = {name: set(self.expected[name]) for name in OUTPUTS}
 
     def _line(self, path: Path, index: int, number: int) -> str:
         key = (str(path), number)
@@ -114,16 +118,28 @@ class ChaosFiles:
 
     def visible(self) -> dict[Path, bytes]:
         """Every visible part with its content. What was seen once never changes or goes away."""
-        found = {
-            path: path.read_bytes()
+        self._look()
+        for path, content in self._parts.items():
+            assert path.read_bytes() == content, f"{path} has changed since it became visible"
+        return dict(self._parts)
+
+    def _look(self) -> None:
+        """Read the parts that are new; each must be whole at once."""
+        paths = {
+            path: name
             for name in OUTPUTS
-            for path in sorted(self.directory(name).glob("*"))
+            for path in self.directory(name).glob("*")
             if path.is_file()
         }
-        for path, content in self._parts.items():
-            assert found.get(path) == content, f"{path} has changed since it became visible"
-        self._parts = found
-        return found
+        assert self._parts.keys() <= paths.keys(), "a visible part has gone away"
+        for path in sorted(paths.keys() - self._parts.keys()):
+            content = self._parts[path] = path.read_bytes()
+            assert content.endswith(b"\n"), f"{path} ends within a record"
+            for line in content.splitlines():
+                record = json.loads(line)
+                key = (record["file"], record["number"])
+                self._written[paths[path]][key, record["value"]] += 1
+                self._missing[paths[path]].discard(key)
 
     def parts_by(self, group: GroupId) -> dict[Path, bytes]:
         """Visible parts that one incarnation wrote: their names carry its digest."""
@@ -135,29 +151,27 @@ class ChaosFiles:
         return sorted(self.directory(output).glob(f".staging/*/{group}.*/part-*"))
 
     def written(self, output: str) -> collections.Counter[tuple[Key, Any]]:
-        """Every record of an output with how often it is there; each must be whole."""
-        found: collections.Counter[tuple[Key, Any]] = collections.Counter()
-        for path, content in self.visible().items():
-            if path.parent == self.directory(output):
-                assert content.endswith(b"\n"), f"{path} ends within a record"
-                for line in content.splitlines():
-                    record = json.loads(line)
-                    found[(record["file"], record["number"]), record["value"]] += 1
-        return found
+        """Every record of an output with how often it is there."""
+        self._look()
+        return self._written[output]
 
     def await_some(self) -> None:
         """Wait until more has become visible than was at the last look."""
         before = len(self._parts)
-        wait_until(lambda: len(self.visible()) > before, "another part becomes visible")
+
+        def more() -> bool:
+            self._look()
+            return len(self._parts) > before
+
+        wait_until(more, "another part becomes visible")
 
     def await_reflected(self, records: int) -> None:
         """Wait until the first so many records of each file are in the outputs."""
 
         def missing() -> dict[str, list[Key]]:
+            self._look()
             lost = {
-                name: sorted(
-                    key for key in self.expected[name].keys() - self._keys(name) if key[1] < records
-                )
+                name: sorted(key for key in self._missing[name] if key[1] < records)
                 for name in OUTPUTS
             }
             return {name: keys for name, keys in lost.items() if keys}
@@ -170,15 +184,13 @@ class ChaosFiles:
 
     def check_complete(self) -> None:
         """Every record is in the outputs it belongs to, as it must be, and nowhere else."""
+        self.visible()
         for name in OUTPUTS:
-            assert dict(self.written(name).keys()) == self.expected[name], name
+            assert dict(self._written[name].keys()) == self.expected[name], name
 
     def repeats(self) -> int:
         """Records that were written more than once."""
         return sum(count - 1 for name in OUTPUTS for count in self.written(name).values())
-
-    def _keys(self, output: str) -> set[Key]:
-        return {key for key, _ in self.written(output)}
 
 
 CONDITIONS = [
