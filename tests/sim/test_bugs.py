@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from tests.sim.__main__ import STEPS, outcomes
 from tests.sim.bugs import NAMES
@@ -22,7 +20,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("bug", NAMES)
 def test_a_planted_bug_is_found(bug):
-    jobs = os.cpu_count() or 1
-    found = next(each for each in outcomes(SEEDS, STEPS, bug, jobs) if each.problem is not None)
+    runs = outcomes(SEEDS, STEPS, bug, jobs=1)
+    found = next(each for each in runs if each.problem is not None)
 
     assert found.problem.split(":")[0] in EXPECTED[bug]
