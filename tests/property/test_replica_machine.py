@@ -133,6 +133,8 @@ def test_a_repeat_of_any_entry_changes_nothing_but_the_position(scheduler, seque
         repeat = replace(entry, position=Position(replica.version + 1))
         again = machine.apply(replica, repeat)
         assert replace(again, version=replica.version) == replica
+        assert violations(again) == []
+        assert machine.diff(repeat, replica, again) is None
         assert all(said == ((), ()) for said in answered(repeat, replica, again))
         replica = again
 

@@ -1,0 +1,187 @@
+"""How fast the replicated log is folded, and how long scheduling takes.
+
+    python benchmarks/bench_replica.py [--json FILE]
+
+Replay: a log of mixed entries as one group sees it, each decoded from its bytes, applied, and asked
+for reactions and effects. Scheduling: one entry that makes 50 jobs share 1,000 peers anew. Best of
+several runs; the goals are those of the first issue (5,000 entries/s, 1 s).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from onyx.codec.entries import decode_entry, encode_entry
+from onyx.ids import GroupId, Position
+from onyx.replica import canonical, machine
+from onyx.replica.consequences import settle
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+
+ENTRIES = 10_000
+PEERS, JOBS = 1_000, 50
+GOAL_ENTRIES_S, GOAL_SCHEDULING_S = 5_000, 1.0
+RUNS = 3
+TASKS = ("read", "parse", "write")
+
+
+def submission(job: str, most: int | str = "Infinity", tagged: int | str | None = None) -> Command:
+    """With `tagged`, the middle task needs a tag and has that many peers at most."""
+    args = {
+        "id": job,
+        "digest": "0" * 64,
+        "tasks": list(TASKS),
+        "inputs": ["read"],
+        "outputs": ["write"],
+        "task-scheduler": "balanced",
+        "task-saturation": {**dict.fromkeys(TASKS, most), **({"parse": tagged} if tagged else {})},
+        "required-tags": {"parse": ["gpu"]} if tagged else {},
+    }
+    return Command("submit-job", args)
+
+
+def joining(groups: int, peers_each: int) -> Iterator[Command]:
+    """Groups that join one after another, each with its peers; every fifth peer has a tag."""
+    for group in (f"group-{number:04}" for number in range(groups)):
+        yield Command("prepare-join-cluster", {"joiner": group})
+        yield Command("notify-join-cluster", {"observer": group})
+        for peer in range(peers_each):
+            tags = ["gpu"] if peer % 5 == 0 else []
+            args = {"id": f"{group}-{peer}", "group-id": group, "tags": tags}
+            yield Command("add-virtual-peer", {**args, "peer-site": {"address": f"{group}:1"}})
+
+
+def life_of(job: str, signals: list[str]) -> Iterator[Command]:
+    """All entries of a job that completes. Signals without a version are of the present one."""
+    yield submission(job, most=2)
+    yield Command("register-partitions", {"job": job, "task": "read", "count": 8, "digest": "d"})
+    for peer in signals:
+        yield Command("signal-ready", {"id": peer})
+    yield Command("backpressure-on", {"peer": signals[0]})
+    yield Command("backpressure-off", {"peer": signals[0]})
+    for partition in range(8):
+        yield Command("exhaust-input", {"job": job, "task": "read", "partitions": [partition]})
+    yield Command("seal-output", {"job": job, "task": "write"})
+
+
+def mixed_log() -> list[bytes]:
+    """A cluster of 20 groups with 80 peers; groups die and come back, jobs come and complete."""
+    commands: list[Command] = []
+    for group in joining(20, 4):
+        commands.append(group)
+        if group.fn == "notify-join-cluster":
+            commands.append(Command("accept-join-cluster", {}))
+    number = 0
+    while len(commands) < ENTRIES:
+        number += 1
+        peers = [f"group-{group:04}-{group % 4}" for group in range(12)]
+        commands += life_of(f"job-{number}", peers)
+        if number % 10 == 0:
+            commands += [Command("gc", {"id": "client"})]
+            commands += [Command("leave-cluster", {"id": f"group-{number % 20:04}-3"})]
+    return _written(commands[:ENTRIES])
+
+
+def _written(commands: list[Command]) -> list[bytes]:
+    """The log; an accept says whom the replica had chosen, as the joiner would."""
+    replica, log = Replica(), []
+    for position, command in enumerate(commands):
+        if command.fn == "accept-join-cluster":
+            watcher, joiner = next(iter(replica.accepted.items()), ("none", "none"))
+            ends = {"observer": joiner, "subject": replica.pairs.get(watcher, watcher)}
+            command = Command(
+                command.fn, {**ends, "accepted-observer": watcher, "accepted-joiner": joiner}
+            )
+        replica = machine.apply(replica, Entry(Position(position), command))
+        log.append(encode_entry(command, "", 0, None))
+    assert replica.rejected == 0
+    assert len(replica.groups) == 20
+    return log
+
+
+def replay(log: list[bytes], me: GroupId) -> Replica:
+    replica = Replica()
+    for position, data in enumerate(log):
+        entry = decode_entry(Position(position), data)
+        old, replica = replica, machine.apply(replica, entry)
+        machine.reactions(entry, old, replica, me)
+        machine.effects(entry, old, replica, me)
+    return replica
+
+
+def cluster(tagged: int | str | None) -> Replica:
+    """50 jobs that have never been scheduled, and 1,000 peers of one group."""
+    replica = Replica()
+    for command in joining(1, PEERS):
+        replica = machine.apply(replica, Entry(Position(replica.version + 1), command))
+    jobs = Replica()
+    for number in range(JOBS):
+        command = submission(f"job-{number:02}", tagged=tagged)
+        jobs = machine.apply(jobs, Entry(Position(number), command))
+    kept = ("jobs", "tasks", "input_tasks", "output_tasks", "exempt_tasks", "task_schedulers",
+            "saturation", "task_saturation", "min_required_peers", "flux_policies",
+            "required_tags", "job_digests")  # fmt: skip
+    copied: dict[str, Any] = {name: getattr(jobs, name) for name in kept}
+    return replace(replica, **copied)
+
+
+def best_s(work: Any, runs: int = RUNS) -> float:
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def scheduling_rows(tagged: int | str | None) -> dict[str, float]:
+    waiting = cluster(tagged)
+    running = settle(Replica(), waiting, Position(1))
+    assert tagged == "Infinity" or len(running.allocations) == JOBS
+    dies = Entry(Position(5_000), Command("leave-cluster", {"id": running.peers[-1]}))
+    ends = Entry(Position(5_000), Command("kill-job", {"job": running.jobs[7]}))
+    return {
+        "all jobs for the first time": best_s(lambda: settle(Replica(), waiting, Position(1))),
+        "a peer leaves": best_s(lambda: machine.apply(running, dies)),
+        "a job is killed": best_s(lambda: machine.apply(running, ends)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    log = mixed_log()
+    me = GroupId("group-0000")
+    rate = ENTRIES / best_s(lambda: replay(log, me))
+    last = replay(log, me)
+    digest_s = best_s(lambda: [canonical.digest(last) for _ in range(100)]) / 100
+    columns = {
+        "no tags": scheduling_rows(None),
+        "tags": scheduling_rows(3),
+        "too many tags": scheduling_rows("Infinity"),
+    }
+    print(f"replay of {ENTRIES:,} entries   {rate:>10,.0f} entries/s   goal {GOAL_ENTRIES_S:,}")
+    print(f"digest, nothing changed   {digest_s * 1e6:>10.1f} us")
+    title = f"{PEERS:,} peers, {JOBS} jobs, seconds"
+    print(f"\n{title:34}" + "".join(f"{name:>15}" for name in columns))
+    for name in columns["tags"]:
+        print(f"{name:34}" + "".join(f"{rows[name]:>15.3f}" for rows in columns.values()))
+    print(f"goal: {GOAL_SCHEDULING_S:.0f} s; too many: a fifth of the peers has a tag, more wanted")
+    if options.json:
+        figures = {
+            "replay_entries_per_s": rate,
+            "digest_unchanged_s": digest_s,
+            "scheduling_s": columns,
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
