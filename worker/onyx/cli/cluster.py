@@ -10,7 +10,13 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import (
+    ModulesOption,
+    TenancyOption,
+    ZooKeeperOption,
+    import_from,
+    settings,
+)
 from onyx.cli.supervisor import Supervisor
 from onyx.cli.worker import Worker
 from onyx.log.server import ZooKeeperServer
@@ -37,10 +43,14 @@ def run_worker(
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
 ) -> None:
-    """Run a worker until SIGTERM: a peer group with virtual peers, or several under a supervisor.
+    """Run a worker until SIGTERM: virtual peers in one process, or in several.
+
+    On SIGTERM or Ctrl-C it leaves the cluster in an orderly way and others take over its tasks.
+    Modules are looked for in the current folder too.
 
     Every setting is also a variable: ONYX_TENANCY_ID, ONYX_ZOOKEEPER_ADDRESS, ONYX_MODULES, ...
     """
+    import_from(Path())
     found = settings(zookeeper, tenancy, modules)
     if metrics_port is not None:
         telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
@@ -67,7 +77,10 @@ def run_zookeeper(
         ".onyx/zookeeper"
     ),
 ) -> None:
-    """Run a ZooKeeper server for a laptop or tests (the real one, from PySpark's jars)."""
+    """Run a ZooKeeper server for a laptop or tests.
+
+    It is the real server, started from the jars inside the PySpark package.
+    """
     stop = _stop_signal()
     with ZooKeeperServer(data, port) as server:
         print(f"ZooKeeper serves at {server.address}, data in {data}", flush=True)

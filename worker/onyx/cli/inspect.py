@@ -10,6 +10,7 @@ import typer
 
 from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.errors import UserError
 from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.replica import canonical
@@ -53,9 +54,12 @@ def show_replica(
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the replica after the newest entry, or after the one at a position."""
+    """Print the replica: what the log folds into."""
     with api.connect(settings(zookeeper, tenancy)) as client:
         replica = client.replica(None if at is None else Position(at))
+    if at is not None and replica.version != at:
+        where = "ends before it" if replica.version < at else "has been collected beyond it"
+        raise UserError(f"there is no position {at}: the log {where}, at {replica.version}")
     plain = {key: value for key, value in canonical.to_plain(replica).items() if value or as_json}
     plain["digest"] = canonical.digest(replica)
     print(json.dumps(plain, indent=None if as_json else 2, sort_keys=True))

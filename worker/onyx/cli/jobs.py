@@ -17,6 +17,7 @@ from onyx.cli.options import (
     ModulesOption,
     TenancyOption,
     ZooKeeperOption,
+    import_from,
     read_job,
     settings,
 )
@@ -44,8 +45,10 @@ def validate(
 ) -> None:
     """Check a job file; prints every problem with its place. Needs no server.
 
-    With --modules it also imports these modules and looks up the functions that the job names.
+    With --modules it also imports these modules and looks up the functions that the job names. They
+    are looked for beside the job file too.
     """
+    import_from(file.parent, Path())
     try:
         job = read_job(file)
         problems = [*unsupported(job), *(_unresolved(job, modules) if modules else ())]
@@ -100,12 +103,19 @@ def list_jobs(
 ) -> None:
     """List jobs: state, peers, why a job waits, and what killed it."""
     with api.connect(settings(zookeeper, tenancy)) as client:
-        _show([client.status(JobId(job))] if job else client.statuses(), as_json)
+        if job is None:
+            _show(client.statuses(), as_json)
+            return
+        client.job(JobId(job))
+        _show([client.status(JobId(job))], as_json)
 
 
 def _show(statuses: list[JobStatus], as_json: bool) -> None:
     if as_json:
         print(json.dumps([msgspec.to_builtins(status) for status in statuses]))
+        return
+    if not statuses:
+        print("no jobs yet: `onyx submit job.yaml` hands one in")
         return
     table = Table("job", "name", "state", "peers", "remarks")
     for status in statuses:

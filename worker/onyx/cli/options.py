@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,12 @@ def settings(
         names = tuple(name for each in modules for name in each.split(",") if name)
         found = dataclasses.replace(found, modules=names)
     return found
+
+
+def import_from(*folders: Path) -> None:
+    """Let modules be found in these folders too, first of all in the first: a console script, other
+    than `python -m`, does not look where the user is."""
+    sys.path[:0] = [str(folder.resolve()) for folder in folders]
 
 
 def read_job(path: Path) -> Job:

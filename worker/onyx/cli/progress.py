@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
+from onyx.model.job import Job
+from onyx.model.workflow import topological_order
 from onyx.replica.state import Replica
 
 SCRAPE_TIMEOUT_S = 2.0
@@ -47,10 +49,11 @@ class TaskProgress:
 class Progress:
     """Collects the figures of one job; `sample` before asking for rows."""
 
-    def __init__(self, job: str, tasks: tuple[str, ...]) -> None:
-        """`job` is the name of the job; `tasks` the order of the rows."""
-        self._job = job
-        self._tasks = tasks
+    def __init__(self, job: Job) -> None:
+        self._job = job.name
+        self._tasks = topological_order(job.workflow)
+        self._inputs = {entry.name for entry in job.catalog if entry.type == "input"}
+        self._started_s = time.monotonic()
         self._seen: dict[str, dict[Key, float]] = {}
         self._before: dict[str, float] = {}
         self._at_s = time.monotonic()
@@ -72,7 +75,9 @@ class Progress:
             self._speed[task] = (total - self._before.get(task, 0.0)) / elapsed_s
             self._before[task] = total
 
-    def rows(self) -> list[TaskProgress]:
+    def rows(self, average: bool = False) -> list[TaskProgress]:
+        """With the speed of the last interval, or of the whole time."""
+        elapsed_s = self._at_s - self._started_s
         return [
             TaskProgress(
                 task,
@@ -81,23 +86,28 @@ class Progress:
                 completed=int(self._total(task, "completed")),
                 retried=int(self._total(task, "retried")),
                 errors=int(self._total(task, "errors")),
-                segments_per_s=self._speed.get(task, 0.0),
+                segments_per_s=(
+                    self._before.get(task, 0.0) / elapsed_s
+                    if average and elapsed_s > 0
+                    else self._speed.get(task, 0.0)
+                ),
             )
             for task in self._tasks
         ]
 
-    def table(self, title: str) -> Table:
-        """What a person watches."""
+    def table(self, title: str, average: bool = False) -> Table:
+        """What a person watches. Only inputs complete and retry segments."""
         table = Table("task", title=title, title_justify="left")
         for heading in ("in", "out", "completed", "retried", "segments/s"):
             table.add_column(heading, justify="right")
-        for row in self.rows():
+        for row in self.rows(average):
+            source = row.task in self._inputs
             table.add_row(
                 row.task,
                 f"{row.segments_in:,}",
                 f"{row.segments_out:,}",
-                f"{row.completed:,}",
-                f"{row.retried:,}",
+                f"{row.completed:,}" if source else "",
+                f"{row.retried:,}" if source else "",
                 f"{row.segments_per_s:,.0f}",
             )
         return table

@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import msgspec
@@ -26,23 +27,26 @@ from rich.live import Live
 
 from onyx import api
 from onyx.cli.jobs import remarks
-from onyx.cli.options import JsonOption, ModulesOption, read_job, settings
+from onyx.cli.options import JsonOption, ModulesOption, import_from, read_job, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
 from onyx.cli.worker import Worker
 from onyx.client import Client, JobStatus
-from onyx.errors import JobRefused, UserError
+from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
 from onyx.model.features import unsupported
 from onyx.model.functions import function_names
 from onyx.model.job import Job
-from onyx.model.workflow import topological_order
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.telemetry.logs import configure
 
 SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
+
+
+class JobTimedOut(OnyxError):
+    """The job took longer than --timeout allows."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -63,22 +67,34 @@ def run(
     log_level: Annotated[str, typer.Option("--log-level", help="Of the workers.")] = "WARNING",
     as_json: JsonOption = False,
 ) -> None:
-    """Run a job on this machine: ZooKeeper, workers and all. Ends when the job has ended."""
+    """Run a job on this machine: ZooKeeper, workers and all.
+
+    Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
+    modules that the job names are looked for beside the job file and in the current folder.
+    """
     job = read_job(file)
     if missing := unsupported(job):
-        raise JobRefused("\n".join(str(problem) for problem in missing))
-    sys.path.insert(0, str(file.resolve().parent))
+        raise ManifestError(missing)
+    import_from(file.parent, Path())
     found = _settings(job, modules, log_level)
     configure(found.telemetry.log_level, found.telemetry.log_format)
     needed = minimum_peers(job)
     total = max(needed, processes) if peers is None else peers
     if total < needed:
-        raise UserError(f"job {job.name} needs {needed} peers, --peers gives {total}")
-    with _cluster(found, deal(total, processes)) as (client, workers):
+        raise UserError(
+            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
+            "--peers out"
+        )
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _cluster(found, deal(total, processes)) as client:
         status = _follow(client, job, as_json, timeout)
-        del workers
     if status.state != "completed":
         raise typer.Exit(1)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends everything as Ctrl-C does, in an orderly way."""
+    raise KeyboardInterrupt
 
 
 def minimum_peers(job: Job) -> int:
@@ -102,7 +118,7 @@ def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
 
 
 @contextmanager
-def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker | Supervisor]]:
+def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
     """ZooKeeper and workers; all gone at the end. One process works inside this one."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = api.start_env(found, folder)
@@ -115,7 +131,7 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker
             workers = Supervisor(env.settings, peers)
             workers.start()
         with api.connect(env.settings) as client:
-            yield client, workers
+            yield client
     finally:
         if workers is not None:
             workers.stop()
@@ -125,7 +141,7 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker
 
 def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) -> JobStatus:
     """Submit, show progress until the end, and print what became of it."""
-    progress = Progress(job.name, topological_order(job.workflow))
+    progress = Progress(job)
     console = Console(stderr=as_json)
     submission = client.submit(job)
     try:
@@ -135,11 +151,11 @@ def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) ->
         raise
     status = client.status(submission.job)
     if as_json:
-        rows = [msgspec.to_builtins(row) for row in progress.rows()]
+        rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
         print(json.dumps({**msgspec.to_builtins(status), "tasks": rows}))
     else:
         if not console.is_terminal:
-            console.print(progress.table(f"job {job.name}"))
+            console.print(progress.table(f"job {job.name}", average=True))
         note = remarks(status)
         console.print(
             f"job {job.name} is {status.state}{': ' + note if note else ''}", markup=False
@@ -170,10 +186,10 @@ def _watch(
                 shown_s = waited_s
                 console.print(title, markup=False)
             if timeout_s is not None and waited_s >= timeout_s:
-                raise UserError(f"the job had not ended after {timeout_s:.0f} s and was killed")
+                raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
         progress.sample(latest[0])
         if console.is_terminal:
-            live.update(progress.table("done"), refresh=True)
+            live.update(progress.table("done", average=True), refresh=True)
 
 
 def _title(client: Client, replica: Replica, job: JobId, waited_s: float) -> str:

@@ -106,7 +106,7 @@ class ZooKeeperServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.data_dir,
-                preexec_fn=_end_with_parent(),
+                preexec_fn=end_with_parent(),
                 start_new_session=True,
             )
         atexit.register(self.kill)
@@ -230,7 +230,7 @@ def _free_port(host: str) -> int:
         return port
 
 
-def _end_with_parent() -> Callable[[], None] | None:
+def end_with_parent() -> Callable[[], None] | None:
     """What the child runs before it becomes the server, so that it dies with this process.
 
     The library is loaded before the fork: after it, only system calls are safe.

@@ -16,9 +16,10 @@ TRACEBACK_CHARACTERS_MAX = 8_000
 
 
 class Failure(Exception):
-    """`error` happened in `phase`; `detail` says it in one sentence for people."""
+    """`error` happened in `phase`, to so many segments; `detail` says it in one sentence."""
 
-    def __init__(self, phase: str, error: Exception, detail: str = "") -> None:
+    def __init__(self, phase: str, error: Exception, detail: str = "", segments: int = 1) -> None:
+        self.segments = segments
         self.phase = phase
         self.error = error
         self.detail = detail or describe(error)

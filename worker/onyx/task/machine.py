@@ -14,7 +14,7 @@ from onyx.errors import Fenced, Unavailable
 from onyx.task import rewire, segment_hooks, start, work
 from onyx.task.failures import Failure, describe, report
 from onyx.task.messages import Completions, Message, Ready, Rewire, Seal, Stop
-from onyx.task.phases import LOOP_START, SUCCESSORS, TABLE, Phase, Progress
+from onyx.task.phases import LOOP_START, SUCCESSORS, TABLE, WAITING_PHASES, Phase, Progress
 from onyx.task.state import Task
 
 logger = logging.getLogger("onyx.task")
@@ -63,9 +63,9 @@ def step(task: Task) -> Progress:
     if task.stop is not None:
         _finish(task, task.stop)
         return Progress.DONE
-    if task.failed or not task.services.permitted():
-        return Progress.WAITING
     phase = task.phase
+    if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
+        return Progress.WAITING
     try:
         progress = RUN[phase](task)
     except Unavailable:
@@ -112,7 +112,7 @@ def _decide(task: Task, failure: Failure) -> None:
     if isinstance(failure.error, Fenced):
         return
     if task.metrics is not None:
-        task.metrics.failed()
+        task.metrics.failed(failure.segments)
     verdict = "kill"
     if task.loaded:
         event, name = task.static.event, f"lifecycle/{failure.phase}"

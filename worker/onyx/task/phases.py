@@ -23,13 +23,13 @@ class Progress(enum.Enum):
     """The task has ended; it must not be stepped again."""
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     INPUT = "input"
     FUNCTION = "function"
     OUTPUT = "output"
 
 
-class Phase(enum.Enum):
+class Phase(enum.StrEnum):
     """Where a task is."""
 
     LOAD_JOB = "load-job"
@@ -123,3 +123,6 @@ SUCCESSORS: dict[Kind, dict[Phase, Phase]] = {
     for kind in Kind
 }
 """Looked up once a phase: no search in the loop."""
+
+WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)
+"""Those that deal with the world outside, and so ask first whether they may."""

@@ -53,6 +53,12 @@ class Static:
     sink: Sink | None = None
 
     @property
+    def observed(self) -> bool:
+        """Whether a function of the user's may look at the event. If not it is left alone: what
+        it would keep alive is a whole batch, whose memory the next one can use."""
+        return bool(self.lifecycles.hooks) or self.conditions is not None
+
+    @property
     def tracked(self) -> bool:
         """Whether segments are accounted for by the ledger."""
         return self.job.guarantee != "at-most-once"

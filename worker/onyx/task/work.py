@@ -83,9 +83,9 @@ def _idle(task: Task) -> Progress:
 
 def after_read_batch(task: Task) -> Progress:
     """`batch` and `results` of the event are the segments as read and as the function left them."""
-    event = task.static.event
-    event["batch"] = task.batch.segments if task.batch is not None else []
-    event["results"] = []
+    if task.static.observed:
+        task.static.event["batch"] = task.batch.segments if task.batch is not None else []
+        task.static.event["results"] = []
     if task.batch is not None and task.static.lifecycles.has("after_read_batch"):
         task.static.lifecycles.merge("after_read_batch", task.static.event)
     return Progress.ADVANCED
@@ -100,7 +100,7 @@ def apply_fn(task: Task) -> Progress:
     else:
         params = static.event["params"]
         task.leaves = apply_function(static.fn, params, batch.segments, static.entry.batch_fn)
-    if task.leaves is not None:
+    if task.leaves is not None and static.observed:
         static.event["results"] = task.leaves.segments
     return Progress.ADVANCED
 
@@ -147,6 +147,8 @@ def after_batch(task: Task) -> Progress:
     if batch is not None and leaves is not None and task.metrics is not None:
         task.metrics.batch(len(batch), len(leaves))
     task.batch, task.leaves = None, None
+    if task.static.observed:
+        task.static.event["batch"] = task.static.event["results"] = []
     return Progress.ADVANCED
 
 
@@ -248,16 +250,15 @@ def _raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Except
     if not failures:
         return
     _, error = failures[0]
-    if task.metrics is not None:
-        task.metrics.failed(len(failures))
     if not any(error is raised for _, raised in leaves.failures):
-        raise Failure(Phase.ROUTE.value, error, f"a flow condition raised {describe(error)}")
+        detail = f"a flow condition raised {describe(error)}"
+        raise Failure(Phase.ROUTE.value, error, detail, len(failures))
     count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
     detail = (
         f"{task.static.entry.fn} raised {describe(error)}{count}; mend the function, or route its "
         "exceptions with a flow condition that has thrownException: true"
     )
-    raise Failure(Phase.APPLY_FN.value, error, detail)
+    raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))
 
 
 def _pass_controls(task: Task) -> None:
