@@ -9,9 +9,10 @@ from tests.conformance import replicas
 from onyx.ids import JobId, PeerId, Position
 from onyx.replica.consequences import elected_sealer
 from onyx.replica.scheduling.ackers import choose_ackers
-from onyx.replica.scheduling.bounds import qualified_peers, task_bounds
-from onyx.replica.scheduling.offers import JOB_SCHEDULERS, Demand
-from onyx.replica.scheduling.tasks import TASK_SCHEDULERS
+from onyx.replica.scheduling.demand import demand, kinds_of_peers
+from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, split_by_share
+from onyx.replica.scheduling.task_schedulers import split
+from onyx.replica.state import Replica
 
 JOB = JobId("j1")
 
@@ -26,9 +27,15 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
 
 
 def _offer(given: dict[str, Any]) -> Any:
-    offer = JOB_SCHEDULERS[replicas.short(given["job-scheduler"])]
-    jobs = tuple(Demand(JobId(job), 0, float("inf"), given["n-peers"]) for job in given["jobs"])
-    return offer(given["n-peers"], jobs)
+    scheduler = JOB_SCHEDULERS[replicas.short(given["job-scheduler"])]
+    of_jobs = {"tasks": {job: ["t"] for job in given["jobs"]}}
+    replica = replicas.replica({**given, **of_jobs, "peers": _peers(given["n-peers"])})
+    demands = [demand(replica, job, kinds_of_peers(replica)) for job in replica.jobs]
+    return scheduler.offer(demands, given["n-peers"])
+
+
+def _peers(number: int) -> list[str]:
+    return [f"p{each}" for each in range(number)]
 
 
 def _distribute(given: dict[str, Any]) -> Any:
@@ -36,15 +43,24 @@ def _distribute(given: dict[str, Any]) -> Any:
         key: {JOB: given.get(key)}
         for key in ("tasks", "min-required-peers", "task-saturation", "task-percentages")
     }
-    replica = replicas.replica({"jobs": [JOB], **of_job})
-    scheduler = TASK_SCHEDULERS[replicas.short(given["task-scheduler"])]
-    return scheduler(given["n"], task_bounds(replica, JOB))
+    of_job["task-schedulers"] = {JOB: given["task-scheduler"]}
+    replica = replicas.replica({"jobs": [JOB], "peers": _peers(given["n"]), **of_job})
+    return split(demand(replica, JOB, kinds_of_peers(replica)), given["n"])
 
 
 def _qualified(given: dict[str, Any]) -> Any:
     of_job = {key: {JOB: given[key]} for key in ("tasks", "required-tags")}
     given = {"jobs": [JOB], "peers": given["peers"], "peer-tags": given["peer-tags"], **of_job}
-    return qualified_peers(replicas.replica(given), JOB)
+    replica: Replica = replicas.replica(given)
+    return demand(replica, JOB, kinds_of_peers(replica)).qualified
+
+
+def _shares(given: dict[str, Any]) -> Any:
+    shares = {each["job"]: each["pct"] for each in given["jobs"]}
+    return [
+        {"job": job, "capacity": number, "pct": shares[job]}
+        for job, number in split_by_share(list(shares.items()), given["n-peers"])
+    ]
 
 
 def _ackers(given: dict[str, Any]) -> Any:
@@ -62,6 +78,7 @@ _FUNCTIONS = {
     "job_offer_n_peers": _offer,
     "task_distribute_peer_count": _distribute,
     "n_qualified_peers": _qualified,
+    "percentage_min_allocations": _shares,
     "choose_ackers": _ackers,
     "elected_sealer": _sealer,
 }

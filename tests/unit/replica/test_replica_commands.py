@@ -54,11 +54,9 @@ def test_keys_of_later_versions_are_ignored():
     assert log.peers == ("p",)
 
 
-def test_schedulers_of_later_versions_leave_their_jobs_waiting():
-    log = ReplicaLog("of-tomorrow").join("g", peers=3).submit()
+def test_a_task_scheduler_of_a_later_version_leaves_its_job_waiting():
+    log = ReplicaLog().join("g", peers=3).submit(task_scheduler="of-tomorrow")
     assert (log.new.jobs, log.new.allocations) == (("j",), Map())
-    other = ReplicaLog().join("g", peers=3).submit(task_scheduler="of-tomorrow")
-    assert (other.new.jobs, other.new.allocations) == (("j",), Map())
 
 
 def test_a_repeat_has_no_effect_and_no_reaction():

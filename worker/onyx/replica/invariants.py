@@ -16,7 +16,7 @@ from immutables import Map
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.jobs import RUN_KEYS, SUBMITTED_KEYS
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
-from onyx.replica.scheduling.bounds import satisfies
+from onyx.replica.scheduling.demand import satisfies
 from onyx.replica.state import Replica
 
 

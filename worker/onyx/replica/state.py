@@ -71,7 +71,7 @@ class Replica:
     acker_exclude_outputs: Map[JobId, bool] = NOTHING
     task_schedulers: Map[JobId, str] = NOTHING
     percentages: Map[JobId, int] = NOTHING
-    task_percentages: Map[JobId, Map[TaskName, int]] = NOTHING
+    task_percentages: Map[JobId, Map[TaskName, float]] = NOTHING
     saturation: Map[JobId, float] = NOTHING
     """Most peers of a job; may be infinite."""
     task_saturation: Map[JobId, Map[TaskName, float]] = NOTHING

@@ -7,7 +7,8 @@ task that cannot be served is named; only then the number of free peers is told.
 from __future__ import annotations
 
 from onyx.ids import JobId, TaskName
-from onyx.replica.scheduling.bounds import TaskBounds, lower_bound, satisfies, task_bounds
+from onyx.replica.scheduling.demand import Demand, demand, kinds_of_peers, satisfies
+from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.state import NOTHING, Replica
 
 TASKS_TOLD_MAX = 8
@@ -17,26 +18,29 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
     """What a running job without peers waits for; None for every other job."""
     if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
         return None
-    bounds = task_bounds(replica, job)
-    unserved = (_lacking_tags(replica, job, each) for each in bounds)
-    return next((each for each in unserved if each), None) or _lacking_peers(replica, bounds)
+    needs = demand(replica, job, kinds_of_peers(replica))
+    if needs.scheduler not in TASK_SCHEDULERS:
+        return f"its task scheduler {needs.scheduler} is not in this version of Onyx"
+    unserved = (_lacking_tags(replica, needs, task) for task in needs.tasks)
+    return next((each for each in unserved if each), None) or _lacking_peers(replica, needs)
 
 
-def _lacking_tags(replica: Replica, job: JobId, bounds: TaskBounds) -> str | None:
+def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | None:
     """A task whose tags too few peers have, busy or not."""
-    required = replica.required_tags.get(job, NOTHING).get(bounds.task, ())
+    required = replica.required_tags.get(demand.job, NOTHING).get(task, ())
+    least = demand.least(task)
     able = sum(satisfies(replica, peer, required) for peer in replica.peers)
-    if not required or able >= bounds.least:
+    if not required or able >= least:
         return None
-    needs = "a peer" if bounds.least == 1 else f"{bounds.least} peers"
+    needs = "a peer" if least == 1 else f"{least} peers"
     has = "no peer has them" if not able else f"{able} {'has' if able == 1 else 'have'} them"
-    return f"task {bounds.task} needs {needs} with tags [{', '.join(required)}]; {has}"
+    return f"task {task} needs {needs} with tags [{', '.join(required)}]; {has}"
 
 
-def _lacking_peers(replica: Replica, bounds: tuple[TaskBounds, ...]) -> str:
-    needed, free = lower_bound(bounds), _free_peers(replica)
-    told = ", ".join(f"{each.task} {each.least}" for each in bounds[:TASKS_TOLD_MAX])
-    more = ", ..." if len(bounds) > TASKS_TOLD_MAX else ""
+def _lacking_peers(replica: Replica, demand: Demand) -> str:
+    needed, free = demand.lower, _free_peers(replica)
+    told = ", ".join(f"{task} {demand.least(task)}" for task in demand.tasks[:TASKS_TOLD_MAX])
+    more = ", ..." if len(demand.tasks) > TASKS_TOLD_MAX else ""
     is_are = "is" if free == 1 else "are"
     sentence = f"needs {_peers(needed)} ({told}{more}), {free} {is_are} free"
     if free < needed:

@@ -1,0 +1,175 @@
+"""Who works on what: counts, places, tags, flux policies, and what stays where it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+
+from onyx.ids import GroupId, JobId, PeerId, Position
+from onyx.replica import invariants, machine
+from onyx.replica.entry import Command, Entry
+from onyx.replica.scheduling import reconfigure
+from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.state import NOTHING, Replica
+
+
+def play(replica: Replica, *commands: Command) -> Replica:
+    """The replica after some commands; every step must keep every invariant."""
+    for command in commands:
+        new = machine.apply(replica, Entry(Position(replica.version + 1), command))
+        problems = invariants.violations(new) + invariants.transition_violations(replica, new)
+        assert not problems, (command, problems)
+        replica = new
+    return replica
+
+
+def cluster(*tags_of_peers: list[str], scheduler: str = "balanced") -> Replica:
+    """One group with a peer `p<n>` for each list of tags."""
+    join = Command("prepare-join-cluster", {"joiner": "g"})
+    return play(Replica(job_scheduler=scheduler), join, *added(0, *tags_of_peers))
+
+
+def added(first: int, *tags_of_peers: list[str]) -> list[Command]:
+    return [
+        Command("add-virtual-peer", {"id": f"p{first + n}", "group-id": "g", "tags": tags})
+        for n, tags in enumerate(tags_of_peers)
+    ]
+
+
+def job(name: str, *tasks: str, **more: object) -> Command:
+    args = {key.replace("_", "-"): value for key, value in more.items()}
+    base = {"id": name, "tasks": tasks, "inputs": tasks[:1], "outputs": tasks[-1:]}
+    return Command("submit-job", {"task-scheduler": "balanced", **base, **args})
+
+
+def leave(*peers: str) -> list[Command]:
+    return [Command("leave-cluster", {"id": peer, "group-id": "g"}) for peer in peers]
+
+
+def counts(replica: Replica, name: str = "j") -> dict[str, int]:
+    tasks = replica.allocations.get(JobId(name), NOTHING)
+    return {task: len(tasks[task]) for task in sorted(tasks)}
+
+
+def test_peers_are_split_evenly_and_the_first_task_gets_the_odd_one() -> None:
+    assert counts(play(cluster(*[[]] * 7), job("j", "a", "b", "c"))) == {"a": 3, "b": 2, "c": 2}
+
+
+def test_a_job_waits_until_all_its_tasks_can_have_their_minimum() -> None:
+    replica = play(cluster([], []), job("j", "a", "b", min_required_peers={"b": 2}))
+    assert counts(replica) == {}
+    assert why_waiting(replica, JobId("j")) == "needs 3 peers (a 1, b 2), 2 are free"
+    assert counts(play(replica, *added(2, []))) == {"a": 1, "b": 2}
+
+
+def test_peers_that_are_not_needed_elsewhere_stay() -> None:
+    replica = play(cluster(*[[]] * 6), job("j", "a", "b"))
+    before = replica.allocations[JobId("j")]
+    after = play(replica, *added(6, [], [])).allocations[JobId("j")]
+    assert all(set(before[task]) < set(after[task]) for task in before)
+
+
+def test_a_second_job_takes_only_its_share() -> None:
+    replica = play(cluster(*[[]] * 6), job("j", "a", "b", "c"), job("k", "d", "e"))
+    assert (counts(replica), counts(replica, "k")) == (
+        {"a": 1, "b": 1, "c": 1},
+        {"d": 2, "e": 1},
+    )
+
+
+def test_greedy_gives_everything_to_the_first_job_and_the_next_one_is_told() -> None:
+    replica = play(cluster([], [], [], scheduler="greedy"), job("j", "a"), job("k", "b"))
+    assert (counts(replica), counts(replica, "k")) == ({"a": 3}, {})
+    assert why_waiting(replica, JobId("k")) is not None
+    assert counts(play(replica, Command("kill-job", {"job": "j"})), "k") == {"b": 3}
+
+
+def test_a_tagged_task_gets_no_more_peers_than_have_its_tags() -> None:
+    peers = [["gpu"], [], [], [], [], []]
+    replica = play(cluster(*peers), job("j", "a", "b", required_tags={"a": ["gpu"]}))
+    assert counts(replica) == {"a": 1, "b": 5}
+    assert replica.allocations[JobId("j")]["a"] == ("p0",)  # type: ignore[index]
+
+
+def test_a_peer_with_rare_tags_gives_up_a_seat_that_anybody_can_take() -> None:
+    replica = play(cluster(["gpu"], []), job("j", "a", saturation=1, task_saturation={"a": 1}))
+    replica = replace(replica, allocations=Map({JobId("j"): Map({"a": (PeerId("p0"),)})}))
+    replica = play(replica, job("k", "b", required_tags={"b": ["gpu"]}))
+    assert replica.allocations[JobId("j")]["a"] == ("p1",)  # type: ignore[index]
+    assert replica.allocations[JobId("k")]["b"] == ("p0",)  # type: ignore[index]
+
+
+def test_peers_without_tags_are_spared_when_nobody_asks_for_tags() -> None:
+    replica = play(cluster(["gpu"], [], []), job("j", "a", saturation=2, task_saturation={"a": 2}))
+    assert replica.allocations[JobId("j")]["a"] == ("p1", "p2")  # type: ignore[index]
+
+
+def test_a_job_whose_tags_nobody_has_does_not_stop_the_others() -> None:
+    replica = play(
+        cluster([], [], []),
+        job("j", "a", required_tags={"a": ["gpu"]}),
+        job("k", "b", "c"),
+    )
+    assert (counts(replica), counts(replica, "k")) == ({}, {"b": 2, "c": 1})
+    assert why_waiting(replica, JobId("j")) == (
+        "task a needs a peer with tags [gpu]; no peer has them"
+    )
+
+
+def test_jobs_that_want_the_same_few_tags_do_not_stop_those_that_want_none() -> None:
+    peers = [["gpu"], [], [], []]
+    wants = {"required_tags": {"a": ["gpu"], "b": ["gpu"]}}
+    replica = play(cluster(*peers), job("j", "a", "b", **wants), job("k", "c"))
+    assert counts(replica) == {}
+    assert counts(replica, "k") == {"c": 4}
+
+
+def test_a_kill_task_neither_grows_nor_shrinks() -> None:
+    replica = play(cluster(*[[]] * 4), job("j", "a", "b", flux_policies={"b": "kill"}))
+    assert counts(play(replica, *added(4, [], []))) == {"a": 4, "b": 2}
+
+
+def test_a_recover_task_is_filled_again_or_the_job_stops() -> None:
+    limits = {"min_required_peers": {"b": 2}, "task_saturation": {"b": 2}}
+    replica = play(cluster(*[[]] * 4), job("j", "a", "b", flux_policies={"b": "recover"}, **limits))
+    lost = replica.allocations[JobId("j")]["b"][0]  # type: ignore[index]
+    replica = play(replica, *leave(lost))
+    assert counts(replica) == {"a": 1, "b": 2}
+    lost = replica.allocations[JobId("j")]["b"][0]  # type: ignore[index]
+    assert counts(play(replica, *leave(lost))) == {}
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"), [((70, 30), (7, 3)), ((50, 50), (5, 5)), ((60, 60), (6, 0))]
+)
+def test_percentage_jobs(shares: tuple[int, int], expected: tuple[int, int]) -> None:
+    replica = cluster(*[[]] * 10, scheduler="percentage")
+    replica = play(replica, *(job(f"j{n}", f"t{n}", percentage=s) for n, s in enumerate(shares)))
+    got = tuple(sum(counts(replica, f"j{n}").values()) for n in range(2))
+    assert got == expected
+
+
+def test_an_unknown_scheduler_runs_nothing_and_says_so() -> None:
+    replica = play(cluster([], []), job("j", "a", task_scheduler="colocated"), job("k", "b"))
+    assert counts(replica) == {}
+    assert why_waiting(replica, JobId("j")) == (
+        "its task scheduler colocated is not in this version of Onyx"
+    )
+    assert counts(replica, "k") == {"b": 2}
+
+
+def test_scheduling_a_scheduled_cluster_changes_nothing() -> None:
+    replica = play(cluster(*[[]] * 5), job("j", "a", "b"), job("k", "c"))
+    assert reconfigure(replica) is replica
+
+
+def test_an_unrelated_job_is_not_touched_when_a_group_without_peers_leaves() -> None:
+    replica = play(
+        cluster([], []),
+        job("j", "a"),
+        Command("prepare-join-cluster", {"joiner": "h"}),
+        Command("group-leave-cluster", {"id": GroupId("h")}),
+    )
+    assert replica.allocation_version[JobId("j")] == 3

@@ -1,0 +1,119 @@
+"""What scheduling must know of one job, collected from the replica once."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from immutables import Map
+
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.replica.state import Replica
+
+Kinds = Mapping[tuple[str, ...], int]
+"""How many peers there are with each set of tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Limits and present state of one job; every mapping has all of its tasks."""
+
+    job: JobId
+    tasks: tuple[TaskName, ...]
+    minimum: Mapping[TaskName, int]
+    maximum: Mapping[TaskName, float]
+    """No more than there are peers with the tags of the task."""
+    present: Mapping[TaskName, int]
+    frozen: frozenset[TaskName]
+    """Tasks of flux policy `kill` that have peers: none may come, none may go."""
+    grouped: frozenset[TaskName]
+    qualified: int
+    """Peers that may work on at least one task."""
+    saturation: float
+    scheduler: str
+    share: int
+    task_shares: Mapping[TaskName, float]
+
+    @property
+    def lower(self) -> int:
+        """Fewest peers with which the job runs."""
+        return sum(map(self.least, self.tasks))
+
+    def least(self, task: TaskName) -> int:
+        """Fewest peers with which a task runs."""
+        return self.present[task] if task in self.frozen else self.minimum[task]
+
+    @property
+    def upper(self) -> float:
+        """Most peers that the job can use; 0 when it cannot have its minimum, whatever it gets."""
+        most = {
+            task: self.present[task] if task in self.frozen else self.maximum[task]
+            for task in self.tasks
+        }
+        if any(most[task] < self.minimum[task] for task in self.tasks if task not in self.frozen):
+            return 0
+        limit = math.inf if self.frozen else self.saturation
+        upper = min(limit, self.qualified, sum(most.values()))
+        return upper if upper >= self.lower else 0
+
+
+def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
+    """The demand of a running job."""
+    tasks = replica.tasks.get(job, ())
+    tags = replica.required_tags.get(job, Map())
+    minimum = replica.min_required_peers.get(job, Map())
+    maximum = replica.task_saturation.get(job, Map())
+    policies = replica.flux_policies.get(job, Map())
+    allocation = replica.allocations.get(job, Map())
+    present = {task: len(allocation.get(task, ())) for task in tasks}
+    everybody = sum(kinds.values())
+
+    def able(task: TaskName) -> int:
+        required = tags.get(task, ())
+        return count_able(kinds, [required]) if required else everybody
+
+    return Demand(
+        job=job,
+        tasks=tasks,
+        minimum={task: minimum.get(task, 1) for task in tasks},
+        maximum={task: min(maximum.get(task, math.inf), able(task)) for task in tasks},
+        present=present,
+        frozen=frozenset(t for t in tasks if policies.get(t) == "kill" and present[t]),
+        grouped=frozenset(task for task in tasks if task in policies),
+        qualified=count_able(kinds, [tags.get(task, ()) for task in tasks]),
+        saturation=replica.saturation.get(job, math.inf),
+        scheduler=replica.task_schedulers.get(job, "balanced"),
+        share=replica.percentages.get(job, 0),
+        task_shares=replica.task_percentages.get(job, Map()),
+    )
+
+
+def kinds_of_peers(replica: Replica) -> Kinds:
+    tags = replica.peer_tags
+    if not tags:
+        return {(): len(replica.peers)}
+    return Counter(tags.get(peer, ()) for peer in replica.peers)
+
+
+def count_able(kinds: Kinds, requirements: Iterable[tuple[str, ...]]) -> int:
+    """Peers whose tags satisfy at least one of the requirements."""
+    wanted = [frozenset(required) for required in requirements]
+    if any(not required for required in wanted):
+        return sum(kinds.values())
+    return sum(
+        number
+        for tags, number in kinds.items()
+        if any(required.issubset(tags) for required in wanted)
+    )
+
+
+def has_tags(tags: Iterable[str], required: Iterable[str]) -> bool:
+    """Whether a peer with these tags has all that a task requires."""
+    return frozenset(required).issubset(tags)
+
+
+def satisfies(replica: Replica, peer: PeerId, required: Iterable[str]) -> bool:
+    """Whether a peer has all tags that a task requires."""
+    return has_tags(replica.peer_tags.get(peer, ()), required)

@@ -1,0 +1,91 @@
+"""How the peers of one job are split over its tasks: pure arithmetic.
+
+A task scheduler is a function of a demand and a number of peers; one that comes later is a further
+row of `TASK_SCHEDULERS`. Zero everywhere means that the job does not run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from onyx.ids import TaskName
+from onyx.replica.scheduling.demand import Demand
+
+Split = dict[TaskName, int]
+
+
+def split(demand: Demand, number: int) -> Split:
+    """Peers of each task; a scheduler that this version does not have runs nothing."""
+    scheduler = TASK_SCHEDULERS.get(demand.scheduler)
+    if scheduler is None or number < demand.lower:
+        return dict.fromkeys(demand.tasks, 0)
+    return scheduler(demand, number)
+
+
+def _balanced(demand: Demand, number: int) -> Split:
+    """Minimum first, then one by one to the task with fewest peers, the earliest among equals."""
+    counts = {
+        task: demand.present[task]
+        if task in demand.frozen
+        else int(min(demand.maximum[task], demand.minimum[task]))
+        for task in demand.tasks
+    }
+    open_ = [
+        (counts[task], place, task)
+        for place, task in enumerate(demand.tasks)
+        if task not in demand.frozen and counts[task] < demand.maximum[task]
+    ]
+    heapq.heapify(open_)
+    for _ in range(number - sum(counts.values())):
+        if not open_:
+            break
+        _, place, task = open_[0]
+        counts[task] += 1
+        if counts[task] < demand.maximum[task]:
+            heapq.heapreplace(open_, (counts[task], place, task))
+        else:
+            heapq.heappop(open_)
+    return counts
+
+
+def _percentage(demand: Demand, number: int) -> Split:
+    """By largest remainder; who falls outside its limits gets the limit, the others the rest."""
+    counts = {task: demand.present[task] for task in demand.tasks if task in demand.frozen}
+    while True:
+        open_ = [task for task in demand.tasks if task not in counts]
+        parts = _largest_remainders(demand, open_, max(0, number - sum(counts.values())))
+        limited = {task: limit for task in open_ if (limit := _limit(demand, task, parts[task]))}
+        if not limited:
+            return {task: counts.get(task, parts.get(task, 0)) for task in demand.tasks}
+        counts.update(limited)
+
+
+def _limit(demand: Demand, task: TaskName, count: int) -> int | None:
+    """The limit that a count breaks: more than the maximum, or a grouped task below its minimum."""
+    if count > demand.maximum[task]:
+        return int(demand.maximum[task])
+    if task in demand.grouped and count < demand.minimum[task]:
+        return demand.minimum[task]
+    return None
+
+
+def _largest_remainders(demand: Demand, tasks: list[TaskName], number: int) -> Split:
+    """The earliest task first among equal remainders; shares are rescaled to these tasks."""
+    shares = {task: Fraction(demand.task_shares.get(task, 0)) for task in tasks}
+    total = sum(shares.values())
+    if not total:
+        return dict.fromkeys(tasks, 0)
+    exact = {task: shares[task] * number / total for task in tasks}
+    parts = {task: int(exact[task]) for task in tasks}
+    most = sorted(tasks, key=lambda task: parts[task] - exact[task])
+    for task in most[: number - sum(parts.values())]:
+        parts[task] += 1
+    return parts
+
+
+TASK_SCHEDULERS: Mapping[str, Callable[[Demand, int], Split]] = {
+    "balanced": _balanced,
+    "percentage": _percentage,
+}

@@ -1,0 +1,96 @@
+"""The allocation of the whole cluster: counts, then places.
+
+Runs after every entry that changes members or jobs, in every process, with the same result. When
+the places have no solution (tags), the newest job that asks for tags is left out, and so on; in the
+original it keeps its old peers by accident, here it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from immutables import Map
+
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.replica.scheduling.ackers import choose_ackers
+from onyx.replica.scheduling.demand import Demand, demand, kinds_of_peers
+from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, distribute
+from onyx.replica.scheduling.placement import Places, place
+from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
+from onyx.replica.state import Replica
+
+Allocation = Map[TaskName, tuple[PeerId, ...]]
+
+
+def reconfigure(replica: Replica) -> Replica:
+    """The replica with the allocations (and the ackers of jobs that change) that its members and
+    jobs ask for."""
+    kinds = kinds_of_peers(replica)
+    demands = [demand(replica, job, kinds) for job in replica.jobs]
+    runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
+    allocations = _allocate(replica, runnable)
+    changed = sorted(
+        job
+        for job in {*replica.allocations, *allocations}
+        if replica.allocations.get(job) != allocations.get(job)
+    )
+    if not changed:
+        return replica
+    replica = replace(replica, allocations=_keep(replica.allocations, allocations))
+    return replace(replica, ackers=_ackers(replica, changed))
+
+
+def plan(replica: Replica, demands: Sequence[Demand]) -> dict[JobId, dict[TaskName, int]]:
+    """Peers of each task of each job; a job that would starve somewhere gets none."""
+    scheduler = JOB_SCHEDULERS.get(replica.job_scheduler, JOB_SCHEDULERS["balanced"])
+    numbers = distribute(scheduler, demands, len(replica.peers))
+    counts = {each.job: split(each, numbers[each.job]) for each in demands}
+    return {each.job: counts[each.job] if _runs(each, counts[each.job]) else {} for each in demands}
+
+
+def _runs(demand: Demand, counts: dict[TaskName, int]) -> bool:
+    return all(counts[task] >= demand.least(task) for task in demand.tasks)
+
+
+def _allocate(replica: Replica, demands: list[Demand]) -> dict[JobId, Allocation]:
+    while demands:
+        places = place(replica, plan(replica, demands))
+        if places is not None:
+            return _by_job(places)
+        left_out = _newest_with_tags(replica, demands)
+        demands = [each for each in demands if each is not left_out]
+    return {}
+
+
+def _newest_with_tags(replica: Replica, demands: Sequence[Demand]) -> Demand:
+    """Only tags can leave a seat empty, so a job without them is never left out before one."""
+    required = replica.required_tags
+    tagged = [each for each in demands if any(required.get(each.job, Map()).values())]
+    return (tagged or demands)[-1]
+
+
+def _by_job(places: Places) -> dict[JobId, Allocation]:
+    found: dict[JobId, dict[TaskName, tuple[PeerId, ...]]] = {}
+    for (job, task), peers in places.items():
+        found.setdefault(job, {})[task] = peers
+    return {job: Map(tasks) for job, tasks in found.items()}
+
+
+def _keep(before: Map[JobId, Allocation], after: dict[JobId, Allocation]) -> Map[JobId, Allocation]:
+    """Allocations that have not changed stay the same object, so that nobody looks at them."""
+    return Map(
+        (job, before[job] if job in before and before[job] == after[job] else after[job])
+        for job in sorted(after)
+    )
+
+
+def _ackers(replica: Replica, changed: Sequence[JobId]) -> Map[JobId, tuple[PeerId, ...]]:
+    ackers = replica.ackers
+    for job in changed:
+        chosen = choose_ackers(replica, job, replica.allocations.get(job, Map()))
+        if chosen:
+            ackers = ackers.set(job, chosen)
+        elif job in ackers:
+            ackers = ackers.delete(job)
+    return ackers
