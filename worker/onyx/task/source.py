@@ -23,8 +23,10 @@ from onyx.task.frontier import Frontier, FrontierStore
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
 tree does not stop the others at once."""
-RESERVE_POSITIONS = 50_000
-"""At-most-once: positions given away at a time; a crash loses at most what was reserved."""
+RESERVE_POSITIONS_MIN = 1_000
+RESERVE_POSITIONS_MAX = 50_000
+"""At-most-once: positions given away at a time. A crash loses at most what was reserved, so this is
+no more than was read before, within these bounds: a small partition is not lost whole."""
 
 
 @dataclass(slots=True)
@@ -206,9 +208,10 @@ class Source:
         """At-most-once: a position is given away in the store before it is ever sent."""
         if partition.next_position + self._entry.batch_size <= partition.reserved:
             return True
-        wanted = partition.next_position + max(RESERVE_POSITIONS, self._entry.batch_size)
-        cursor = partition.reader.cursor(partition.next_position)
-        if partition.store.save(Frontier(wanted, cursor)):
+        at = partition.next_position
+        reserve = min(max(at, RESERVE_POSITIONS_MIN), RESERVE_POSITIONS_MAX)
+        wanted = at + max(reserve, self._entry.batch_size)
+        if partition.store.save(Frontier(wanted, partition.reader.cursor(at))):
             partition.reserved = wanted
             return True
         return False
