@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.support import job_functions
+from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
 
 from onyx import api
 from onyx.client import JobStatus
@@ -18,8 +20,6 @@ from onyx.plugins.channel import Channel
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.testing import TestEnv, with_test_env
-from tests.support import job_functions
-from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
 
 pytestmark = pytest.mark.server
 PEERS = 6
@@ -182,12 +182,12 @@ def test_a_job_id_with_other_content_is_refused(env: TestEnv) -> None:
 def test_a_job_with_windows_is_refused_by_name(env: TestEnv) -> None:
     job = Flow().manifest
     job["spec"]["windows"] = [
-        {"id": "all", "task": "work", "type": "global", "aggregation": "count"}
+        {"id": "every", "task": "work", "type": "global", "aggregation": "count"}
     ]
     job["spec"]["triggers"] = [
         {
             "id": "often",
-            "windowId": "all",
+            "windowId": "every",
             "type": "segment",
             "threshold": [5, "elements"],
             "refinement": "accumulating",

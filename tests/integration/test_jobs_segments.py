@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import job_functions
+from tests.support.jobs import FUNCTIONS, channel, manifest, taken
 
 from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
-from tests.support import job_functions
-from tests.support.jobs import FUNCTIONS, channel, manifest, taken
 
 pytestmark = pytest.mark.server
 Segments = list[dict[str, Any]]
@@ -35,8 +35,10 @@ def routed(env: TestEnv, conditions: str, fn: str = "f:same", count: int = 10) -
           - {{name: read, type: input, plugin: sequence, batchSize: 4,
               options: {{segments: {segments}}}}}
           - {{name: work, type: function, fn: "{fn}", batchSize: 4}}
-          - {{name: left, type: output, plugin: channel, batchSize: 4, options: {{channel: {left.name}}}}}
-          - {{name: right, type: output, plugin: channel, batchSize: 4, options: {{channel: {right.name}}}}}
+          - {{name: left, type: output, plugin: channel, batchSize: 4,
+              options: {{channel: {left.name}}}}}
+          - {{name: right, type: output, plugin: channel, batchSize: 4,
+              options: {{channel: {right.name}}}}}
         flowConditions: {conditions}
     """
     status = env.run(manifest(spec))
@@ -56,7 +58,8 @@ def test_predicates_choose_among_children(env: TestEnv) -> None:
     left, right = routed(
         env,
         """
-        - {from: work, to: [left], predicate: [and, "f:even", ["f:more_than", limit]], options: {limit: 3}}
+        - {from: work, to: [left], options: {limit: 3},
+           predicate: [and, "f:even", ["f:more_than", limit]]}
         - {from: work, to: [right], predicate: [not, "f:even"]}
         """,
     )
@@ -68,8 +71,10 @@ def test_all_and_none_end_the_matter_and_keys_are_left_out(env: TestEnv) -> None
     left, right = routed(
         env,
         """
-        - {from: work, to: all, shortCircuit: true, predicate: ["f:more_than", limit], options: {limit: 8}}
-        - {from: work, to: none, shortCircuit: true, predicate: ["f:more_than", limit], options: {limit: 4}}
+        - {from: work, to: all, shortCircuit: true, options: {limit: 8},
+           predicate: ["f:more_than", limit]}
+        - {from: work, to: none, shortCircuit: true, options: {limit: 4},
+           predicate: ["f:more_than", limit]}
         - {from: work, to: [left], predicate: "f:even", excludeKeys: [n]}
         - {from: work, to: [right], predicate: "f:always"}
         """,
@@ -117,7 +122,8 @@ def one_task(fn: str, out: str, more: str = "", task: str = "") -> str:
           - {{name: read, type: input, plugin: sequence, batchSize: 5,
               options: {{segments: {json.dumps(n(*range(12)))}}}}}
           - {{name: work, type: function, fn: "{fn}", batchSize: 5, {task}}}
-          - {{name: write, type: output, plugin: channel, batchSize: 5, options: {{channel: {out}}}}}
+          - {{name: write, type: output, plugin: channel, batchSize: 5,
+              options: {{channel: {out}}}}}
     """
 
 

@@ -43,7 +43,7 @@ def run_worker(
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
 ) -> None:
-    """Run a worker until SIGTERM: virtual peers in one process, or in several.
+    """Run a worker, in one process or several, until SIGTERM.
 
     On SIGTERM or Ctrl-C it leaves the cluster in an orderly way and others take over its tasks.
     Modules are looked for in the current folder too.

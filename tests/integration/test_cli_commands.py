@@ -1,0 +1,237 @@
+"""The command as a person or a script uses it: output, exit codes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onyx.log.server import ZooKeeperServer
+
+BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
+COMMANDS = ("run", "validate", "submit", "kill", "jobs", "log", "replica", "worker", "zookeeper")
+TIMEOUT_S = 60.0
+
+TASKS = """\
+def inc(segment):
+    return {**segment, "n": segment["n"] + 1}
+
+
+def boom(segment):
+    raise ValueError("boom at " + str(segment["n"]))
+
+
+def make(position):
+    return {"n": position}
+"""
+JOB = """\
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: trivial}
+spec:
+  workflow: [[read, work], [work, write]]
+  catalog:
+    - {name: read, type: input, plugin: sequence, batchSize: 10,
+       options: {segments: [{n: 1}, {n: 2}]}}
+    - {name: work, type: function, fn: "my_tasks:inc", batchSize: 10}
+    - {name: write, type: output, plugin: blackhole, batchSize: 10}
+"""
+ENDLESS = JOB.replace("sequence", "generator").replace(
+    "segments: [{n: 1}, {n: 2}]", "segments: 1000000000000"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder: jobs, and their functions beside them."""
+    (tmp_path / "my_tasks.py").write_text(TASKS)
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "boom.yaml").write_text(JOB.replace(":inc", ":boom"))
+    (tmp_path / "endless.yaml").write_text(ENDLESS)
+    return tmp_path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-P", "-m", "onyx.cli", *map(str, arguments)]
+
+
+def onyx(folder: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `onyx ...` in a folder to its end, as the console script would."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_the_help_of_every_command_says_what_it_does_in_a_whole_sentence(tmp_path: Path) -> None:
+    listing = onyx(tmp_path, "--help").stdout
+    assert "..." not in listing.split("Commands:")[1]
+    for name in COMMANDS:
+        assert name in listing
+
+
+def test_validate_tells_all_problems_with_their_places(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(
+        JOB.replace("batchSize: 10", "batchSise: 10", 1).replace("[work, write]", "[work, wrote]")
+    )
+    done = onyx(tmp_path, "validate", "bad.yaml")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "bad.yaml:7: spec.catalog[0].batchSise" in done.stderr
+    assert "wrote" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert int(done.stderr.splitlines()[-1].split()[0]) >= 2
+
+
+def test_validate_answers_programs_in_json(folder: Path) -> None:
+    good = onyx(folder, "validate", "--json", "job.yaml", "--modules", "my_tasks")
+    assert (good.returncode, json.loads(good.stdout)["valid"]) == (0, True)
+    bad = onyx(folder, "validate", "--json", BAD / "cycle.yaml")
+    answer = json.loads(bad.stdout)
+    assert (bad.returncode, answer["valid"]) == (2, False)
+    assert {"path", "message", "hint", "where"} == set(answer["problems"][0])
+
+
+def test_validate_looks_up_functions_beside_the_job_file(folder: Path, tmp_path: Path) -> None:
+    (folder / "typo.yaml").write_text(JOB.replace(":inc", ":incc"))
+    done = onyx(Path("/"), "validate", folder / "typo.yaml", "--modules", "my_tasks")
+    assert done.returncode == 2
+    assert "spec.catalog[1].fn" in done.stderr
+    assert "inc" in done.stderr
+
+
+def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    done = onyx(tmp_path, "jobs", "--zookeeper", address, ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S="1")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: no ZooKeeper answered at {address} within 1 s")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_too_few_peers_are_told_before_anything_starts(folder: Path) -> None:
+    done = onyx(folder, "run", "job.yaml", "--peers", 2)
+    assert done.returncode == 2
+    assert "needs 3 peers, --peers gives 2" in done.stderr
+
+
+@pytest.mark.server
+def test_run_shows_what_was_done(folder: Path) -> None:
+    done = onyx(folder, "run", "job.yaml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "job trivial is completed"
+    read = next(line for line in done.stdout.splitlines() if line.startswith("│ read"))
+    assert [cell.strip() for cell in read.split("│")[1:6]] == ["read", "2", "2", "2", "0"]
+    assert done.stderr == ""
+
+
+@pytest.mark.server
+def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
+    done = onyx(folder, "run", "--json", "boom.yaml")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["state"] == "killed"
+    assert answer["exception"]["message"] == "boom at 1"
+    assert "task work, apply-fn: my_tasks:boom raised ValueError: boom at 1" in done.stderr
+    assert next(row for row in answer["tasks"] if row["task"] == "work")["errors"] == 2
+
+
+@pytest.mark.server
+def test_a_run_that_takes_too_long_is_given_up(folder: Path) -> None:
+    done = onyx(folder, "run", "endless.yaml", "--timeout", 1)
+    assert done.returncode == 1
+    assert "had not ended after 1 s" in done.stderr
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_an_interrupted_run_leaves_nothing_behind(
+    folder: Path, number: signal.Signals, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with subprocess.Popen(
+        command("run", "endless.yaml", "--processes", 2, "--log-level", "INFO"),
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "running" in next(line for line in process.stdout if "running" in line)
+        process.send_signal(number)
+        rest = process.communicate(timeout=TIMEOUT_S)[0]
+    assert process.returncode == 130, rest
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.mark.server
+def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeperServer) -> None:
+    there = {"ONYX_ZOOKEEPER_ADDRESS": server.address, "ONYX_TENANCY_ID": "cli"}
+    assert "no jobs yet" in onyx(folder, "jobs", **there).stdout
+    worker = subprocess.Popen(
+        command("worker", "--peers", 3, "--modules", "my_tasks"),
+        cwd=folder,
+        env={**os.environ, **there},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        done = onyx(folder, "submit", "--wait", "--json", "job.yaml", **there)
+        assert done.returncode == 0, done.stderr
+        job = json.loads(done.stdout)["job"]
+        endless = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
+        assert "killed" in onyx(folder, "kill", endless, **there).stdout
+        listed = {each["id"]: each["state"] for each in _json(folder, "jobs", there)}
+        assert listed == {job: "completed", endless: "killed"}
+        assert onyx(folder, "jobs", "nonsense", **there).returncode == 2
+        _check_inspection(folder, there, endless)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        output = worker.communicate(timeout=TIMEOUT_S)[0]
+    assert worker.returncode == 0, output
+    entries = onyx(folder, "log", "--json", **there).stdout.splitlines()
+    last = [json.loads(line)["fn"] for line in entries][-1]
+    assert last == "group-leave-cluster", "it left and was not found dead"
+
+
+def _check_inspection(folder: Path, there: dict[str, str], job: str) -> None:
+    lines = onyx(folder, "log", "--json", **there).stdout.splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [entry["position"] for entry in entries] == list(range(len(entries)))
+    submitted = next(each["position"] for each in entries if each["args"].get("id") == job)
+    later = onyx(folder, "log", "--json", "--from", submitted, **there).stdout.splitlines()
+    assert later == lines[submitted:]
+    at = json.loads(onyx(folder, "replica", "--json", "--at", submitted, **there).stdout)
+    before = json.loads(onyx(folder, "replica", "--json", "--at", submitted - 1, **there).stdout)
+    assert (job in json.dumps(at), job in json.dumps(before)) == (True, False)
+    beyond = onyx(folder, "replica", "--at", 99999, **there)
+    assert (beyond.returncode, "ends before it" in beyond.stderr) == (2, True)
+
+
+def _json(folder: Path, name: str, there: dict[str, str]) -> list[dict[str, Any]]:
+    answer: list[dict[str, Any]] = json.loads(onyx(folder, name, "--json", **there).stdout)
+    return answer
