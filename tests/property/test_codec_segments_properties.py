@@ -40,9 +40,17 @@ def test_what_is_encoded_is_decoded_the_same(segments):
 def test_columns_survive(values):
     column = np.array(values, np.uint64)
     data = codec.encode_column(column)
-    assert len(data) == codec.COLUMN_VALUE_BYTES * len(values)
+    assert len(data) <= codec.COLUMN_VALUE_BYTES * len(values)
     decoded = codec.decode_column(data, len(values))
     assert (decoded is None and not values) or decoded.tolist() == values
+
+
+@given(st.integers(0, 2**63), st.integers(2, 5_000))
+def test_a_run_of_consecutive_values_is_sent_as_its_first(first, length):
+    column = first + np.arange(length, dtype=np.uint64)
+    data = codec.encode_column(column)
+    assert len(data) == codec.COLUMN_VALUE_BYTES
+    assert (codec.decode_column(data, length) == column).all()
 
 
 @given(st.binary(max_size=200))

@@ -75,9 +75,9 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
                 names = [node.module]
             if FORBIDDEN_MODULES.intersection(names):
                 found.append(f"{path}: imports {names}")
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in FORBIDDEN_CALLS:
-                    found.append(f"{path}:{node.lineno} calls {node.func.id}")
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in FORBIDDEN_CALLS:
+                found.append(f"{path}:{node.lineno} calls {called.id}")
 
     assert found == []
 

@@ -116,8 +116,18 @@ ONE = codec.encode([{}])
         (with_packet(control=pb.Control(channel=1)), "control item 0 is not known"),
         (with_packet(control=pb.Control(channel=1, kind=9)), "control item 9 is not known"),
         (with_packet(acks=pb.Acks(job="j", acker="a")), "is empty"),
-        (with_packet(acks=pb.Acks(job="j", acker="a", roots=bytes(8), values=bytes(9))), "9 bytes"),
-        (with_packet(completions=pb.Completions(job="j", target="a", roots=bytes(7))), "7 bytes"),
+        (
+            with_packet(acks=pb.Acks(job="j", acker="a", roots=bytes(8), values=bytes(9), count=1)),
+            "9 bytes",
+        ),
+        (
+            with_packet(completions=pb.Completions(job="j", target="a", roots=bytes(7), count=1)),
+            "7 bytes",
+        ),
+        (
+            with_packet(completions=pb.Completions(job="j", target="a", count=2**31)),
+            "claims 2,147,483,648 values",
+        ),
         (sealed(pb.Frame(packets=[pb.Packet(close=pb.CloseChannel(channel=1))])), "which is its"),
         (
             sealed(

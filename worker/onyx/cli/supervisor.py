@@ -33,6 +33,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, peers: Sequence[int]) -> None:
         self._environment = {**os.environ, **to_environment(settings)}
+        self._environment.setdefault("OPENBLAS_NUM_THREADS", "1")
         self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self._peers = peers
         self._children: list[_Child] = []

@@ -31,6 +31,7 @@ SEGMENT_BYTES_MAX = 1_048_576
 NESTING_MAX = 64
 """Deepest nesting of lists and dicts within a segment."""
 COLUMN_VALUE_BYTES = 8
+_ONE = np.uint64(1)
 """Bytes of one root or id."""
 
 _SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
@@ -95,18 +96,36 @@ def count(payload: bytes) -> int:
 
 
 def encode_column(column: U64 | None) -> bytes:
-    """Roots or ids, little-endian, 8 bytes each; nothing for a batch without lineage."""
-    return b"" if column is None else column.astype(_LITTLE_ENDIAN, copy=False).tobytes()
+    """Roots or ids, little-endian, 8 bytes each; nothing for a batch without lineage.
+
+    A run of consecutive values, as the roots of an unfiltered batch are, is only its first one.
+    """
+    if column is None:
+        return b""
+    if _is_run(column):
+        column = column[:1]
+    return column.astype(_LITTLE_ENDIAN, copy=False).tobytes()
+
+
+def _is_run(column: U64) -> bool:
+    length = len(column)
+    if length < 2 or int(column[-1]) - int(column[0]) != length - 1:
+        return False
+    return bool((column[1:] - column[:-1] == _ONE).all())
 
 
 def decode_column(data: bytes, length: int) -> U64 | None:
     """A column of `length` values that may be written to, or None if there is none.
 
     Raises:
-        SegmentError: `data` is neither empty nor 8 bytes a value.
+        SegmentError: `data` is neither empty, nor 8 bytes a value, nor the first of a run.
     """
     if not data:
         return None
+    if len(data) == COLUMN_VALUE_BYTES and length > 1:
+        run = np.arange(length, dtype=np.uint64)
+        run += np.frombuffer(data, _LITTLE_ENDIAN)
+        return run
     if len(data) != length * COLUMN_VALUE_BYTES:
         raise SegmentError(f"a column of {length} values has {len(data)} bytes")
     return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)

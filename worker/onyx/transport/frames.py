@@ -34,6 +34,7 @@ PROTOCOL = 1
 FRAME_OVERHEAD_BYTES = 128
 """Room for the header and checksum of a frame and the fixed fields of a packet."""
 IDENTIFIER_CHARS_MAX = 512
+COLUMN_VALUES_MAX = 1_000_000
 
 _CHECKSUM_BYTES = 5
 _CHECKSUM_TAG = bytes([(15 << 3) | 5])
@@ -208,6 +209,7 @@ def acks_packet(acks: Acks) -> bytes:
             acker=acks.acker,
             roots=codec.encode_column(acks.roots),
             values=codec.encode_column(acks.values),
+            count=len(acks.roots),
         )
     )
 
@@ -220,6 +222,7 @@ def completions_packet(completions: Completions) -> bytes:
             target=completions.target,
             roots=codec.encode_column(completions.roots),
             retry=completions.retry,
+            count=len(completions.roots),
         )
     )
 
@@ -294,10 +297,11 @@ def _number(number: int) -> int:
     return number
 
 
-def _column(data: bytes, length: int | None = None) -> U64:
-    size = len(data) // codec.COLUMN_VALUE_BYTES if length is None else length
+def _column(data: bytes, length: int) -> U64:
+    if length > COLUMN_VALUES_MAX:
+        raise FrameError(f"a column claims {length:,} values; at most {COLUMN_VALUES_MAX:,} may be")
     try:
-        column = codec.decode_column(data, size)
+        column = codec.decode_column(data, length)
     except SegmentError as error:
         raise FrameError(str(error)) from error
     if column is None:
@@ -323,7 +327,8 @@ def _read_data(message: pb.Data) -> Item:
     size = message.segments
     item = Encoded(size, message.payload, message.roots, message.ids)
     columns = (len(item.roots), len(item.ids))
-    if columns not in ((0, 0), (size * codec.COLUMN_VALUE_BYTES,) * 2):
+    whole, run = size * codec.COLUMN_VALUE_BYTES, codec.COLUMN_VALUE_BYTES
+    if columns != (0, 0) and not {whole, run}.issuperset(columns):
         raise FrameError(f"a batch of {size} segments has columns of {columns} bytes")
     try:
         claimed = codec.count(item.payload)
@@ -343,13 +348,12 @@ def _read_control(message: pb.Control) -> Item:
 
 
 def _read_acks(message: pb.Acks) -> Acks:
-    roots = _column(message.roots)
     return Acks(
         JobId(_identifier(message.job)),
         AllocationVersion(message.version),
         PeerId(_identifier(message.acker)),
-        roots,
-        _column(message.values, len(roots)),
+        _column(message.roots, message.count),
+        _column(message.values, message.count),
     )
 
 
@@ -358,7 +362,7 @@ def _read_completions(message: pb.Completions) -> Completions:
         JobId(_identifier(message.job)),
         AllocationVersion(message.version),
         PeerId(_identifier(message.target)),
-        _column(message.roots),
+        _column(message.roots, message.count),
         message.retry,
     )
 

@@ -131,29 +131,33 @@ class Credit(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., taken: _Optional[int] = ..., window: _Optional[int] = ...) -> None: ...
 
 class Acks(_message.Message):
-    __slots__ = ("job", "version", "acker", "roots", "values")
+    __slots__ = ("job", "version", "acker", "roots", "values", "count")
     JOB_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ACKER_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     job: str
     version: int
     acker: str
     roots: bytes
     values: bytes
-    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., acker: _Optional[str] = ..., roots: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
+    count: int
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., acker: _Optional[str] = ..., roots: _Optional[bytes] = ..., values: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Completions(_message.Message):
-    __slots__ = ("job", "version", "target", "roots", "retry")
+    __slots__ = ("job", "version", "target", "roots", "retry", "count")
     JOB_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     job: str
     version: int
     target: str
     roots: bytes
     retry: bool
-    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retry: _Optional[bool] = ...) -> None: ...
+    count: int
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retry: _Optional[bool] = ..., count: _Optional[int] = ...) -> None: ...
