@@ -1,6 +1,6 @@
 """What reading and writing files costs a segment, beside plain Python loops over the same file.
 
-    python benchmarks/bench_files.py [--segments 200000] [--json result.json]
+    python -m benchmarks.bench_files [--segments 200000] [--json result.json]
 
 CPU of this process; every row alternates with its peer, and the best of each is taken.
 """

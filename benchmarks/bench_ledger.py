@@ -1,6 +1,6 @@
 """What the bookkeeping of a hop costs, in nanoseconds a segment, by batch size.
 
-    python benchmarks/bench_ledger.py [--json FILE]
+    python -m benchmarks.bench_ledger [--json FILE]
 
 Best of several runs. `apply` is the whole call less a list comprehension over the same function;
 `route` the whole call with one predicate less a list comprehension over that predicate.

@@ -1,6 +1,6 @@
 """How fast the log is written and followed, on an embedded ZooKeeper with fsync.
 
-    .venv/bin/python benchmarks/bench_log.py [--entries N] [--json]
+    python -m benchmarks.bench_log [--entries N] [--json FILE]
 
 Appends go through one group (pulse checked in every transaction) to a reader in another session;
 then a new reader follows the whole log from its start, and one client appends with an answer each.
@@ -8,13 +8,13 @@ then a new reader follows the whole log from its start, and one client appends w
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+
+from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server import ZooKeeperServer
@@ -24,6 +24,7 @@ from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 ARGUMENTS = {"id": "3f0c52c7-3d1a-4d5e-9f57-1f6f1f0f8b11", "note": "x" * 180}
 SINGLE_APPENDS = 300
+GOAL_ENTRIES_S = 5_000
 
 
 class Until:
@@ -83,20 +84,26 @@ def measure(settings: Settings, entries: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--entries", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--entries", type=int, default=10_000)
+    options = made.parse_args()
+    entries = 2_000 if options.quick else options.entries
     with tempfile.TemporaryDirectory() as folder, ZooKeeperServer(folder) as server:
         settings = Settings(
             zookeeper=ZooKeeperSettings(address=server.address),
-            log=LogSettings(append_queue_entries_max=options.entries),
+            log=LogSettings(append_queue_entries_max=entries),
         )
-        figures = measure(settings, options.entries)
-    if not options.json:
-        for name, value in figures.items():
-            print(f"{name:<32}{value:>10}")
-    print(json.dumps(figures))
+        found = measure(settings, entries)
+    for name, value in found.items():
+        print(f"{name:<32}{value:>10}")
+    rate = Figure(
+        f"reading a log of {entries:,} entries from ZooKeeper",
+        found["tail_entries_per_s"],
+        "entries/s",
+        GOAL_ENTRIES_S,
+        at_least=True,
+    )
+    publish(Measured([rate], found), options.json)
 
 
 if __name__ == "__main__":

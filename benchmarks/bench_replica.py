@@ -1,6 +1,6 @@
 """How fast the replicated log is folded, and how long scheduling takes.
 
-    python benchmarks/bench_replica.py [--json FILE]
+    python -m benchmarks.bench_replica [--quick] [--json FILE]
 
 Replay: a log of mixed entries as one group sees it, each decoded from its bytes, applied, and asked
 for reactions and effects. Scheduling: one entry that makes 50 jobs share 1,000 peers anew. Best of
@@ -9,13 +9,12 @@ several runs; the goals are those of the first issue (5,000 entries/s, 1 s).
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+
+from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, Position
@@ -154,12 +153,10 @@ def scheduling_rows(tagged: int | str | None) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args()
+    options = parser(__doc__).parse_args()
     log = mixed_log()
     me = GroupId("group-0000")
-    rate = ENTRIES / best_s(lambda: replay(log, me))
+    rate = ENTRIES / best_s(lambda: replay(log, me), 1 if options.quick else RUNS)
     last = replay(log, me)
     digest_s = best_s(lambda: [canonical.digest(last) for _ in range(100)]) / 100
     columns = {
@@ -174,13 +171,21 @@ def main() -> None:
     for name in columns["tags"]:
         print(f"{name:34}" + "".join(f"{rows[name]:>15.3f}" for rows in columns.values()))
     print(f"goal: {GOAL_SCHEDULING_S:.0f} s; too many: a fifth of the peers has a tag, more wanted")
-    if options.json:
-        figures = {
-            "replay_entries_per_s": rate,
-            "digest_unchanged_s": digest_s,
-            "scheduling_s": columns,
-        }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    found = [
+        Figure(
+            f"replay of a log of {ENTRIES:,} entries", rate, "entries/s", GOAL_ENTRIES_S,
+            at_least=True, note="decode, apply, reactions, effects",
+        ),
+        *(
+            Figure(
+                f"scheduling {PEERS:,} peers over {JOBS} jobs, {case}", max(rows.values()), "s",
+                GOAL_SCHEDULING_S, note="the slowest of: all jobs anew, a peer leaves, a kill",
+            )
+            for case, rows in columns.items()
+        ),
+    ]  # fmt: skip
+    details = {"digest_unchanged_s": digest_s, "scheduling_s": columns}
+    publish(Measured(found, details), options.json)
 
 
 if __name__ == "__main__":

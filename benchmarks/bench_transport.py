@@ -1,6 +1,6 @@
 """Streams between two processes on loopback: throughput, CPU per frame, latency of two hops.
 
-    python benchmarks/bench_transport.py [--segments 2000000] [--batch 1000] [--json]
+    python -m benchmarks.bench_transport [--segments 2000000] [--batch 1000] [--json]
 
 One process sends batches of small segments, the other takes and decodes them and echoes single
 segments back for the latency part (there and back are two hops). CPU is of both processes, user

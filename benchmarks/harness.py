@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import resource
 import subprocess
@@ -21,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
+from benchmarks.data import Data
 from rich.console import Console
 from rich.table import Table
-
-from data import Data
 
 SAMPLE_INTERVAL_S = 0.1
 LINGER_S = 5.0
@@ -222,8 +221,8 @@ def _printed(output: str, what: str) -> list[float]:
     raise WrongAnswer(f"no line {what} in:\n{output[-2000:]}")
 
 
-def report(title: str, results: Sequence[Result], unit: str, json_path: Path | None) -> None:
-    """Print a table, with ratios to the contender `unit`, and write the same as JSON."""
+def report(title: str, results: Sequence[Result], unit: str) -> dict[str, Any]:
+    """Print a table, with ratios to the contender `unit`; the same for JSON."""
     base = next((each.cpu_s_per_million for each in results if each.name == unit), None)
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("program")
@@ -242,7 +241,7 @@ def report(title: str, results: Sequence[Result], unit: str, json_path: Path | N
             each.note,
         )
     Console(width=120).print(table)
-    document = {
+    return {
         "title": title,
         "unit": unit,
         "load_average": os.getloadavg(),
@@ -251,7 +250,3 @@ def report(title: str, results: Sequence[Result], unit: str, json_path: Path | N
             for each in results
         ],
     }
-    if json_path is None:
-        print(json.dumps(document))
-    else:
-        json_path.write_text(json.dumps(document, indent=2) + "\n")

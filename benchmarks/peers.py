@@ -1,16 +1,17 @@
-"""What others need for workload a: the plain loop, Bytewax, Spark. `python benchmarks/peers.py`"""
+"""What others need for workload a: the plain loop, Bytewax, Spark. `python -m benchmarks.peers`"""
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from data import Data, segments
-from harness import Contender, compare, printed_answer, report
+from benchmarks.data import Data, segments
+from benchmarks.figures import Figure, Measured, publish
+from benchmarks.figures import parser as figures_parser
+from benchmarks.harness import Contender, Result, compare, printed_answer, report
 
 HERE = Path(__file__).parent
 CONTENDERS = HERE / "contenders"
@@ -56,26 +57,33 @@ def peers() -> dict[str, Contender]:
     return found
 
 
-def measure(title: str, contenders: dict[str, Contender], arguments: Sequence[str]) -> None:
-    """Command line of a comparison."""
-    parser = argparse.ArgumentParser(description=title)
+def measure(
+    title: str,
+    contenders: dict[str, Contender],
+    figures: Callable[[Sequence[Result]], list[Figure]] = lambda results: [],
+    quick: Sequence[str] = (),
+) -> None:
+    """Command line of a comparison. `figures` are made of the results; `--quick` compares only the
+    contenders named in `quick`, over fewer records."""
+    parser = figures_parser(title)
     parser.add_argument("--contender", action="append", choices=list(contenders))
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--records", type=int)
     parser.add_argument("--small-records", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    options = parser.parse_args(arguments)
-    chosen = options.contender or list(contenders)
+    options = parser.parse_args()
+    known = [name for name in quick if name in contenders] if options.quick else list(contenders)
+    records = options.records or (200_000 if options.quick else 1_000_000)
     results = compare(
-        [contenders[name] for name in chosen],
-        segments(options.records),
+        [contenders[name] for name in options.contender or known],
+        segments(records),
         segments(options.small_records),
-        options.repeats,
+        options.repeats or (1 if options.quick else 3),
         options.timeout,
     )
-    report(f"{title}, {options.records:,} records", results, UNIT, options.json)
+    details = report(f"{title}, {records:,} records", results, UNIT)
+    publish(Measured(figures(results), details), options.json)
 
 
 if __name__ == "__main__":
-    measure("Workload a: parse JSON, add one, keep even ones", peers(), sys.argv[1:])
+    measure("Workload a: parse JSON, add one, keep even ones", peers(), quick=[UNIT, "bytewax"])

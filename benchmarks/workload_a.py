@@ -1,4 +1,4 @@
-"""Onyx against its peers on workload a. `python benchmarks/workload_a.py [--contender NAME]...`
+"""Onyx against its peers on workload a. `python -m benchmarks.workload_a [--contender NAME]...`
 
 Onyx runs as its users run it, by `onyx run`, with its own ZooKeeper. `onyx-1` has all tasks in one
 process, `onyx-3` each in a process of its own, connected by gRPC.
@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import yaml
-
-from data import Data
-from harness import Answer, Contender, WrongAnswer
-from peers import CODE, HERE, measure, peers
+from benchmarks.data import Data
+from benchmarks.figures import Figure
+from benchmarks.harness import Answer, Contender, Result, WrongAnswer
+from benchmarks.peers import CODE, HERE, measure, peers
 
 TASKS = 3
 """Virtual peers of the job, one a task, dealt to the processes."""
@@ -70,5 +70,32 @@ def onyx() -> dict[str, Contender]:
     }
 
 
+GOALS = (
+    ("onyx-1", "plain", 1.3, "1 process, short circuit, at-least-once"),
+    ("onyx-1", "bytewax", 1.0, "1 process against Bytewax with one worker"),
+    ("onyx-3", "plain", 3.0, "3 processes over gRPC, at-least-once"),
+    ("onyx-3", "spark", 1.0, "3 processes against Spark with Python UDFs"),
+)
+"""Program, the peer that it is divided by, and how large the ratio of CPU may be."""
+
+
+def figures(results: Sequence[Result]) -> list[Figure]:
+    """Ratios of CPU a segment: of the medians, and of the best runs."""
+    found = {each.name: each for each in results}
+    return [
+        Figure(
+            f"CPU of {ours} / {peer}",
+            found[ours].cpu_s_per_million / found[peer].cpu_s_per_million,
+            "x",
+            goal,
+            best=found[ours].cpu_s_low / found[peer].cpu_s_low,
+            note=note,
+        )
+        for ours, peer, goal, note in GOALS
+        if ours in found and peer in found
+    ]
+
+
 if __name__ == "__main__":
-    measure("Workload a", {**peers(), **onyx()}, sys.argv[1:])
+    quick = ["plain", "onyx-1"]
+    measure("Workload a", {**peers(), **onyx()}, figures, quick)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,14 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Imports a module of `benchmarks/`."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+    monkeypatch.syspath_prepend(str(ROOT))
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture
@@ -70,8 +71,9 @@ os.wait()
 def measured(command: str) -> float:
     """CPU seconds by the harness, in an interpreter of its own: it becomes a subreaper."""
     code = (
-        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-        f"import harness; done = harness.run([sys.executable, '-c', {command!r}], {{}}, 60.0)\n"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from benchmarks import harness\n"
+        f"done = harness.run([sys.executable, '-c', {command!r}], {{}}, 60.0)\n"
         "print(done.cpu_s)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -86,8 +88,8 @@ def test_the_cpu_of_a_tree_counts_orphans(program: str) -> None:
 def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
     harness = benchmarks("harness")
     code = (
-        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-        "import harness\n"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from benchmarks import harness\n"
         "try: harness.run([sys.executable, '-c', 'raise SystemExit(\"oh no\")'], {}, 60.0)\n"
         "except RuntimeError as error: print(error)"
     )
@@ -97,14 +99,43 @@ def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
     assert b"oh no" in done.stdout
 
 
-def test_the_report_has_ratios_and_a_spread(benchmarks: Any, tmp_path: Path) -> None:
-    import json
-
+def test_the_report_has_ratios_and_a_spread(benchmarks: Any) -> None:
     harness = benchmarks("harness")
     runs = [(0.5, harness.Run(1.0, 0.6, 10_000_000, "")), (0.7, harness.Run(2.0, 0.8, 20, ""))]
     fast = harness._result(harness.Contender("fast", None, None), runs[:1])
     slow = harness._result(harness.Contender("slow", None, None), runs)
     assert (slow.cpu_s_low, slow.cpu_s_high, slow.rss_peak_bytes) == (0.5, 0.7, 10_000_000)
-    harness.report("Title", [fast, slow], "fast", tmp_path / "report.json")
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = harness.report("Title", [fast, slow], "fast")
     assert [each["ratio"] for each in report["results"]] == [1.0, pytest.approx(1.2)]
+
+
+def test_a_figure_is_held_against_its_goal_from_the_right_side(benchmarks: Any) -> None:
+    figures = benchmarks("figures")
+    verdicts = [
+        figures.Figure("ratio", value, "x", 1.3, at_least=at_least).ok
+        for value in (1.2, 1.3, 1.4)
+        for at_least in (False, True)
+    ]
+    assert verdicts == [True, False, True, True, False, True]
+
+
+def test_figures_are_published_as_a_table_and_as_json(
+    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = benchmarks("figures")
+    short = figures.Figure("start", 5.0, "s", 4.0, best=4.5)
+    figures.publish(figures.Measured([short], {"more": 1}), tmp_path / "out.json")
+    assert "SHORT" in capsys.readouterr().out
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["details"] == {"more": 1}
+    (row,) = document["figures"]
+    assert (row["name"], row["value"], row["best"], row["ok"]) == ("start", 5.0, 4.5, False)
+
+
+def test_the_figures_of_workload_a_are_ratios_to_the_peers_that_ran(benchmarks: Any) -> None:
+    harness, workload = benchmarks("harness"), benchmarks("workload_a")
+    runs = [(0.4, harness.Run(1.0, 0.6, 1, "")), (0.8, harness.Run(1.0, 0.6, 1, ""))]
+    plain = harness._result(harness.Contender("plain", None, None), runs)
+    ours = harness._result(harness.Contender("onyx-1", None, None), [(0.9, runs[0][1])])
+    (figure,) = workload.figures([plain, ours])
+    assert (figure.value, figure.best) == (pytest.approx(1.5), pytest.approx(2.25))

@@ -1,0 +1,88 @@
+"""Every figure, one after the other, in one table: `python -m benchmarks [NAME...] [--quick]`.
+
+Each benchmark is a process of its own; one that fails is shown as failed and the others go on.
+The exit code is 0 if all ran, whatever they measured, and 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import table
+from rich.console import Console
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = {
+    "workload_a": "CPU a segment against the plain loop, Bytewax and Spark",
+    "acking": "what at-least-once costs against at-most-once",
+    "latency": "end to end over two gRPC hops",
+    "memory": "of a worker, while segments pass and while an output blocks",
+    "bench_log": "reading and writing the log on ZooKeeper",
+    "bench_replica": "replay and scheduling",
+    "startup": "`onyx run` of a trivial job",
+}
+"""Those that have goals, in the order of the table. The other modules explain where costs are."""
+TIMEOUT_S = 1_800.0
+
+
+def measure(name: str, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows and the whole document of one benchmark.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    command = ["python", "-m", f"benchmarks.{name}", *(["--quick"] if quick else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figures.json"
+        done = subprocess.run(
+            [sys.executable, *command[1:], "--json", str(path)], cwd=ROOT, timeout=TIMEOUT_S
+        )
+        if done.returncode or not path.exists():
+            raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}")
+        document = json.loads(path.read_text())
+    found = [{**row, "command": " ".join(command)} for row in document["figures"]]
+    return found, document
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="*", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="under 20 s each")
+    parser.add_argument("--json", type=Path, help="write everything to this file")
+    options = parser.parse_args()
+    present = [name for name in BENCHMARKS if importlib.util.find_spec(f"benchmarks.{name}")]
+    if unknown := sorted(set(options.name).difference(present)):
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(present)}")
+    rows: list[dict[str, Any]] = []
+    documents: dict[str, Any] = {}
+    failed: list[str] = []
+    for name in options.name or present:
+        print(f"== {name}: {BENCHMARKS[name]}", flush=True)
+        try:
+            found, documents[name] = measure(name, options.quick)
+            rows += found
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(error, file=sys.stderr)
+            failed.append(name)
+    Console(width=180).print(table(rows))
+    if options.json is not None:
+        document = {
+            "quick": options.quick, "figures": rows, "failed": failed,
+            "load_average": os.getloadavg(), "benchmarks": documents,
+        }  # fmt: skip
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Functions and plugins with which jobs measure themselves: CPU, times, latency, a slow output.
+
+Times are CLOCK_MONOTONIC, which all processes of a machine share. What was measured is left as JSON
+in the folder that the lifecycle's options name.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+BLOCK_AFTER = 50_000
+"""Segments that the blocking sink takes before it blocks, once."""
+RATE_SEGMENTS = 200
+"""A second, by the stamping source."""
+
+
+def same(segment):
+    return segment
+
+
+class Seen:
+    """What this process has measured."""
+
+    def __init__(self):
+        self.started = {}
+        self.latencies_ns = []
+        self.count = 0
+        self.blocked = []
+
+
+seen = Seen()
+
+
+# CPU and time of a task's life
+
+
+def span_calls():
+    """Lifecycle: when the tasks of this process began and ended, and the CPU used between."""
+    return {"before_task_start": begin, "after_task_stop": end}
+
+
+def counted_span_calls():
+    """The same, and how many segments a task was given."""
+    return {**span_calls(), "after_batch": count_batch}
+
+
+def count_batch(event, lifecycle):
+    seen.count += len(event["batch"])
+
+
+def begin(event, lifecycle):
+    seen.started.setdefault("at_s", time.monotonic())
+    seen.started.setdefault("cpu_s", time.process_time())
+
+
+def end(event, lifecycle):
+    span = {
+        "from_s": seen.started["at_s"],
+        "to_s": time.monotonic(),
+        "cpu_s": time.process_time() - seen.started["cpu_s"],
+        "count": seen.count,
+        "blocked": seen.blocked,
+    }
+    Path(lifecycle.options["folder"], f"span-{os.getpid()}.json").write_text(json.dumps(span))
+
+
+# A sink that blocks once
+
+
+def block_once(segments):
+    """Takes some, then nothing for BENCH_BLOCK_S seconds, then everything."""
+    seen.count += len(segments)
+    if seen.count >= BLOCK_AFTER and not seen.blocked:
+        since = time.monotonic()
+        time.sleep(float(os.environ["BENCH_BLOCK_S"]))
+        seen.blocked.extend([since, time.monotonic()])
+
+
+# Latency
+
+
+class StampingReader:
+    """One partition. A stamp is made when a segment is read, a second time if it is replayed."""
+
+    def __init__(self, position, size):
+        self.next = position
+        self.size = size
+        self.first = position
+        self.started_ns = None
+
+    def read(self, segments_max):
+        now = time.monotonic_ns()
+        self.started_ns = self.started_ns or now
+        due = self.first + (now - self.started_ns) * RATE_SEGMENTS // 1_000_000_000
+        last = min(due, self.size, self.next + segments_max)
+        segments = [{"n": number, "ns": now} for number in range(self.next, last)]
+        self.next = max(self.next, last)
+        return segments
+
+    def exhausted(self):
+        return self.next >= self.size
+
+    def cursor(self, position):
+        from onyx.plugins.protocol import Cursor
+
+        return Cursor(position)
+
+    def close(self):
+        pass
+
+
+class StampingInput:
+    cooperative = True
+
+    def __init__(self, size):
+        self.size = size
+
+    def partitions(self):
+        return ["only"]
+
+    def open(self, partition, cursor):
+        return StampingReader(cursor.position, self.size)
+
+    def close(self):
+        pass
+
+
+def stamping(context):
+    """Input plugin: `segments` of `{"n": number, "ns": CLOCK_MONOTONIC}`, 200 a second."""
+    return StampingInput(context.options["segments"])
+
+
+def arrive(segments):
+    """The sink: how old each segment is."""
+    now = time.monotonic_ns()
+    seen.latencies_ns.extend([now - segment["ns"] for segment in segments])
+
+
+def latency_calls():
+    return {"after_task_stop": leave_latencies}
+
+
+def leave_latencies(event, lifecycle):
+    path = Path(lifecycle.options["folder"], f"latency-{os.getpid()}.json")
+    path.write_text(json.dumps(seen.latencies_ns))

@@ -1,0 +1,79 @@
+"""End-to-end latency at 200 segments/s over two gRPC hops. `python -m benchmarks.latency`
+
+Three processes with one task each. The source stamps a segment when it reads it, the sink compares
+the stamp with the same clock (CLOCK_MONOTONIC is one clock for the whole machine). The first
+segments, while connections open and code is compiled, do not count.
+
+Beside it, in the same run, what Bytewax takes from the same source to a sink in one process, with
+no hop at all: how much of the latency is this machine's scheduler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from benchmarks import onyx_run
+from benchmarks.figures import Figure, Measured, parser, run
+
+WARM_UP = 800
+COUNTED, COUNTED_QUICK = 4_200, 1_000
+GOAL_P50_MS, GOAL_P99_MS = 2.0, 15.0
+TIMEOUT_S = 120.0
+PROCESSES = 3
+
+
+def over_grpc(segments: int) -> list[float]:
+    """Latencies in ms, in the order of arrival."""
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
+        folder = Path(name)
+        job = onyx_run.manifest("latency.yaml")
+        job["spec"]["catalog"][0]["options"]["segments"] = segments
+        job["spec"]["lifecycles"][0]["options"]["folder"] = name
+        command = onyx_run.command(job, folder, ["bench_probe"], PROCESSES)
+        onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
+        (found,) = [json.loads(path.read_text()) for path in folder.glob("latency-*.json")]
+    assert len(found) >= segments, f"{len(found)} of {segments} segments arrived"
+    return [each / 1e6 for each in found]
+
+
+def in_bytewax(segments: int) -> list[float]:
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
+        path = Path(name) / "latency.json"
+        command = ["env", f"BENCH_SEGMENTS={segments}", f"BENCH_OUT={path}"]
+        command += [sys.executable, "-m", "bytewax.run", "bytewax_latency:flow"]
+        onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
+        return [each / 1e6 for each in json.loads(path.read_text())]
+
+
+def percentiles(latencies_ms: Sequence[float]) -> dict[str, float]:
+    counted = latencies_ms[WARM_UP:]
+    p50, p99, most = np.percentile(counted, [50, 99, 100])
+    return {"segments": len(counted), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    segments = WARM_UP + (COUNTED_QUICK if options.quick else COUNTED)
+    ours = percentiles(over_grpc(segments))
+    details = {"onyx": ours}
+    note = f"{ours['segments']:,.0f} segments, max {ours['max_ms']:.0f} ms"
+    if importlib.util.find_spec("bytewax") and not options.quick:
+        peer = details["bytewax"] = percentiles(in_bytewax(segments))
+        note += f"; bytewax, no hop: p50 {peer['p50_ms']:.2f}, p99 {peer['p99_ms']:.2f} ms"
+    return Measured(
+        [
+            Figure("latency over two gRPC hops, p50", ours["p50_ms"], "ms", GOAL_P50_MS, note=note),
+            Figure("latency over two gRPC hops, p99", ours["p99_ms"], "ms", GOAL_P99_MS),
+        ],
+        details,
+    )
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, parser(__doc__))

@@ -1,0 +1,115 @@
+"""Resident memory of a worker while 10 million segments pass, and while an output blocks.
+
+    python -m benchmarks.memory [--quick] [--json FILE]
+
+Sampled ten times a second from outside, over the process that does the work. *Growth* is the
+highest sample after the warm-up less the median at the end of the warm-up: the first quarter of the
+time in which segments pass, or the last second before the output blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from benchmarks import onyx_run
+from benchmarks.figures import Figure, Measured, parser, run
+
+SEGMENTS, SEGMENTS_QUICK = 10_000_000, 1_000_000
+BLOCK_S, BLOCK_QUICK_S = 30.0, 5.0
+BLOCKED_SEGMENTS = 1_000_000
+GOAL_MIB = 64.0
+INTERVAL_S = 0.1
+TIMEOUT_S = 300.0
+
+Samples = list[tuple[float, float]]
+"""CLOCK_MONOTONIC in s, and MiB."""
+
+
+def sampled(job: dict[str, Any], folder: Path) -> tuple[Samples, dict[str, Any]]:
+    """Memory of the worker process while the job runs, and what its lifecycle measured."""
+    process = onyx_run.start(onyx_run.command(job, folder, ["bench_probe"]))
+    samples: Samples = []
+    worker = psutil.Process(process.pid)
+    while process.poll() is None:
+        try:
+            samples.append((time.monotonic(), worker.memory_info().rss / 2**20))
+            process.wait(INTERVAL_S)
+        except subprocess.TimeoutExpired:
+            continue
+        except psutil.Error:
+            break
+    onyx_run.finish(process, TIMEOUT_S)
+    (span,) = [json.loads(path.read_text()) for path in folder.glob("span-*.json")]
+    return samples, span
+
+
+def within(samples: Samples, from_s: float, to_s: float) -> list[float]:
+    return [mib for at_s, mib in samples if from_s <= at_s <= to_s]
+
+
+def growth(before: Sequence[float], during: Sequence[float]) -> float:
+    return max(during) - median(before)
+
+
+def passing(segments: int, folder: Path) -> tuple[Figure, Samples]:
+    job = onyx_run.manifest("memory.yaml")
+    job["spec"]["catalog"][0]["options"]["segments"] = segments
+    job["spec"]["lifecycles"][0]["options"]["folder"] = str(folder)
+    samples, span = sampled(job, folder)
+    assert span["count"] == segments, f"{span['count']:,} segments arrived"
+    from_s, to_s = span["from_s"], span["to_s"]
+    warm_s = from_s + (to_s - from_s) / 4
+    grown = growth(
+        within(samples, warm_s - (to_s - from_s) / 10, warm_s), within(samples, warm_s, to_s)
+    )
+    rate = segments / (to_s - from_s)
+    note = f"{segments:,} segments at {rate:,.0f}/s; peak {max(m for _, m in samples):.0f} MiB"
+    return Figure("memory growth while segments pass", grown, "MiB", GOAL_MIB, note=note), samples
+
+
+def blocking(block_s: float, folder: Path) -> tuple[Figure, Samples]:
+    job = onyx_run.manifest("memory.yaml")
+    spec = job["spec"]
+    spec["catalog"][0]["options"]["segments"] = BLOCKED_SEGMENTS
+    sink = spec["catalog"][2]
+    sink["plugin"] = "function"
+    sink["options"] = {
+        "fn": "bench_probe:block_once",
+        "batch": True,
+    }
+    spec["lifecycles"][0] = {
+        "task": "sink",
+        "calls": "bench_probe:span_calls",
+        "options": {"folder": str(folder)},
+    }
+    onyx_run.ENVIRONMENT["BENCH_BLOCK_S"] = str(block_s)
+    samples, span = sampled(job, folder)
+    since_s, until_s = span["blocked"]
+    before = within(samples, since_s - 1, since_s)[-2:]
+    grown = growth(before, within(samples, since_s, until_s))
+    name = f"memory growth while an output blocks for {block_s:.0f} s"
+    return Figure(name, grown, "MiB", GOAL_MIB, note=f"from {median(before):.0f} MiB"), samples
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    segments = SEGMENTS_QUICK if options.quick else options.segments
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        flat, passed = passing(segments, Path(one))
+        block_s = BLOCK_QUICK_S if options.quick else BLOCK_S
+        blocked, waited = blocking(block_s, Path(two))
+    return Measured([flat, blocked], {"passing": passed, "blocking": waited})
+
+
+if __name__ == "__main__":
+    made = parser(__doc__)
+    made.add_argument("--segments", type=int, default=SEGMENTS)
+    run(__doc__, measure, made)

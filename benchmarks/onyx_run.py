@@ -1,0 +1,65 @@
+"""Start `onyx run` on a manifest of `jobs/`, changed for the occasion."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+JOBS = Path(__file__).parent / "jobs"
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join([str(JOBS), str(Path(__file__).parent / "contenders")])
+}
+
+
+def manifest(name: str) -> dict[str, Any]:
+    """The manifest of `jobs/NAME`, to be changed."""
+    return copy.deepcopy(yaml.safe_load((JOBS / name).read_text()))
+
+
+def command(
+    job: Mapping[str, Any], folder: Path, modules: Sequence[str], processes: int = 1
+) -> list[str]:
+    """The command line that runs a manifest, which is written into `folder`."""
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(dict(job), sort_keys=False))
+    return [
+        *(sys.executable, "-m", "onyx.cli", "run", str(path), "--processes", str(processes)),
+        *(("--modules", ",".join(modules)) if modules else ()),
+    ]
+
+
+def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a command with the functions of the benchmarks; its output is kept for `finish`."""
+    return subprocess.Popen(
+        arguments,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float) -> str:
+    """Wait for its end and return its output.
+
+    Raises:
+        RuntimeError: it failed or took longer.
+    """
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        output, _ = process.communicate(timeout=60)
+        raise RuntimeError(f"not at its end after {timeout_s:.0f} s\n{output[-3000:]}") from None
+    if process.returncode:
+        raise RuntimeError(f"exit {process.returncode}\n{output[-3000:]}")
+    return output
