@@ -88,7 +88,9 @@ class TelemetrySettings:
     metrics_port: int | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
     metrics_host: str = "127.0.0.1"
+    """Address on which the Prometheus endpoint listens, and which peers announce for it."""
     log_level: str = "INFO"
+    """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"
     """`text` for people, `json` for machines."""
 

@@ -1,0 +1,114 @@
+"""What the documents say is true: jobs are valid, links lead somewhere, Python is Python."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from onyx.model.features import unsupported
+from onyx.model.names import INPUT_PLUGINS, OUTPUT_PLUGINS
+from onyx.model.parse import parse_manifest, parse_mapping
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = {
+    "": "*.md",
+    "docs": "**/*.md",
+    "examples": "*/*.md",
+    "benchmarks": "*.md",
+    "tests": "*.md",
+}
+PAGES = sorted(
+    page for folder, pattern in FOLDERS.items() for page in (ROOT / folder).glob(pattern)
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(language: str) -> list[Any]:
+    return [
+        pytest.param(text, id=f"{name(page)}-{number}")
+        for page in PAGES
+        for number, (found, text) in enumerate(BLOCK.findall(page.read_text()))
+        if found == language
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def job_around(part: dict[str, Any]) -> dict[str, Any]:
+    """A whole job around a part of one: other tasks are put before, behind and between."""
+    catalog = {entry["name"]: entry for entry in part.get("catalog", ())}
+    conditions = part.get("flowConditions", [])
+    sources = [each for each, entry in catalog.items() if entry["type"] == "input"] or ["source"]
+    ends = [each for each, entry in catalog.items() if entry["type"] != "input"] or ["sink"]
+    ways = {(each["from"], child) for each in conditions for child in each["to"]}
+    functions = sorted({parent for parent, _ in ways})
+    edges = [(source, each) for source in sources for each in [*functions, *ends]] + sorted(ways)
+    for task in sorted({task for edge in edges for task in edge} - catalog.keys()):
+        kind = "input" if task in sources else "function" if task in functions else "output"
+        does = {"fn": "any:function"} if kind == "function" else {"plugin": "channel"}
+        catalog[task] = {"name": task, "type": kind, "batchSize": 1, **does}
+    spec: dict[str, Any] = {"workflow": [list(edge) for edge in edges]}
+    spec |= {"catalog": list(catalog.values()), "flowConditions": conditions}
+    header = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "part"}}
+    return {**header, "spec": spec}
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_a_job_or_part_of_one_is_valid_and_can_run(text: str) -> None:
+    plain = yaml.safe_load(text)
+    if plain.get("kind") == "OnyxJob":
+        job = parse_manifest(text, "page")
+    else:
+        assert plain.keys() <= {"catalog", "flowConditions"}
+        job = parse_mapping(job_around(plain))
+    assert list(unsupported(job)) == []
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_python_is_python(text: str) -> None:
+    compile(text, "page", "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} links to {link}"
+
+
+def test_every_page_is_within_reach_of_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        links = (link.partition("#")[0] for link in LINK.findall(page.read_text()))
+        waiting += [(page.parent / each).resolve() for each in links if each and "://" not in each]
+
+    assert [name(page) for page in PAGES if page not in reached] == []
+
+
+def test_every_plugin_is_in_the_guide() -> None:
+    guide = (ROOT / "docs" / "guide" / "plugins.md").read_text()
+    for plugin in sorted({*INPUT_PLUGINS, *OUTPUT_PLUGINS}):
+        assert f"| `{plugin}` |" in guide
