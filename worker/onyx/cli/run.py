@@ -135,7 +135,8 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
     finally:
         if workers is not None:
             workers.stop()
-        api.shutdown_env(env)
+        # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
+        env.server.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 

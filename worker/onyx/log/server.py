@@ -34,6 +34,9 @@ STOP_TIMEOUT_S = 5.0
 SESSION_TIMEOUT_MAX_MS = 60_000
 HEAP_MIB = 256
 _POLL_S = 0.01
+_PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
+"""A server that is still starting takes a question and never answers it, so early ones are given up
+soon. A busy machine gets longer: a quarter of what it has taken so far."""
 _PR_SET_PDEATHSIG = 1
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _JVM_FLAGS = (
@@ -97,7 +100,7 @@ class ZooKeeperServer:
             "-cp",
             os.pathsep.join(map(str, find_jars())),
             _MAIN,
-            str(self._write_configuration()),
+            str(self._write_configuration().resolve()),
         ]
         with open(self._log_path, "ab") as log:
             self._process = subprocess.Popen(
@@ -162,15 +165,16 @@ class ZooKeeperServer:
     def _wait_until_ready(self) -> None:
         process = self._process
         assert process is not None
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline_s:
+        started_s = time.monotonic()
+        while (waited_s := time.monotonic() - started_s) < START_TIMEOUT_S:
             if process.poll() is not None:
                 code, self._process = process.returncode, None
                 raise Unavailable(
                     f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
                     f"port taken? Its output: {self._log_path}"
                 )
-            if is_serving(self._host, self.port):
+            probe_s = min(_PROBE_MAX_S, max(_PROBE_MIN_S, waited_s / 4))
+            if is_serving(self._host, self.port, probe_s):
                 return
             time.sleep(_POLL_S)
         self.kill()
