@@ -44,6 +44,13 @@ def test_a_server_started_again_in_its_folder_has_its_port_and_its_data(tmp_path
 
 
 @pytest.mark.server
+def test_the_folder_of_a_server_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with ZooKeeperServer(Path("data") / "zookeeper") as server:
+        assert is_serving("127.0.0.1", server.port)
+
+
+@pytest.mark.server
 def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path):
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
