@@ -13,6 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -71,6 +72,13 @@ EVENTS_MAX = 10_000
 BACKGROUND_THREADS = 4
 
 
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """A loop has ended because of a bug: this incarnation cannot go on."""
+
+    reason: str
+
+
 class Incarnation:
     """Implements `task.services.Services` and the transport's `Handlers`."""
 
@@ -96,9 +104,9 @@ class Incarnation:
         self._randomness = randomness
         self._replace_peer = replace_peer
         self._site = site
-        self._events: queue.Queue[Event] = queue.Queue(EVENTS_MAX)
+        self._events: queue.Queue[Event | _Crash] = queue.Queue(EVENTS_MAX)
         self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
-        self._executor = Executor(str(self.group), settings.task.stop_timeout_s)
+        self._executor = Executor(str(self.group), settings.task.stop_timeout_s, self._crash)
         self._workload = Workload(self, self._executor)
         self._timers: list[threading.Timer] = []
         self._state: group.GroupState | None = None
@@ -117,7 +125,8 @@ class Incarnation:
             end = self._interpret(actions)
             self.post(self.peers_event(peers))
             while end is None:
-                end = self._step(self._events.get())
+                event = self._events.get()
+                end = Restart(event.reason) if isinstance(event, _Crash) else self._step(event)
             return end
         except Fenced as error:
             return Restart(str(error))
@@ -136,6 +145,10 @@ class Incarnation:
         """The event that offers virtual peers at this group's address."""
         site = {**self._site, "address": self.transport.address}
         return AddPeers(tuple(peers), site, self.settings.tags)
+
+    def _crash(self, error: Exception) -> None:
+        if not self._ended:
+            self._events.put(_Crash(f"{type(error).__name__}: {error}"))
 
     def leave(self) -> None:
         self.post(Leave())

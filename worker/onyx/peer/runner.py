@@ -20,8 +20,12 @@ logger = logging.getLogger("onyx.peer")
 class TaskRunner:
     """Advances one task and moves it once between loops."""
 
-    def __init__(self, executor: Executor, task: Task, stopped: Callable[[], None]) -> None:
+    def __init__(
+        self, executor: Executor, task: Task, order: int, stopped: Callable[[], None]
+    ) -> None:
+        """`order` is the place of the task in its workflow; `stopped` is called when it ended."""
         self.task = task
+        self._order = order
         self._executor = executor
         self._stopped = stopped
         self._loop: Loop | None = None
@@ -70,7 +74,7 @@ class TaskRunner:
 
     def _share(self) -> None:
         self._loop = None
-        self._executor.run_shared(self, self._done)
+        self._executor.run_shared(self, self._done, self._order)
 
     def _separate(self) -> None:
         name = f"{self.task.name}-{self.task.peer}"

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 ACK_IDLE_TIMEOUT_S = 480.0
 """A tree that nobody has touched for this long is forgotten; its input has replayed it by then."""
 
+ACKER_ORDER = 1_000_000
+"""Behind every task: by then all acks of the round are there."""
+
 AckerKey = tuple[JobId, AllocationVersion, PeerId]
 
 
@@ -107,7 +110,8 @@ class Workload:
             _kind(replica, effect.job, effect.task),
             lambda: runner.wake(),
         )
-        runner = TaskRunner(self._executor, task, lambda: self._stopped(peer))
+        order = replica.tasks[effect.job].index(effect.task)
+        runner = TaskRunner(self._executor, task, order, lambda: self._stopped(peer))
         self._running[peer] = runner
         runner.start()
 
@@ -160,7 +164,7 @@ class Workload:
                 ACK_IDLE_TIMEOUT_S,
             )
             self._ackers[job, version, peer] = acker
-            self._executor.run_shared(acker)
+            self._executor.run_shared(acker, lambda: None, ACKER_ORDER)
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""
