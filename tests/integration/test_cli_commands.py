@@ -113,6 +113,26 @@ def test_validate_looks_up_functions_beside_the_job_file(folder: Path, tmp_path:
     assert "inc" in done.stderr
 
 
+def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Path) -> None:
+    (folder / "typo.yaml").write_text(JOB.replace(":inc", ":incc"))
+    (folder / "module.yaml").write_text(JOB.replace("my_tasks:inc", "my_task:inc"))
+    done = onyx(folder, "run", "typo.yaml")
+    assert done.returncode == 2
+    assert "spec.catalog[1].fn: my_tasks:incc" in done.stderr
+    assert "did you mean inc?" in done.stderr
+    done = onyx(folder, "run", "module.yaml")
+    assert done.returncode == 2
+    assert "'my_task' cannot be imported" in done.stderr
+
+
+@pytest.mark.server
+def test_an_option_that_looks_like_a_function_may_be_something_else(folder: Path) -> None:
+    option = 'batchSize: 10, options: {queue: "localhost:orders"}}'
+    (folder / "option.yaml").write_text(JOB.replace('inc", batchSize: 10}', f'inc", {option}'))
+    assert "orders" in (folder / "option.yaml").read_text()
+    assert onyx(folder, "run", "option.yaml").returncode == 0
+
+
 def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -101,7 +101,8 @@ def _import_listed(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise SettingsError(
             f"modules: {name!r} cannot be imported: {_describe(error)}; it must be on the "
-            "worker's Python path (PYTHONPATH) and import without errors"
+            "worker's Python path (PYTHONPATH), or for `onyx run` beside the job file, and import "
+            "without errors"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""The `onyx` command. Exit codes: 0 success, 1 failure, 2 invalid input.
+"""The `onyx` command. Exit codes: 0 success, 1 failure, 2 invalid input, 130
+interrupted.
 
 One module a group of commands; this one only puts them together and turns errors into messages for
 the person who must act. A traceback is shown only for a bug in Onyx itself.
@@ -16,6 +17,8 @@ from onyx.errors import ManifestError, OnyxError, UserError
 
 EXIT_FAILURE = 1
 EXIT_INVALID = 2
+EXIT_INTERRUPTED = 130
+"""As shells count: 128 and the number of SIGINT."""
 
 app = typer.Typer(
     name="onyx",
@@ -48,4 +51,5 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILURE)
     except KeyboardInterrupt:
-        sys.exit(130)
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +52,10 @@ def validate(
     import_from(file.parent, Path())
     try:
         job = read_job(file)
-        problems = [*unsupported(job), *(_unresolved(job, modules) if modules else ())]
+        problems = [
+            *unsupported(job),
+            *(unresolved(job, settings(modules=modules).modules) if modules else ()),
+        ]
         if problems:
             raise ManifestError(problems)
     except ManifestError as error:
@@ -131,8 +135,9 @@ def remarks(status: JobStatus) -> str:
     return f"task {report['task']}, {report['phase']}: {report['detail']}"
 
 
-def _unresolved(job: Job, modules: list[str]) -> list[Problem]:
-    resolver = Resolver(settings(modules=modules).modules)
+def unresolved(job: Job, modules: Sequence[str]) -> list[Problem]:
+    """The names of functions in a job that are none of these modules', each with its place."""
+    resolver = Resolver(modules)
     problems = []
     for path, name in function_names(job):
         try:

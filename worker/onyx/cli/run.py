@@ -9,6 +9,7 @@ they are looked for beside it.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 import signal
@@ -26,7 +27,7 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx import api
-from onyx.cli.jobs import remarks
+from onyx.cli.jobs import remarks, unresolved
 from onyx.cli.options import JsonOption, ModulesOption, import_from, read_job, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
@@ -77,6 +78,8 @@ def run(
         raise ManifestError(missing)
     import_from(file.parent, Path())
     found = _settings(job, modules, log_level)
+    if wrong := [each for each in unresolved(job, found.modules) if not in_options(each.path)]:
+        raise ManifestError(wrong)
     configure(found.telemetry.log_level, found.telemetry.log_format)
     needed = minimum_peers(job)
     total = max(needed, processes) if peers is None else peers
@@ -111,10 +114,27 @@ def deal(peers: int, processes: int) -> list[int]:
 
 def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
     if modules is None:
-        modules = sorted({name.partition(":")[0] for _, name in function_names(job)})
+        modules = sorted(_modules(job))
     found = settings(modules=modules)
     telemetry = dataclasses.replace(found.telemetry, metrics_port=0, log_level=log_level)
     return dataclasses.replace(found, telemetry=telemetry, tenancy_id="run")
+
+
+def in_options(path: str) -> bool:
+    """Text there may look like a function's name and be something else; its plugin knows."""
+    return ".options." in path
+
+
+def _modules(job: Job) -> set[str]:
+    named = {path: name.partition(":")[0] for path, name in function_names(job)}
+    return {module for path, module in named.items() if not in_options(path) or _exists(module)}
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 @contextmanager
@@ -159,7 +179,9 @@ def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) ->
             console.print(progress.table(f"job {job.name}", average=True))
         note = remarks(status)
         console.print(
-            f"job {job.name} is {status.state}{': ' + note if note else ''}", markup=False
+            f"job {job.name} is {status.state}{': ' + note if note else ''}",
+            markup=False,
+            soft_wrap=True,
         )
     return status
 
@@ -185,7 +207,7 @@ def _watch(
                 live.update(progress.table(title), refresh=True)
             elif waited_s - shown_s >= PLAIN_INTERVAL_S:
                 shown_s = waited_s
-                console.print(title, markup=False)
+                console.print(title, markup=False, soft_wrap=True)
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
         progress.sample(latest[0])
