@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from onyx import api
 from onyx.cli.options import (
@@ -121,7 +121,8 @@ def _show(statuses: list[JobStatus], as_json: bool) -> None:
     if not statuses:
         print("no jobs yet: `onyx submit job.yaml` hands one in")
         return
-    table = Table("job", "name", "state", "peers", "remarks")
+    whole_id = Column("job", no_wrap=True, min_width=max(len(each.id) for each in statuses))
+    table = Table(whole_id, "name", "state", "peers", "remarks")
     for status in statuses:
         table.add_row(status.id, status.name, status.state, str(status.peers), remarks(status))
     Console().print(table)
