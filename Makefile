@@ -14,9 +14,12 @@ help: ## Show this help
 setup: $(VENV)/.done ## Make .venv with everything in it (no Java needed)
 
 $(VENV)/.done: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Onyx needs Python 3.11 or newer"'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Onyx needs Python 3.11 or newer, \
+	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
+	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,examples,dev,bench]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,examples,dev,bench]' \
+	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
 demo: setup ## Run the flights job on 4 worker processes and check it against pandas
