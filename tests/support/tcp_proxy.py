@@ -18,6 +18,7 @@ class TcpProxy:
         self._open.set()
         self._damage: tuple[bytes, bytes] | None = None
         self._cut_after: int | None = None
+        self._to_ignore = 0
         self.connections = 0
         self.damaged = 0
         self.cuts = 0
@@ -49,6 +50,11 @@ class TcpProxy:
     def release(self) -> None:
         self._open.set()
 
+    def ignore_next(self) -> None:
+        """Accept one more connection and never answer on it, as a server that is just starting."""
+        with self._lock:
+            self._to_ignore += 1
+
     def damage_once(self, before: bytes, after: bytes) -> None:
         """Replace the next occurrence of some bytes by as many others."""
         assert len(before) == len(after)
@@ -65,6 +71,8 @@ class TcpProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self._is_ignored(client):
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
@@ -75,6 +83,14 @@ class TcpProxy:
                 self._sockets += [client, server]
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _is_ignored(self, client: socket.socket) -> bool:
+        with self._lock:
+            if not self._to_ignore:
+                return False
+            self._to_ignore -= 1
+            self._sockets.append(client)
+            return True
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         try:

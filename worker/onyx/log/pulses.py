@@ -72,7 +72,9 @@ class Pulses:
             self._gone(group)
 
     def _on_event(self, event: WatchedEvent) -> None:
-        """On kazoo's thread."""
+        """On kazoo's thread. Without a path it is news of the session: `_on_session` re-arms."""
+        if event.path is None:
+            return
         group = GroupId(event.path.rpartition("/")[2])
         if event.type == EventType.DELETED:
             self._session.loop.call(lambda: self._gone(group))

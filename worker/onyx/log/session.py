@@ -37,6 +37,8 @@ from onyx.settings import ZooKeeperSettings
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 """The request may have been performed or not."""
 HEARTBEATS_PER_SESSION = 6
+HANDSHAKE_PER_SESSION = 1 / 3
+"""Longest wait for the answer to a handshake, as a part of the session timeout."""
 _WAIT_S = 0.05
 _RECONNECT_DELAY_S = 0.05
 _RECONNECT_DELAY_MAX_S = 0.5
@@ -192,7 +194,7 @@ class ZooKeeperSession:
             raise SettingsError(
                 f"zookeeper.address {settings.address!r}: expected host:port, separated by commas"
             ) from error
-        self._note_negotiated_timeout(client)
+        self._look_at_handshake(client)
         client.add_listener(self._tell)
         try:
             client.start(timeout=settings.connect_timeout_s)
@@ -205,19 +207,21 @@ class ZooKeeperSession:
             ) from error
         return client
 
-    def _note_negotiated_timeout(self, client: KazooClient) -> None:
-        """Kazoo keeps to itself which session timeout the server granted; look at its handshake."""
+    def _look_at_handshake(self, client: KazooClient) -> None:
+        """Learn which session timeout the server granted, which kazoo keeps to itself, and do not
+        wait so long for the handshake that the session expires meanwhile: a server that is just
+        starting may accept a connection and never answer on it. Kazoo then dials again."""
         connection = client._connection
         invoke = connection._invoke
 
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            answer = invoke(*args, **kwargs)
+        def looking(timeout_s: float, *args: Any, **kwargs: Any) -> Any:
+            answer = invoke(timeout_s * HANDSHAKE_PER_SESSION, *args, **kwargs)
             granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
             if granted_ms > 0:
                 self.session_timeout_s = granted_ms / 1000
             return answer
 
-        connection._invoke = noting
+        connection._invoke = looking
 
     def _tell(self, state: str) -> None:
         """Kazoo's listener, on its connection thread: only enqueues."""
