@@ -46,10 +46,11 @@ def taken(channel: Channel) -> list[dict[str, Any]]:
 
 
 def until(env: TestEnv, condition: Callable[[Replica], bool]) -> Replica:
-    """Follow the log until its replica is as wanted."""
+    """Follow the log until its replica, from now on, is as wanted."""
+    now = env.client.replica().version
     replicas: queue.SimpleQueue[Replica] = queue.SimpleQueue()
     with env.client.follow(lambda _, replica: replicas.put(replica)):
         while True:
             replica = replicas.get(timeout=WAIT_S)
-            if condition(replica):
+            if replica.version >= now and condition(replica):
                 return replica

@@ -1,4 +1,4 @@
-"""Cases about lifecycles: verdicts, asking to start, merging, and the phase that a handler hears."""
+"""Cases about lifecycles: verdicts, asking to start, merging, the phase that a handler hears."""
 
 from __future__ import annotations
 

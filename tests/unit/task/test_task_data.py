@@ -199,3 +199,13 @@ def test_a_value_that_cannot_travel_kills_the_job_and_is_named() -> None:
     told = bench.exceptions[0]
     assert (told["task"], told["phase"], told["type"]) == ("work", "write-batch", "SegmentError")
     assert "bad" in told["message"]
+
+
+def test_the_parameters_of_an_outputs_function_are_no_options_of_its_plugin() -> None:
+    job = chain(SEGMENTS[:1])
+    more = {"fn": "m:add", "params": ["amount"], "options": {"amount": 5}}
+    job["catalog"][0].update(fn="m:add", params=["amount"])
+    job["catalog"][0]["options"]["amount"] = 1
+    job["catalog"][2].update(more)
+    functions = {"m:same": lambda s: s, "m:add": lambda amount, s: {"n": s["n"] + amount}}
+    assert finish(Bench(job, functions)).written("write") == [{"n": 6}]

@@ -115,7 +115,9 @@ def _groupings(task: Task) -> dict[str, Grouping]:
 
 
 def _context(task: Task) -> PluginContext:
+    """What the plugin may know; options that `params` names are the function's, not its own."""
     services, static = task.services, task.static
+    params = static.entry.params
     replica = services.replica()
     slot = replica.task_slot_ids[task.job_id][task.name][task.peer]
     return PluginContext(
@@ -125,7 +127,7 @@ def _context(task: Task) -> PluginContext:
         peer=task.peer,
         slot=slot,
         incarnation=replica.groups_reverse_index[task.peer],
-        options=static.entry.options,
+        options={key: value for key, value in static.entry.options.items() if key not in params},
         batch_size=static.entry.batch_size,
         clock=services.clock,
         resolve=services.resolve,

@@ -16,11 +16,12 @@ def check_entry(draft: Draft, path: str, report: Report) -> None:
     short, to = good(draft, "short_circuit"), good(draft, "to")
     if good(draft, "thrown_exception") and not short:
         report.add(at(path, "shortCircuit"), "must be true with thrownException")
-    if "post_transform" in draft and not good(draft, "thrown_exception"):
+    catches = good(draft, "thrown_exception") or "predicate_errors_to" in draft
+    if "post_transform" in draft and not catches:
         report.add(
             at(path, "postTransform"),
             "is for exceptions, but the condition is not",
-            "add thrownException: true, or remove it",
+            "add thrownException: true or predicateErrorsTo, or remove it",
         )
     if good(draft, "action") == "retry" and not short:
         report.add(at(path, "shortCircuit"), "must be true with action: retry")

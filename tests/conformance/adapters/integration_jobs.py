@@ -1,0 +1,209 @@
+"""Whole jobs through a real cluster in this process: ZooKeeper, peers, channels in memory.
+
+Cases whose lifecycles are told in words get them from `LIFECYCLES`. Cases with windows are not for
+this version. One cluster serves the whole file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from tests.conformance import manifests
+from tests.conformance.adapters import integration_functions as functions
+from tests.support.jobs import until
+
+from onyx import api
+from onyx.client import JobStatus
+from onyx.plugins.channel import open_channel
+from onyx.replica.state import Replica
+from onyx.testing import TestEnv, with_test_env
+
+MODULE = functions.__name__
+LIFECYCLES = {
+    "learn-4-1": ("times-three", "sees_batches"),
+    "learn-4-2": ("identity", "keeps_maximum"),
+    "learn-4-3": ("identity", "injects_state"),
+    "example-parameterized": ("adder", "injects_42"),
+    "exception-data-of-tail-task": ("all", "kills"),
+    "handler-sees-function-exception": ("f", "kills"),
+    "handler-sees-flow-predicate-exception": ("f", "kills"),
+    "restart-through-every-phase": ("f", "restarts"),
+}
+_RENAMED = {"fn:raise": "raises"}
+Segments = list[dict[str, Any]]
+
+
+_running = ExitStack()
+
+
+@functools.cache
+def _cluster() -> TestEnv:
+    return _running.enter_context(with_test_env(0, modules=[MODULE]))
+
+
+def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
+    try:
+        return _check(case)
+    finally:
+        if case is document["cases"][-1]:
+            _running.close()
+            _cluster.cache_clear()
+
+
+def _check(case: dict[str, Any]) -> str | None:
+    if case.get("windows"):
+        return "windows are not supported"
+    if case["id"] == "cluster-one-job":
+        case = {**case, **_one_job()}
+    elif case["id"].startswith("cluster-"):
+        return "about the log and groups, not about a job"
+    functions.reset()
+    env = _cluster()
+    api.start_peers(case["n_peers"], env.group)
+    try:
+        until(env, lambda replica: len(replica.peers) == case["n_peers"])
+        return _run(env, case)
+    finally:
+        # As the replica has them: a peer that was restarted is another one now.
+        for peer in env.client.replica().peers:
+            env.group.remove_peer(peer)
+        until(env, lambda replica: not replica.peers)
+
+
+def _run(env: TestEnv, case: dict[str, Any]) -> str | None:
+    outputs = {
+        entry["onyx/name"]: open_channel(f"{case['id']}-{entry['onyx/name']}")
+        for entry in case["catalog"]
+        if entry["onyx/type"] == "output"
+    }
+    job = _manifest(case)
+    with ThreadPoolExecutor(10) as pool:
+        submitted = set(pool.map(lambda _: env.submit(job), range(case.get("submissions", 1))))
+    if len(submitted) != 1:
+        return f"{len(submitted)} jobs"
+    (job_id,) = submitted
+    counts: list[int] = []
+
+    def note(replica: Replica) -> None:
+        if job_id in replica.allocations and not counts:
+            counts.extend(len(each) for each in replica.allocations[job_id].values())
+
+    env.client.wait(job_id, 60.0, progress=note)
+    found = {name: channel.take() for name, channel in outputs.items()}
+    return _compare(case, env.client.status(job_id), found, counts)
+
+
+def _compare(
+    case: dict[str, Any], status: JobStatus, found: dict[str, Segments], counts: list[int]
+) -> str | None:
+    expected = case["expected"]
+    if status.state != expected.get("job_state", "completed"):
+        return f"the job is {status.state}: {status.exception}"
+    compare = expected.get("compare", "multiset")
+    for task, wanted in expected.get("outputs", {}).items():
+        if _ordered(found[task], compare) != _ordered(_segments(wanted), compare):
+            return f"{task} got {found[task][:20]}"
+    checks: list[tuple[Any, Any]] = []
+    if "recorded" in expected:
+        wanted = _segments(expected["recorded"])
+        checks.append((_ordered(functions.recorded, "set"), _ordered(wanted, "set")))
+    if "stored_exception" in expected:
+        told = status.exception or {}
+        checks.append((told.get("message"), expected["stored_exception"]["message"]))
+        offending = expected["stored_exception"].get("data", {}).get("offending-task")
+        checks.append((told.get("task"), offending or told.get("task")))
+    if "handler_called" in expected:
+        checks.append((bool(functions.handled), expected["handler_called"]))
+    if "count_set" in expected:
+        checks.append((sorted(set(counts)), expected["count_set"]))
+        checks.append((sum(counts), expected["total"]))
+    if "after_batch_sees" in case:
+        wanted = case["after_batch_sees"]
+        checks.append((_ordered(functions.seen, "multiset"), _ordered(wanted, "multiset")))
+    if "lifecycle_state_after" in case:
+        checks.append((functions.state[0], case["lifecycle_state_after"]))
+    wrong = [f"expected {wanted}, got {got}" for got, wanted in checks if got != wanted]
+    return "; ".join(wrong) or None
+
+
+def _ordered(segments: Segments, compare: str) -> Sequence[str]:
+    texts = [json.dumps(segment, sort_keys=True) for segment in segments]
+    if compare == "list":
+        return texts
+    return sorted(set(texts)) if compare == "set" else sorted(texts)
+
+
+def _segments(value: Any) -> Segments:
+    if isinstance(value, list):
+        return value
+    if "$range" in value:
+        each = value["$range"]
+        return [{each["key"]: n} for n in range(each["start"], each["stop"])]
+    if "$concat" in value:
+        return [segment for part in value["$concat"] for segment in _segments(part)]
+    repeat = value["$repeat"]
+    return _segments(repeat["segments"]) * int(repeat["times"])
+
+
+def _manifest(case: dict[str, Any]) -> dict[str, Any]:
+    job = {
+        key: case[key]
+        for key in ("workflow", "catalog", "flow_conditions", "task_scheduler")
+        if key in case
+    }
+    spec = manifests.spec({key.replace("_", "-"): value for key, value in job.items()})
+    spec = _named(spec)
+    for entry in spec["catalog"]:
+        _fill(entry, case)
+    if case["id"] in LIFECYCLES:
+        task, calls = LIFECYCLES[case["id"]]
+        spec["lifecycles"] = [{"task": task, "calls": f"{MODULE}:{calls}"}]
+    if "submissions" in case:
+        spec["metadata"] = {"jobId": case["id"]}
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": case["id"].replace(".", "-")},
+        "spec": spec,
+    }
+
+
+def _fill(entry: dict[str, Any], case: dict[str, Any]) -> None:
+    """The plugins, which the cases leave out."""
+    options = entry.setdefault("options", {})
+    if entry["type"] == "input":
+        source = open_channel(f"{case['id']}-{entry['name']}")
+        source.put(*_segments(case["inputs"][entry["name"]]))
+        source.close()
+        entry["plugin"] = "channel"
+        options["channel"] = source.name
+    elif entry["type"] == "output":
+        entry["plugin"] = "channel"
+        options["channel"] = f"{case['id']}-{entry['name']}"
+    if case["id"] == "learn-4-3" and "fn" in entry:
+        entry["fn"] = f"{MODULE}:summing"
+
+
+def _named(value: Any) -> Any:
+    """`fn:even_error?` as the function of the module that stands for the case's."""
+    if isinstance(value, dict):
+        return {key: _named(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(each) for each in value]
+    if isinstance(value, str) and value.startswith("fn:"):
+        return f"{MODULE}:{_RENAMED.get(value, value.removeprefix('fn:').removesuffix('?'))}"
+    return value
+
+
+def _one_job() -> dict[str, Any]:
+    catalog = [
+        {"onyx/name": "a", "onyx/type": "input", "onyx/batch-size": 1},
+        {"onyx/name": "b", "onyx/type": "function", "onyx/fn": "fn/identity", "onyx/batch-size": 1},
+        {"onyx/name": "c", "onyx/type": "output", "onyx/batch-size": 1},
+    ]
+    return {"workflow": [["a", "b"], ["b", "c"]], "catalog": catalog, "inputs": {"a": [{"n": 1}]}}
