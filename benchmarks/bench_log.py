@@ -1,6 +1,6 @@
 """How fast the log is written and followed, on an embedded ZooKeeper with fsync.
 
-    python -m benchmarks.bench_log [--entries N] [--json FILE]
+    python -m benchmarks.bench_log [--entries N] [--quick] [--json FILE]
 
 Appends go through one group (pulse checked in every transaction) to a reader in another session;
 then a new reader follows the whole log from its start, and one client appends with an answer each.

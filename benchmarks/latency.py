@@ -54,7 +54,7 @@ def in_bytewax(segments: int) -> list[float]:
 
 def percentiles(latencies_ms: Sequence[float]) -> dict[str, float]:
     counted = latencies_ms[WARM_UP:]
-    p50, p99, most = np.percentile(counted, [50, 99, 100])
+    p50, p99, most = np.percentile(counted, [50, 99, 100]).tolist()
     return {"segments": len(counted), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
 
 
