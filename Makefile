@@ -53,7 +53,7 @@ conformance: setup ## Run conformance case files: CASES='FILE...'
 generate: setup ## Generate what is derived: CRD, reference pages, protobuf classes
 	$(BIN)/python -m onyx.model.generate
 	$(BIN)/python -m onyx.telemetry.generate
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker --grpc_python_out=worker proto/onyx/wire/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
 bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from onyx.log.server import ZooKeeperServer
+
+hypothesis.settings.register_profile("onyx", deadline=None)
+hypothesis.settings.load_profile("onyx")
 
 
 @pytest.fixture(scope="session")
