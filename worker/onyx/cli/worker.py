@@ -19,7 +19,6 @@ young, though segments are trees and freed by reference counts (about a tenth of
 
 def tune_collector() -> None:
     """What exists now lives as long as the process; segments need few collections."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
 

@@ -21,6 +21,8 @@ from onyx.task.wiring import Site
 from onyx.transport.interface import Transport
 
 EXPIRE_INTERVAL_S = 5.0
+LARGE_PARCEL_ROOTS = 256
+"""From this size on, joining parcels (and sorting what was joined) costs more than it saves."""
 
 
 class AckerTask:
@@ -68,14 +70,21 @@ class AckerTask:
             return Progress.WAITING
         if not self._queue:
             return Progress.WAITING
-        gathered = [self._queue.popleft() for _ in range(len(self._queue))]
-        if len(gathered) == 1:
-            roots, values = gathered[0]
-        else:
-            roots = np.concatenate([each for each, _ in gathered])
-            values = np.concatenate([each for _, each in gathered])
-        self._send(self._owners.split(self._ledger.absorb(roots, values)))
+        done = [self._ledger.absorb(*parcel) for parcel in self._parcels()]
+        complete = done[0] if len(done) == 1 else np.concatenate(done)
+        self._send(self._owners.split(complete))
         return Progress.ADVANCED
+
+    def _parcels(self) -> list[tuple[U64, U64]]:
+        """What waits: large parcels as they came, because they are in order, small ones as one."""
+        gathered = [self._queue.popleft() for _ in range(len(self._queue))]
+        large = [each for each in gathered if len(each[0]) >= LARGE_PARCEL_ROOTS]
+        small = [each for each in gathered if len(each[0]) < LARGE_PARCEL_ROOTS]
+        if len(small) > 1:
+            roots = np.concatenate([each for each, _ in small])
+            values = np.concatenate([each for _, each in small])
+            small = [(roots, values)]
+        return large + small
 
     def _send(self, parcels: list[tuple[Site, U64]]) -> bool:
         self._refused = [

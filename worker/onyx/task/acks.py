@@ -33,6 +33,8 @@ class AckSender:
         self._gathered = 0
         self._due_s = 0.0
         self._refused: list[tuple[Site, U64, U64]] = []
+        groups = {site.group for site in wiring.ackers}
+        self._acks_here = len(wiring.ackers) == 1 and groups == {wiring.me.group}
 
     def add(self, roots: U64, values: U64) -> None:
         """XOR `values[i]` into the tree `roots[i]`."""
@@ -55,6 +57,15 @@ class AckSender:
         return True
 
     def _split(self) -> list[tuple[Site, U64, U64]]:
+        """Parcels by acker. For the only acker in the same process nothing is folded: it does that
+        itself, and there is no wire on which it would save anything."""
+        if self._acks_here:
+            parcels = [
+                (self._wiring.ackers[0], roots, values)
+                for roots, values in zip(self._roots, self._values, strict=True)
+            ]
+            self._roots, self._values, self._gathered = [], [], 0
+            return parcels
         single = len(self._roots) == 1
         roots = self._roots[0] if single else np.concatenate(self._roots)
         values = self._values[0] if single else np.concatenate(self._values)

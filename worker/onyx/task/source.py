@@ -190,6 +190,9 @@ class Source:
         wanted = self._entry.batch_size
         if self._tracked:
             free = self._entry.max_pending - self.in_flight
+            if free < min(wanted, self._entry.max_pending // 4):
+                # Many small batches would cost more than waiting for room for a larger one.
+                return None
             wanted = min(wanted, free, partition.window.room)
         elif not self._reserve(partition):
             return None
