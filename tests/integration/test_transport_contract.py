@@ -542,7 +542,7 @@ def refusal(world, *first: bytes) -> str:
     ("change", "message"),
     [
         ({"tenancy": "other"}, "is of tenancy 'other' and group group-b of 'tenancy'"),
-        ({"protocol": 2}, "speaks protocol 2 and group group-b protocol 1"),
+        ({"protocol": 1}, "speaks protocol 1 and group group-b protocol 2"),
         ({"target": GroupId("gone")}, "looks for group gone, but this is group-b"),
         ({"session": 0}, "names no session"),
     ],
@@ -560,6 +560,16 @@ def test_a_group_that_shares_no_job_is_refused():
     with grpc_world(hasty) as world:
         stranger = dataclasses.replace(HELLO, group=GroupId("stranger"))
         assert "shares no job with group stranger" in refusal(world, frames.hello_frame(stranger))
+
+
+@pytest.mark.server
+def test_a_refusal_is_logged_once_however_often_the_other_group_dials(caplog):
+    old = frames.hello_frame(dataclasses.replace(HELLO, protocol=1))
+    with grpc_world() as world, caplog.at_level("WARNING", "onyx.transport"):
+        for _ in range(3):
+            assert "run the same version of Onyx on all workers" in refusal(world, old)
+    told = [record for record in caplog.records if "speaks protocol 1" in record.getMessage()]
+    assert len(told) == 1
 
 
 @pytest.mark.server

@@ -29,8 +29,9 @@ from onyx.transport.inbox import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
-PROTOCOL = 1
-"""Version of the protocol; groups of different versions refuse each other."""
+PROTOCOL = 2
+"""Version of the protocol; groups of different versions refuse each other. To be raised with every
+change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
 """Room for the header and checksum of a frame and the fixed fields of a packet."""
 IDENTIFIER_CHARS_MAX = 512

@@ -26,6 +26,8 @@ from onyx.transport.link import Link, Stream
 logger = logging.getLogger("onyx.transport")
 
 STOP_TIMEOUT_S = 2.0
+COMPLAINTS_MAX = 1_000
+"""Reasons for which streams were refused that are remembered, so that each is logged once."""
 
 FindLink = Callable[[GroupId, float], Link | None]
 """The link with a group; waits up to so many seconds for there to be one."""
@@ -40,7 +42,7 @@ class Server:
         self._tenancy = tenancy
         self._group = GroupId("")
         self._find: FindLink = lambda group, timeout_s: None
-        self._started = False
+        self._complaints: set[str] = set()
         self._server = grpc.server(
             futures.ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="onyx-stream"),
             options=server_options(settings),
@@ -62,7 +64,6 @@ class Server:
 
     def start(self, group: GroupId, find: FindLink) -> None:
         self._group, self._find = group, find
-        self._started = True
         self._server.start()
 
     def stop(self) -> None:
@@ -91,6 +92,17 @@ class Server:
             raise FrameError(f"group {self._group} shares no job with group {hello.group}")
         link.attach(stream, hello)
         return link
+
+    def complain(self, peer: str, problem: str, *, refused: bool) -> None:
+        """Log what was wrong; a refused group dials again and again, so that only once."""
+        if refused:
+            if problem in self._complaints:
+                return
+            if len(self._complaints) >= COMPLAINTS_MAX:
+                self._complaints.clear()
+            self._complaints.add(problem)
+        what = "stream" if refused else "frame"
+        logger.warning("refused a %s from %s: %s", what, peer, problem)
 
     @property
     def handshake_timeout_s(self) -> float:
@@ -140,7 +152,8 @@ class _Call:
             self._problem = ""
         except FrameError as error:
             self._problem = str(error)
-            logger.warning("refused a stream or frame from %s: %s", self._context.peer(), error)
+            refused = self._link is None
+            self._server.complain(self._context.peer(), self._problem, refused=refused)
         except Exception as error:
             # grpc raises a bare Exception from the iterator when the call has ended.
             if self._context.is_active():
