@@ -97,8 +97,8 @@ def start_peer_group(
         Unavailable: it could not join within a minute.
     """
 
-    def open_log(group: GroupId) -> ZooKeeperGroupLog:
-        return ZooKeeperGroupLog(settings, group)
+    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
+        return ZooKeeperGroupLog(settings, group, identity)
 
     def open_transport() -> GrpcTransport:
         return GrpcTransport(settings.transport, settings.tenancy_id)

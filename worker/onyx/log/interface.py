@@ -112,6 +112,12 @@ class GroupLog(LogReader, Protocol):
     session_timeout_s: float
     """As negotiated with the server."""
 
+    @property
+    def identity(self) -> int:
+        """Tells this log from one made anew under the same name: what the next incarnation of the
+        same process has to find again."""
+        ...
+
     def register_pulse(self) -> None:
         """Create the ephemeral node that says this incarnation lives."""
         ...

@@ -234,6 +234,10 @@ class MemoryGroupLog(MemorySession):
         self._lost = False
         self._confirmed_s = time.monotonic()
 
+    @property
+    def identity(self) -> int:
+        return id(self._store)
+
     def register_pulse(self) -> None:
         with self._serving() as store:
             if store.pulses.setdefault(self.group, self) is not self:

@@ -69,6 +69,8 @@ logger = logging.getLogger("onyx.peer")
 T = TypeVar("T")
 
 EVENTS_MAX = 10_000
+POST_PATIENCE_S = 1.0
+"""How long a full queue holds a thread before it looks whether the incarnation still lives."""
 BACKGROUND_THREADS = 4
 
 
@@ -137,9 +139,8 @@ class Incarnation:
             self._stop()
 
     def post(self, event: Event) -> None:
-        """Queue an event; from any thread."""
-        if not self._ended:
-            self._events.put(event)
+        """Queue an event; from any thread. Waits while the queue is full."""
+        self._put(event)
 
     def peers_event(self, peers: Sequence[PeerId]) -> AddPeers:
         """The event that offers virtual peers at this group's address."""
@@ -147,8 +148,14 @@ class Incarnation:
         return AddPeers(tuple(peers), site, self.settings.tags)
 
     def _crash(self, error: Exception) -> None:
-        if not self._ended:
-            self._events.put(_Crash(f"{type(error).__name__}: {error}"))
+        self._put(_Crash(f"{type(error).__name__}: {error}"))
+
+    def _put(self, event: Event | _Crash) -> None:
+        while not self._ended:
+            try:
+                return self._events.put(event, timeout=POST_PATIENCE_S)
+            except queue.Full:
+                logger.warning("%d events wait for the group's thread", EVENTS_MAX)
 
     def leave(self) -> None:
         self.post(Leave())

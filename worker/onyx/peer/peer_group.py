@@ -2,7 +2,11 @@
 
 Runs one incarnation after another on a thread of its own: a lost session or an eviction ends one,
 and the next takes new ids, so it has no association with what the dead one wrote. A failure to
-connect backs off and tries again for ever; the reason is logged each time.
+connect backs off and tries again for ever; the reason is logged each time. A log that is not the
+one that the last incarnation knew (ZooKeeper's data was wiped) ends the group instead.
+
+A virtual peer has new ids too, at each incarnation and restart. Who offered it knows the first; all
+later ones are found by it.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onyx.errors import OnyxError, SettingsError, Unavailable
+from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
@@ -29,7 +33,8 @@ logger = logging.getLogger("onyx.peer")
 RESTART_BACK_OFF_S = 0.2
 RESTART_BACK_OFF_MAX_S = 5.0
 
-LogFactory = Callable[[GroupId], GroupLog]
+LogFactory = Callable[[GroupId, int | None], GroupLog]
+"""Opens the log for an incarnation; `identity` of the log that the last one knew, if there was one."""
 TransportFactory = Callable[[], Transport]
 
 
@@ -57,7 +62,9 @@ class PeerGroup:
         self._clock = clock or SystemClock()
         self._randomness = randomness or system_randomness()
         self._lock = threading.Lock()
-        self._peers: list[PeerId] = []
+        self._peers: dict[PeerId, PeerId] = {}
+        """The ids that virtual peers were offered under, and those that they have now."""
+        self._log_identity: int | None = None
         self._incarnation: Incarnation | None = None
         self._stopping = threading.Event()
         self._failure: OnyxError | None = None
@@ -67,21 +74,23 @@ class PeerGroup:
         self._thread.start()
 
     def add_peers(self, count: int) -> list[PeerId]:
-        """Offer `count` more virtual peers."""
+        """Offer `count` more virtual peers; what is returned stays good for `remove_peer`."""
         peers = [self._new_peer() for _ in range(count)]
         with self._lock:
-            self._peers.extend(peers)
+            self._peers.update((peer, peer) for peer in peers)
             if self._incarnation is not None:
                 self._incarnation.post(self._incarnation.peers_event(peers))
         return peers
 
     def remove_peer(self, peer: PeerId) -> None:
-        """Take a virtual peer back; its task goes to another."""
+        """Take a virtual peer back, named by its first id or the one that it has now; its task
+        goes to another."""
         with self._lock:
-            if peer in self._peers:
-                self._peers.remove(peer)
+            first = peer if peer in self._peers else self._first_id(peer)
+            if first is not None:
+                current = self._peers.pop(first)
                 if self._incarnation is not None:
-                    self._incarnation.remove_peer(peer)
+                    self._incarnation.remove_peer(current)
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Leave the cluster in an orderly way; False when that took too long."""
@@ -120,6 +129,9 @@ class PeerGroup:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _first_id(self, current: PeerId) -> PeerId | None:
+        return next((first for first, now in self._peers.items() if now == current), None)
+
     def _new_peer(self) -> PeerId:
         return PeerId(str(uuid.UUID(int=self._randomness.getrandbits(128), version=4)))
 
@@ -130,7 +142,9 @@ class PeerGroup:
                 if self._live_once():
                     return
                 back_off_s = RESTART_BACK_OFF_S
-            except SettingsError as error:
+            except UserError as error:
+                if self._log_identity is not None:  # the first time, the caller is told
+                    logger.error("this peer group cannot go on: %s", error)
                 self._failure = error
                 return
             except Unavailable as error:
@@ -144,7 +158,7 @@ class PeerGroup:
 
     def _live_once(self) -> bool:
         """One incarnation, from joining to its end; True when it has left for good."""
-        log = self._open_log(GroupId(str(self._new_peer())))
+        log = self._open_log(GroupId(str(self._new_peer())), self._log_identity)
         incarnation = Incarnation(
             self.settings,
             log,
@@ -158,18 +172,25 @@ class PeerGroup:
         )
         with self._lock:
             self._incarnation = incarnation
-            peers = tuple(self._peers)
+            peers = tuple(self._peers.values())
             if self._stopping.is_set():
                 incarnation.leave()
         end = incarnation.run(peers)
+        self._log_identity = log.identity
         with self._lock:
             self._incarnation = None
-            self._peers = [self._new_peer() for _ in self._peers]
+            self._peers = {first: self._new_peer() for first in self._peers}
         if isinstance(end, Left):
             return True
         logger.warning("incarnation %s ended: %s; starting a new one", log.group, end.reason)
         return False
 
     def _replace_peer(self, peer: PeerId) -> None:
-        self.remove_peer(peer)
-        self.add_peers(1)
+        """A new peer in the place of one that a task of the current incarnation gives up."""
+        with self._lock:
+            first = self._first_id(peer)
+            if first is None or self._incarnation is None:
+                return
+            self._peers[first] = self._new_peer()
+            self._incarnation.remove_peer(peer)
+            self._incarnation.post(self._incarnation.peers_event([self._peers[first]]))

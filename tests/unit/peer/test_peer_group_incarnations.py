@@ -1,0 +1,98 @@
+"""One process over several incarnations: what it offered stays its own, and the log must be the
+same. Real threads, a log in memory."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from onyx.errors import UserError
+from onyx.ids import NO_POSITION, GroupId
+from onyx.log.interface import GroupLog, Origin
+from onyx.log.memory import MemoryLog
+from onyx.peer.peer_group import PeerGroup
+from onyx.replica import machine
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+from onyx.resolve import Resolver
+from onyx.settings import LogSettings, Settings
+from onyx.transport.local import LocalTransport
+
+PATIENCE_S = 30.0
+
+
+class Process:
+    """A peer group on a log in memory, and a reader of that log."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.known: list[int | None] = []
+        self.wiped = False
+        settings = Settings(log=LogSettings(join_back_off_s=0.01))
+        self.group = PeerGroup(settings, self._open, LocalTransport, Resolver(()))
+        self._replica = Replica()
+        self._items: queue.Queue[Entry | Origin] = queue.Queue()
+        self.log.client().subscribe(NO_POSITION, self._items.put)
+
+    def _open(self, group: GroupId, identity: int | None) -> GroupLog:
+        self.known.append(identity)
+        if self.wiped:
+            raise UserError("the log was made anew")
+        return self.log.group(group)
+
+    def until(self, reached: Callable[[Replica], bool]) -> Replica:
+        """Read the log until the replica is as wanted."""
+        while not reached(self._replica):
+            item = self._items.get(timeout=PATIENCE_S)
+            assert isinstance(item, Entry)
+            self._replica = machine.apply(self._replica, item)
+        return self._replica
+
+    def lose_session(self) -> GroupId:
+        assert self.group.group is not None
+        lost = self.group.group
+        self.log.expire(lost)
+        return lost
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    process = Process()
+    process.group.start()
+    yield process
+    process.group.stop()
+
+
+def test_a_peer_is_taken_back_under_its_first_id_after_a_new_incarnation(process: Process) -> None:
+    first, second = process.group.add_peers(2)
+    process.until(lambda replica: set(replica.peers) == {first, second})
+    lost = process.lose_session()
+    replica = process.until(lambda replica: lost not in replica.groups and len(replica.peers) == 2)
+    assert not {first, second}.intersection(replica.peers), "ids are never used again"
+    process.group.remove_peer(first)
+    process.until(lambda replica: len(replica.peers) == 1)
+    process.group.remove_peer(first)
+    process.group.remove_peer(second)
+    process.until(lambda replica: not replica.peers)
+
+
+def test_a_peer_is_taken_back_under_the_id_that_it_has_now(process: Process) -> None:
+    (first,) = process.group.add_peers(1)
+    process.until(lambda replica: replica.peers == (first,))
+    process.lose_session()
+    replica = process.until(lambda replica: replica.peers not in ((), (first,)))
+    process.group.remove_peer(replica.peers[0])
+    process.until(lambda replica: not replica.peers)
+
+
+def test_the_next_incarnation_asks_for_the_log_that_the_last_one_knew(process: Process) -> None:
+    (first,) = process.group.add_peers(1)
+    process.until(lambda replica: replica.peers == (first,))
+    process.wiped = True
+    process.lose_session()
+    assert process.group.wait(PATIENCE_S)
+    assert process.known[0] is None
+    assert process.known[1] is not None
+    assert isinstance(process.group.failure, UserError)
