@@ -20,6 +20,7 @@ from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.log.memory import MemoryLog
+from onyx.model.job import Job
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
@@ -283,7 +284,7 @@ class Bench:
     def fn_params(self, task: str) -> Sequence[Any]:
         return ()
 
-    def metrics(self, job: str, task: str) -> TaskMetrics:
+    def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
         return NULL_TASK
 
     def restart_peer(self, peer: PeerId) -> None:

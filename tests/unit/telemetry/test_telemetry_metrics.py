@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, DropReason, PeerState
+from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, PeerState
 from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
 from onyx.telemetry.metrics import PrometheusGroupMetrics
@@ -31,7 +31,6 @@ def exercise(group: GroupMetrics) -> None:
     task.backpressured(0.5)
     task.retried(3)
     task.failed()
-    task.dropped(1, DropReason.NO_ROUTE)
     task.queue(100, 20_000)
     task.source(7, 1_000)
     task.spark_stage(12.0, ok=True)
@@ -41,7 +40,7 @@ def exercise(group: GroupMetrics) -> None:
     group.peers(PeerState.IDLE, 2)
     group.session_lost()
     group.stream(Direction.OUT, 2, 65_536)
-    group.reconnected()
+    group.reconnected(1)
     group.job_started("flights", "0000-1111", "at-least-once")
 
 

@@ -20,8 +20,9 @@ import msgspec
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.log.interface import GroupLog, Origin, Session
+from onyx.model.job import Job
 from onyx.peer import group, lease
 from onyx.peer.actions import (
     Action,
@@ -47,6 +48,7 @@ from onyx.peer.events import (
     SessionChanged,
 )
 from onyx.peer.executor import Executor
+from onyx.peer.observer import Observer
 from onyx.peer.workload import Workload
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
@@ -71,6 +73,8 @@ T = TypeVar("T")
 EVENTS_MAX = 10_000
 POST_PATIENCE_S = 1.0
 """How long a full queue holds a thread before it looks whether the incarnation still lives."""
+TELL_INTERVAL_S = 1.0
+"""Period at which telemetry hears of the traffic."""
 BACKGROUND_THREADS = 4
 
 
@@ -103,6 +107,8 @@ class Incarnation:
         self.group = log.group
         self._resolver = resolver
         self._metrics = metrics
+        self._observer = Observer(self.group, metrics)
+        self._next_tell_s = 0.0
         self._randomness = randomness
         self._replace_peer = replace_peer
         self._site = site
@@ -127,8 +133,12 @@ class Incarnation:
             end = self._interpret(actions)
             self.post(self.peers_event(peers))
             while end is None:
-                event = self._events.get()
-                end = Restart(event.reason) if isinstance(event, _Crash) else self._step(event)
+                self._tell_traffic()
+                event = self._next_event()
+                if isinstance(event, _Crash):
+                    end = Restart(event.reason)
+                elif event is not None:
+                    end = self._step(event)
             return end
         except Fenced as error:
             return Restart(str(error))
@@ -137,6 +147,18 @@ class Incarnation:
             if unsubscribe is not None:
                 unsubscribe()
             self._stop()
+
+    def _next_event(self) -> Event | _Crash | None:
+        try:
+            return self._events.get(timeout=TELL_INTERVAL_S)
+        except queue.Empty:
+            return None
+
+    def _tell_traffic(self) -> None:
+        now_s = self.clock.monotonic_s()
+        if now_s >= self._next_tell_s:
+            self._next_tell_s = now_s + TELL_INTERVAL_S
+            self._observer.traffic(self.transport.counters())
 
     def post(self, event: Event) -> None:
         """Queue an event; from any thread. Waits while the queue is full."""
@@ -153,7 +175,8 @@ class Incarnation:
     def _put(self, event: Event | _Crash) -> None:
         while not self._ended:
             try:
-                return self._events.put(event, timeout=POST_PATIENCE_S)
+                self._events.put(event, timeout=POST_PATIENCE_S)
+                return
             except queue.Full:
                 logger.warning("%d events wait for the group's thread", EVENTS_MAX)
 
@@ -193,6 +216,7 @@ class Incarnation:
             seconds = self.clock.monotonic_s() - started_s
             entry = event.entry
             self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
+        self._observer.observe(self._state.replica, self._state.leaving)
         return self._interpret(actions)
 
     def _interpret(self, actions: Sequence[Action]) -> Left | Restart | None:
@@ -243,6 +267,7 @@ class Incarnation:
         self._timers.append(timer)
 
     def _deliver(self, item: Entry | Origin) -> None:
+        self._metrics.log_tail(item.position)
         if isinstance(item, Origin):
             self.post(OriginRead(item.position, canonical.decode(item.replica)))
         else:
@@ -260,6 +285,8 @@ class Incarnation:
         self._workload.stop()
         self._executor.stop()
         self.transport.stop()
+        self._observer.traffic(self.transport.counters())
+        self._observer.close()
         self.log.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -305,8 +332,9 @@ class Incarnation:
     def fn_params(self, task: str) -> Sequence[Any]:
         return ()
 
-    def metrics(self, job: str, task: str) -> TaskMetrics:
-        return self._metrics.task(job, task)
+    def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
+        self._observer.job_started(job_id, job.name, job.guarantee)
+        return self._metrics.task(job.name, task)
 
     def restart_peer(self, peer: PeerId) -> None:
         self._replace_peer(peer)

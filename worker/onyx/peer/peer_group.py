@@ -34,7 +34,7 @@ RESTART_BACK_OFF_S = 0.2
 RESTART_BACK_OFF_MAX_S = 5.0
 
 LogFactory = Callable[[GroupId, int | None], GroupLog]
-"""Opens the log for an incarnation; `identity` of the log that the last one knew, if there was one."""
+"""Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
 TransportFactory = Callable[[], Transport]
 
 
@@ -175,11 +175,13 @@ class PeerGroup:
             peers = tuple(self._peers.values())
             if self._stopping.is_set():
                 incarnation.leave()
-        end = incarnation.run(peers)
-        self._log_identity = log.identity
-        with self._lock:
-            self._incarnation = None
-            self._peers = {first: self._new_peer() for first in self._peers}
+        try:
+            end = incarnation.run(peers)
+        finally:
+            with self._lock:
+                self._incarnation = None
+                self._log_identity = log.identity
+                self._peers = {first: self._new_peer() for first in self._peers}
         if isinstance(end, Left):
             return True
         logger.warning("incarnation %s ended: %s; starting a new one", log.group, end.reason)

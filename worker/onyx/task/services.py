@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from onyx.ids import JobId, PeerId
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
+from onyx.model.job import Job
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
@@ -59,7 +60,9 @@ class Services(Protocol):
         """Leading arguments of the task's function that the worker was started with."""
         ...
 
-    def metrics(self, job: str, task: str) -> TaskMetrics: ...
+    def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
+        """Where a peer that begins to work on a task tells about it."""
+        ...
 
     def restart_peer(self, peer: PeerId) -> None:
         """Give up this virtual peer and start a new one in its place."""

@@ -48,7 +48,7 @@ def load_job(task: Task) -> Progress:
         "metadata": job.metadata,
         "cooperative": entry.cooperative,
     }
-    task.metrics = task.services.metrics(job.name, task.name)
+    task.metrics = task.services.metrics(task.job_id, job, task.name)
     task.static = Static(job, entry, compile_lifecycles(job, task.name, resolve), event)
     return Progress.ADVANCED
 

@@ -24,22 +24,17 @@ class Stage(StrEnum):
     WRITE = "write"
 
 
-class DropReason(StrEnum):
-    """Why a segment went no further."""
-
-    NO_ROUTE = "no-route"
-    """No flow condition sent it anywhere."""
-    STALE_VERSION = "stale-version"
-    """It arrived in a frame of an earlier allocation; its input replays it."""
-    EXCEPTION = "exception"
-    """A lifecycle or flow condition swallowed the exception of its function."""
-
-
 class PeerState(StrEnum):
+    """What a virtual peer of this process is doing."""
+
     IDLE = "idle"
+    """It has no task."""
     WARMING = "warming"
+    """It has a task and cannot receive yet in the newest allocation version."""
     ALLOCATED = "allocated"
+    """It has a task and works on it."""
     LEAVING = "leaving"
+    """Its process has been asked to end."""
 
 
 class Direction(StrEnum):
@@ -50,7 +45,6 @@ class Direction(StrEnum):
 TASK = ("job", "task")
 CLOSED_LABELS: dict[str, frozenset[str]] = {
     "stage": frozenset(Stage),
-    "reason": frozenset(DropReason),
     "state": frozenset(PeerState),
     "direction": frozenset(Direction),
 }
@@ -105,12 +99,6 @@ METRICS = (
         "Segments read again from the source: not acknowledged in time, or asked for.",
     ),
     Metric("onyx_task_errors_total", "counter", TASK, "Exceptions raised by the user's functions."),
-    Metric(
-        "onyx_segments_dropped_total",
-        "counter",
-        (*TASK, "reason"),
-        "Segments that went no further, by reason.",
-    ),
     Metric(
         "onyx_edge_queue_segments", "gauge", TASK, "Segments waiting in front of the task here."
     ),

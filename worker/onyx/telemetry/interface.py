@@ -7,7 +7,7 @@ called once a batch or entry, never once a segment.
 
 from __future__ import annotations
 
-from onyx.telemetry.catalog import Direction, DropReason, PeerState
+from onyx.telemetry.catalog import Direction, PeerState
 
 
 class TaskMetrics:
@@ -29,12 +29,11 @@ class TaskMetrics:
     def backpressured(self, seconds: float) -> None:
         """The task could not go on for so long because a destination refused."""
 
-    def retried(self, segments: int) -> None: ...
+    def retried(self, segments: int) -> None:
+        """Segments have been read again from the source."""
 
     def failed(self, segments: int = 1) -> None:
         """A user's function raised."""
-
-    def dropped(self, segments: int, reason: DropReason) -> None: ...
 
     def queue(self, segments: int, capacity: int) -> None:
         """What waits in front of this peer now."""
@@ -61,19 +60,26 @@ class GroupMetrics:
     def entry_applied(self, fn: str, position: int, seconds: float) -> None:
         """A log entry has been applied to the replica."""
 
-    def log_tail(self, position: int) -> None: ...
+    def log_tail(self, position: int) -> None:
+        """An entry has been read from the log; it is applied next."""
 
-    def peers(self, state: PeerState, count: int) -> None: ...
+    def peers(self, state: PeerState, count: int) -> None:
+        """So many virtual peers of this process are in this state now."""
 
-    def session_lost(self) -> None: ...
+    def session_lost(self) -> None:
+        """The ZooKeeper session of this incarnation has expired."""
 
-    def stream(self, direction: Direction, messages: int, size_bytes: int) -> None: ...
+    def stream(self, direction: Direction, messages: int, size_bytes: int) -> None:
+        """Frames that have been sent or received since the last call."""
 
-    def reconnected(self) -> None: ...
+    def reconnected(self, times: int) -> None:
+        """Streams that have been dialled again since the last call."""
 
-    def job_started(self, job: str, job_id: str, guarantee: str) -> None: ...
+    def job_started(self, job: str, job_id: str, guarantee: str) -> None:
+        """A peer of this process works on the job."""
 
-    def job_ended(self, job: str, job_id: str, guarantee: str) -> None: ...
+    def job_ended(self, job: str, job_id: str, guarantee: str) -> None:
+        """No peer of this process works on the job any more."""
 
 
 NULL_TASK = TaskMetrics()

@@ -87,8 +87,8 @@ class PrometheusGroupMetrics(GroupMetrics):
         self._metrics["onyx_grpc_stream_messages_total"].labels(direction).inc(messages)
         self._metrics["onyx_grpc_stream_bytes_total"].labels(direction).inc(size_bytes)
 
-    def reconnected(self) -> None:
-        self._metrics["onyx_grpc_stream_reconnects_total"].inc()
+    def reconnected(self, times: int) -> None:
+        self._metrics["onyx_grpc_stream_reconnects_total"].inc(times)
 
     def job_started(self, job: str, job_id: str, guarantee: str) -> None:
         self._metrics["onyx_job_info"].labels(job, job_id, guarantee).set(1)

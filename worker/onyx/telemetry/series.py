@@ -20,7 +20,7 @@ from prometheus_client import (
 )
 from prometheus_client.metrics import MetricWrapperBase
 
-from onyx.telemetry.catalog import METRICS, DropReason, Metric, Stage
+from onyx.telemetry.catalog import METRICS, Metric, Stage
 from onyx.telemetry.interface import TaskMetrics
 
 
@@ -59,7 +59,6 @@ class TaskSeries:
         self.backpressured = bound("onyx_task_backpressured_seconds_total")
         self.retries = bound("onyx_task_retries_total")
         self.errors = bound("onyx_task_errors_total")
-        self.dropped = {r: bound("onyx_segments_dropped_total", r) for r in DropReason}
         self.queue = bound("onyx_edge_queue_segments")
         self.capacity = bound("onyx_edge_queue_capacity_segments")
         self.pending = bound("onyx_source_pending_segments")
@@ -108,9 +107,6 @@ class PrometheusTaskMetrics(TaskMetrics):
 
     def failed(self, segments: int = 1) -> None:
         self._series.errors.inc(segments)
-
-    def dropped(self, segments: int, reason: DropReason) -> None:
-        self._series.dropped[reason].inc(segments)
 
     def queue(self, segments: int, capacity: int) -> None:
         self._set("queue", segments)

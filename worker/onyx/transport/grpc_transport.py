@@ -181,7 +181,7 @@ class GrpcTransport:
         self._local.on_room(wake)
 
     def counters(self) -> Counters:
-        """Totals since the start of the process."""
+        """See `Transport`."""
         total = self._local.counters()
         with self._lock:
             total.add(self._past)

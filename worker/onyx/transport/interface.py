@@ -14,6 +14,7 @@ from typing import Protocol
 
 from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.counters import Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,10 @@ class Transport(Protocol):
         roots: U64,
         retry: bool,
     ) -> bool: ...
+
+    def counters(self) -> Counters:
+        """Totals since `start`."""
+        ...
 
     def on_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when a send that was refused may succeed now."""

@@ -1,0 +1,79 @@
+"""What a scrape sees of the peers, jobs and traffic of a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+
+from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.peer.observer import Observer
+from onyx.replica.state import Replica
+from onyx.telemetry.metrics import PrometheusGroupMetrics
+from onyx.transport.counters import Counters
+
+G, J, T = GroupId("g"), JobId("0-1"), TaskName("read")
+A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
+INFO = {"job": "flights", "job_id": J, "guarantee": "at-least-once"}
+
+OFFERED = Replica(groups_index=Map({G: (A, B, C)}))
+AT_WORK = replace(
+    OFFERED,
+    jobs=(J,),
+    allocations=Map({J: Map({T: (A, B)})}),
+    allocation_version=Map({J: 7}),
+    ready=Map({A: 7, B: 3}),
+)
+
+
+@pytest.fixture
+def metrics() -> PrometheusGroupMetrics:
+    return PrometheusGroupMetrics()
+
+
+def peers(metrics: PrometheusGroupMetrics) -> dict[str, float]:
+    states = ("idle", "warming", "allocated", "leaving")
+    found = {
+        state: metrics.registry.get_sample_value("onyx_peers", {"state": state}) for state in states
+    }
+    return {state: count for state, count in found.items() if count}
+
+
+def test_peers_are_counted_by_what_they_do(metrics: PrometheusGroupMetrics) -> None:
+    observer = Observer(G, metrics)
+    observer.observe(OFFERED)
+    assert peers(metrics) == {"idle": 3}
+    observer.observe(AT_WORK)
+    assert peers(metrics) == {"idle": 1, "warming": 1, "allocated": 1}
+    observer.observe(AT_WORK, leaving=True)
+    assert peers(metrics) == {"leaving": 3}
+    observer.close()
+    assert peers(metrics) == {}
+
+
+def test_a_job_is_told_of_while_a_peer_of_this_process_works_on_it(
+    metrics: PrometheusGroupMetrics,
+) -> None:
+    observer = Observer(G, metrics)
+    observer.observe(AT_WORK)
+    observer.job_started(J, "flights", "at-least-once")
+    observer.job_started(J, "flights", "at-least-once")
+    assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
+    observer.observe(replace(AT_WORK, ready=Map({A: 7, B: 7})))
+    assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
+    observer.observe(replace(AT_WORK, allocations=Map({J: Map({T: (PeerId("elsewhere"),)})})))
+    assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None
+
+
+def test_traffic_is_told_as_what_came_since(metrics: PrometheusGroupMetrics) -> None:
+    observer = Observer(G, metrics)
+    observer.traffic(Counters(sent_bytes=100, sent_frames=2, received_bytes=7, received_frames=1))
+    observer.traffic(
+        Counters(sent_bytes=150, sent_frames=3, received_bytes=7, received_frames=1, reconnects=2)
+    )
+    value = metrics.registry.get_sample_value
+    assert value("onyx_grpc_stream_bytes_total", {"direction": "out"}) == 150
+    assert value("onyx_grpc_stream_messages_total", {"direction": "out"}) == 3
+    assert value("onyx_grpc_stream_bytes_total", {"direction": "in"}) == 7
+    assert value("onyx_grpc_stream_reconnects_total") == 2
