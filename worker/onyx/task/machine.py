@@ -111,8 +111,7 @@ def _decide(task: Task, failure: Failure) -> None:
     task.failed = True
     if isinstance(failure.error, Fenced):
         return
-    if task.metrics is not None:
-        task.metrics.failed(failure.segments)
+    task.metrics.failed(failure.segments)
     verdict = "kill"
     if task.loaded:
         event, name = task.static.event, f"lifecycle/{failure.phase}"
@@ -148,8 +147,7 @@ def _finish(task: Task, stop: Stop) -> None:
             merge = static.lifecycles.merge
             closers.append(lambda: merge("after_task_stop", static.event))
         closers += [part.close for part in (static.source, static.sink) if part is not None]
-    if task.metrics is not None:
-        closers.append(task.metrics.close)
+    closers.append(task.metrics.close)
     for close in closers:
         try:
             close()

@@ -29,8 +29,9 @@ from onyx.task.phases import Kind, Phase
 from onyx.task.services import Services
 from onyx.task.sink import Sink
 from onyx.task.source import Source
+from onyx.task.timing import BatchTimer
 from onyx.task.wiring import Site, Wiring
-from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Control, Inbox
 
 T = TypeVar("T")
@@ -109,7 +110,9 @@ class Task:
         self.retry_after_s = 0.0
         self.partition_names: list[str] | None = None
         self.registering = False
-        self.metrics: TaskMetrics | None = None
+        self.metrics: TaskMetrics = NULL_TASK
+        """Its own as soon as the job is loaded."""
+        self.timer = BatchTimer(services.clock)
         self._static: Static | None = None
         self._live: Live | None = None
         self.mail: deque[Message] = deque()

@@ -21,6 +21,8 @@ from onyx.task.wiring import ChildTask
 from onyx.transport.interface import Control, ControlKind
 
 FLUSH = Control(ControlKind.FLUSH)
+SPARK = "spark"
+"""The plugin whose seal is a Spark stage."""
 
 
 def before_batch(task: Task) -> Progress:
@@ -31,7 +33,9 @@ def before_batch(task: Task) -> Progress:
 
 def read_batch(task: Task) -> Progress:
     """Take what there is; nothing there is the moment for acks, frontiers and flushes."""
+    task.timer.begin()
     if _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
+        task.timer.read()
         return Progress.ADVANCED
     return _idle(task)
 
@@ -45,7 +49,7 @@ def _read_source(task: Task) -> bool:
     if batch is None:
         return False
     retried = source.take_retried()
-    if task.metrics is not None:
+    if retried:
         task.metrics.retried(retried)
     segment_hooks.retried(task, source, batch, retried)
     return True
@@ -78,7 +82,14 @@ def _idle(task: Task) -> Progress:
         sink.tick()
         _ack_durable(task)
     live.acks.tend(idle=True)
+    _tell_queue(task)
     return Progress.WAITING
+
+
+def _tell_queue(task: Task) -> None:
+    if task.kind is not Kind.INPUT:
+        capacity = task.services.settings.task.inbox_segments_max
+        task.metrics.queue(task.live.inbox.waiting_segments(), capacity)
 
 
 def after_read_batch(task: Task) -> Progress:
@@ -102,6 +113,7 @@ def apply_fn(task: Task) -> Progress:
         task.leaves = apply_function(static.fn, params, batch.segments, static.entry.batch_fn)
     if task.leaves is not None and static.observed:
         static.event["results"] = task.leaves.segments
+    task.timer.applied()
     return Progress.ADVANCED
 
 
@@ -124,6 +136,14 @@ def route(task: Task) -> Progress:
 
 def write_batch(task: Task) -> Progress:
     """Wait until every destination has taken its part."""
+    if not _hand_over(task):
+        task.timer.refused(task.metrics)
+        return Progress.WAITING
+    task.timer.written(task.metrics)
+    return Progress.ADVANCED
+
+
+def _hand_over(task: Task) -> bool:
     live = task.live
     transport = task.services.transport
     while live.retries:
@@ -131,9 +151,9 @@ def write_batch(task: Task) -> Progress:
         if not transport.send_completions(
             site.group, live.wiring.job, live.wiring.version, site.peer, roots, retry=True
         ):
-            return Progress.WAITING
+            return False
         live.retries.pop()
-    return Progress.ADVANCED if live.outbox.drain() else Progress.WAITING
+    return live.outbox.drain()
 
 
 def after_batch(task: Task) -> Progress:
@@ -144,8 +164,9 @@ def after_batch(task: Task) -> Progress:
         task.static.sink.tick()
         _ack_durable(task)
     task.live.acks.tend(idle=False)
-    if batch is not None and leaves is not None and task.metrics is not None:
-        task.metrics.batch(len(batch), len(leaves))
+    if batch is not None and leaves is not None:
+        task.timer.tell(task.metrics, len(batch), len(leaves))
+        _tell_queue(task)
     task.batch, task.leaves = None, None
     if task.static.observed:
         task.static.event["batch"] = task.static.event["results"] = []
@@ -156,12 +177,16 @@ def seal(task: Task) -> Progress:
     """Seal the output of the whole task; a failure is tried again before it kills the job."""
     sink = task.static.sink
     assert sink is not None
-    now_s = task.services.clock.monotonic_s()
+    clock = task.services.clock
+    now_s = clock.monotonic_s()
     if now_s < task.retry_after_s:
         return Progress.WAITING
+    is_stage = task.static.entry.plugin == SPARK
     try:
         sink.seal()
     except Exception as error:
+        if is_stage:
+            task.metrics.spark_stage(clock.monotonic_s() - now_s, ok=False)
         task.seal_attempts += 1
         if task.seal_attempts >= task.services.settings.task.seal_attempts_max:
             times = task.seal_attempts
@@ -169,6 +194,8 @@ def seal(task: Task) -> Progress:
             raise Failure(Phase.SEAL.value, error, detail) from error
         task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
         return Progress.WAITING
+    if is_stage:
+        task.metrics.spark_stage(clock.monotonic_s() - now_s, ok=True)
     task.seal_wanted = False
     task.propose("seal-output", job=task.job_id, task=task.name)
     return Progress.ADVANCED
@@ -305,8 +332,7 @@ def _tend_source(task: Task, source: Source) -> None:
 
 
 def _tell_progress(task: Task, source: Source) -> None:
-    if task.metrics is not None:
-        task.metrics.source(source.in_flight, source.completed)
+    task.metrics.source(source.in_flight, source.completed)
 
 
 def _end_source(task: Task, source: Source) -> None:

@@ -1,0 +1,54 @@
+"""Where the time of one batch goes: a few looks at the clock a batch, never one a segment.
+
+Reading, applying and writing follow each other, so each mark ends one stage and begins the next.
+Time during which a destination refuses is no work: it is taken out and told as back-pressure.
+"""
+
+from __future__ import annotations
+
+from onyx.seams import Clock
+from onyx.telemetry.interface import TaskMetrics
+
+
+class BatchTimer:
+    """Of one task. `begin`, `read`, `applied`, `written` in this order; `tell` at the end."""
+
+    __slots__ = ("_apply_s", "_clock", "_held", "_mark_s", "_read_s", "_write_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mark_s = self._read_s = self._apply_s = self._write_s = 0.0
+        self._held = False
+
+    def begin(self) -> None:
+        """A batch is about to be read."""
+        self._mark_s = self._clock.monotonic_s()
+        self._held = False
+
+    def read(self) -> None:
+        self._read_s = self._lap_s()
+
+    def applied(self) -> None:
+        self._apply_s = self._lap_s()
+
+    def refused(self, metrics: TaskMetrics) -> None:
+        """A destination has no room (still)."""
+        self._handed_over(metrics)
+        self._held = True
+
+    def written(self, metrics: TaskMetrics) -> None:
+        """Every destination has taken its part."""
+        self._handed_over(metrics)
+
+    def _handed_over(self, metrics: TaskMetrics) -> None:
+        if self._held:
+            metrics.backpressured(self._lap_s())
+        else:
+            self._write_s = self._lap_s()
+
+    def tell(self, metrics: TaskMetrics, read: int, written: int) -> None:
+        metrics.batch(read, written, self._read_s, self._apply_s, self._write_s)
+
+    def _lap_s(self) -> float:
+        before_s, self._mark_s = self._mark_s, self._clock.monotonic_s()
+        return self._mark_s - before_s
