@@ -17,6 +17,9 @@ JOBS = {
     "examples/hello/job.yaml": "hello",
     "benchmarks/jobs/a.yaml": "bench_tasks",
     "benchmarks/jobs/a-routed.yaml": "bench_tasks",
+    "benchmarks/jobs/latency.yaml": "bench_probe",
+    "benchmarks/jobs/memory.yaml": "bench_probe",
+    "benchmarks/jobs/trivial.yaml": "bench_probe",
 }
 
 
