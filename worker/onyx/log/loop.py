@@ -21,6 +21,8 @@ class Loop:
     """A daemon thread with a queue of calls."""
 
     def __init__(self, name: str) -> None:
+        # Whoever calls must not block, so it has no limit of its own: answers and watches of at
+        # most the requests under way, and one delivery for each of them.
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._timers: list[_Timer] = []
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -6,7 +6,6 @@ on. A peer's next task starts when its last one has ended.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,8 @@ class Workload:
         self._incarnation = incarnation
         self._executor = executor
         self._running: dict[PeerId, TaskRunner] = {}
-        self._next: dict[PeerId, deque[StartTask]] = {}
+        self._next: dict[PeerId, StartTask] = {}
+        """The newest task of each peer whose last one is still ending: at most one counts."""
         self._ackers: dict[AckerKey, AckerTask] = {}
 
     def apply(self, effects: Sequence[Effect]) -> None:
@@ -63,7 +63,7 @@ class Workload:
         for effect in effects:
             match effect:
                 case StartTask(peer):
-                    self._next.setdefault(peer, deque()).append(effect)
+                    self._next[peer] = effect
                     self._start_next(peer)
                 case StopTask(peer, reason=reason):
                     self._stop_task(peer, reason)
@@ -97,10 +97,9 @@ class Workload:
             acker.stopped = True
 
     def _start_next(self, peer: PeerId) -> None:
-        waiting = self._next.get(peer)
-        if not waiting or peer in self._running:
+        if peer not in self._next or peer in self._running:
             return
-        effect = waiting.popleft()
+        effect = self._next.pop(peer)
         replica = self._incarnation.replica()
         task = Task(
             self._incarnation,
@@ -120,10 +119,7 @@ class Workload:
         self._start_next(peer)
 
     def _stop_task(self, peer: PeerId, reason: str) -> None:
-        waiting = self._next.get(peer)
-        if waiting:
-            waiting.pop()
-        else:
+        if self._next.pop(peer, None) is None:
             self._post(peer, Stop(reason))
 
     def _post(self, peer: PeerId, message: Rewire | Seal | Stop | Ready) -> None:

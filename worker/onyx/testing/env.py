@@ -24,6 +24,7 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.peer.peer_group import PeerGroup
 from onyx.settings import Settings
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 JOB_TIMEOUT_S = 60.0
 
@@ -50,7 +51,10 @@ class TestEnv:
 
 @contextmanager
 def with_test_env(
-    peers: int, modules: Sequence[str] = (), settings: Settings | None = None
+    peers: int,
+    modules: Sequence[str] = (),
+    settings: Settings | None = None,
+    metrics: GroupMetrics = NULL_GROUP,
 ) -> Iterator[TestEnv]:
     """Start ZooKeeper, a peer group and so many virtual peers; stop them when the block ends.
 
@@ -58,12 +62,13 @@ def with_test_env(
         peers: virtual peers.
         modules: modules whose functions the jobs may name.
         settings: what else holds.
+        metrics: what the group tells about itself goes here.
     """
     folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
     chosen = dataclasses.replace(settings or Settings(), modules=tuple(modules))
     env = api.start_env(chosen, folder)
     try:
-        group = api.start_peer_group(env.settings)
+        group = api.start_peer_group(env.settings, metrics)
         try:
             api.start_peers(peers, group)
             with api.connect(env.settings) as client:

@@ -1,0 +1,61 @@
+"""What a scrape finds after a job has run: the metrics of the catalog, with its numbers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.jobs import FUNCTIONS, channel, manifest, until
+
+from onyx.replica.commands import NAMES
+from onyx.telemetry.metrics import PrometheusGroupMetrics
+from onyx.testing import with_test_env
+
+pytestmark = pytest.mark.server
+SEGMENTS = 40
+OUTSIDE_A_QUIET_JOB = {
+    "onyx_task_backpressured_seconds_total",
+    "onyx_task_retries_total",
+    "onyx_task_errors_total",
+    "onyx_spark_stage_seconds",
+    "onyx_spark_stage_failures_total",
+    "onyx_zookeeper_session_losses_total",
+    "onyx_grpc_stream_reconnects_total",
+    "onyx_grpc_stream_bytes_total",
+    "onyx_grpc_stream_messages_total",
+    "onyx_source_pending_segments",
+    "onyx_edge_queue_segments",
+    "onyx_edge_queue_capacity_segments",
+    "onyx_job_info",
+}
+"""Those that need a fault, a second process or a running job; unit tests write them."""
+
+
+def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
+    metrics = PrometheusGroupMetrics(NAMES, "1")
+    out = channel()
+    spec = f"""
+        workflow: [[read, work], [work, write]]
+        catalog:
+          - {{name: read, type: input, plugin: generator, batchSize: 10,
+              options: {{segments: {SEGMENTS}}}}}
+          - {{name: work, type: function, fn: "f:same", batchSize: 10}}
+          - {{name: write, type: output, plugin: channel, batchSize: 10,
+              options: {{channel: {out.name}}}}}
+    """
+    with with_test_env(3, modules=[FUNCTIONS], metrics=metrics) as env:
+        status = env.run(manifest(spec))
+        assert status.state == "completed", status
+        until(env, lambda replica: not replica.allocations.get(status.id))
+    written = {
+        metric
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.value and not sample.name.endswith("_bucket")
+        for metric in (family.name, f"{family.name}_total", sample.name)
+    }
+    silent = set(metrics._metrics) - written - OUTSIDE_A_QUIET_JOB
+    assert silent == {"onyx_peers"}, "the group has left: it has no peers any more"
+    for task in ("read", "work", "write"):
+        count = metrics.registry.get_sample_value(
+            "onyx_task_segments_in_total", {"job": "job", "task": task}
+        )
+        assert count == SEGMENTS, task
