@@ -41,10 +41,6 @@ class Supervisor:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="onyx-supervisor", daemon=True)
 
-    @property
-    def pids(self) -> list[int]:
-        return [child.process.pid for child in self._children]
-
     def start(self) -> None:
         self._thread.start()
         self._started.wait()

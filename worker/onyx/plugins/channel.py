@@ -138,11 +138,6 @@ def open_channel(name: str, segments_max: int = SEGMENTS_MAX) -> Channel:
     return _channels[name]
 
 
-def drop_channel(name: str) -> None:
-    """Forget a channel and what is in it."""
-    _channels.pop(name, None)
-
-
 class ChannelOptions(Options, frozen=True):
     channel: str
     """Name that the test gave to `open_channel`."""

@@ -21,6 +21,8 @@ from onyx.task.wiring import ChildTask
 from onyx.transport.interface import Control, ControlKind
 
 FLUSH = Control(ControlKind.FLUSH)
+EXHAUSTED_AT_ONCE = 10_000
+"""Partitions named in one entry of the log, whose size is limited."""
 SPARK = "spark"
 """The plugin whose seal is a Spark stage."""
 
@@ -352,4 +354,7 @@ def _end_source(task: Task, source: Source) -> None:
         return
     _tell_progress(task, source)
     live.exhaust_proposed = True
-    task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=source.known)
+    known = source.known
+    for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):
+        part = known[start : start + EXHAUSTED_AT_ONCE]
+        task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=part)
