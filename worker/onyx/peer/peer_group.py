@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
@@ -153,6 +153,10 @@ class PeerGroup:
             except OnyxError as error:
                 self._failure = error
                 logger.exception("the peer group cannot go on")
+                return
+            except Exception as error:
+                self._failure = InvariantViolated(f"{type(error).__name__}: {error}")
+                logger.exception("a bug in Onyx: please report it")
                 return
             self._stopping.wait(back_off_s)
 
