@@ -28,7 +28,7 @@ from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind
 from onyx.task.state import Task
-from onyx.task.wiring import Site
+from onyx.task.wiring import sites_of
 
 if TYPE_CHECKING:
     from onyx.peer.incarnation import Incarnation
@@ -129,7 +129,7 @@ class Workload:
 
     def _ready(self, replica: Replica, job: JobId, version: AllocationVersion) -> None:
         inputs = tuple(
-            (task, _sites(replica, job, task)) for task in replica.input_tasks.get(job, ())
+            (task, sites_of(replica, job, task)) for task in replica.input_tasks.get(job, ())
         )
         owners = Owners(replica, job, inputs)
         for (each, at, _), acker in self._ackers.items():
@@ -175,12 +175,6 @@ class Workload:
                     addresses[group] = str(replica.peer_sites[peer].get("address", ""))
         addresses.pop(me, None)
         self._incarnation.transport.connect(addresses)
-
-
-def _sites(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
-    slots = replica.task_slot_ids[job][task]
-    ordered = sorted(replica.allocations[job][task], key=lambda peer: slots[peer])
-    return tuple(Site(peer, replica.groups_reverse_index[peer]) for peer in ordered)
 
 
 def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:

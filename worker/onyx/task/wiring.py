@@ -52,30 +52,32 @@ class Wiring:
     """Peers of each input task by slot: the owners of partitions, to whom completions go."""
 
 
+def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
+    """The peers of a task that has an allocation, in the order of their slots."""
+    slots = replica.task_slot_ids[job][task]
+    ordered = sorted(replica.allocations[job][task], key=lambda peer: slots[peer])
+    return tuple(Site(peer, replica.groups_reverse_index[peer]) for peer in ordered)
+
+
 def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:
     """The wiring of a peer that the replica has allocated to `task` of the job."""
     allocation = replica.allocations[job_id]
-    slots = replica.task_slot_ids[job_id]
-
-    def sites(name: TaskName) -> tuple[Site, ...]:
-        ordered = sorted(allocation[name], key=lambda each: slots[name][each])
-        return tuple(Site(each, replica.groups_reverse_index[each]) for each in ordered)
 
     def child(name: str) -> ChildTask:
         return ChildTask(
             TaskName(name),
             edge_number(job, task, name),
-            sites(TaskName(name)),
+            sites_of(replica, job_id, TaskName(name)),
         )
 
-    mine = sites(task)
+    mine = sites_of(replica, job_id, task)
     me = Site(peer, replica.groups_reverse_index[peer])
     return Wiring(
         job=job_id,
         version=AllocationVersion(replica.allocation_version[job_id]),
         me=me,
         task=task,
-        slot=slots[task][peer],
+        slot=replica.task_slot_ids[job_id][task][peer],
         rank=mine.index(me),
         task_peers=len(mine),
         children=tuple(child(name) for name in children(job.workflow)[task]),
@@ -85,5 +87,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         ackers=tuple(
             Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
         ),
-        inputs=tuple((name, sites(name)) for name in replica.input_tasks[job_id]),
+        inputs=tuple(
+            (name, sites_of(replica, job_id, name)) for name in replica.input_tasks[job_id]
+        ),
     )
