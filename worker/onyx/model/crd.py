@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from onyx.model import crd_status
+from onyx.model.crd_parts import column, resource, root, validations
 from onyx.model.information import API_VERSION, KIND, SPEC
 from onyx.model.kinds import Schema
 from onyx.model.names import JOB_NAME
 from onyx.model.schema import Entries, Entry, Key, Section
-
-GROUP, VERSION = API_VERSION.split("/")
-PLURAL = "onyxjobs"
 
 _PEER_RULES = (
     (
@@ -36,71 +32,25 @@ _EXTRA_RULES = {"catalog": _PEER_RULES}
 
 def definition() -> dict[str, Any]:
     """The whole resource, ready to be written as YAML."""
-    names = {
-        "kind": KIND,
-        "listKind": f"{KIND}List",
-        "plural": PLURAL,
-        "singular": KIND.lower(),
-        "shortNames": ["oj"],
-        "categories": ["onyx"],
-    }
+    name_rule = (
+        f"self.metadata.name.matches('^{JOB_NAME}$')",
+        "the name of a job has lower case letters, digits and -, at most 63",
+    )
+    spec = _with_rules(SPEC, Entry(SPEC).schema(), "")
+    schema = root("A job of Onyx, as plain data.", spec, crd_status.schema(), name_rule)
     version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": _columns(),
-        "schema": {"openAPIV3Schema": _root()},
+        "schema": {"openAPIV3Schema": schema},
     }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [version]},
-    }
-
-
-def text() -> str:
-    """`crds/onyxjob.yaml`."""
-    head = "# Generated from worker/onyx/model by `python -m onyx.model.generate`; do not edit.\n"
-    return head + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=100)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style without anchors, which some readers of CRDs do not take."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _root() -> Schema:
-    return {
-        "description": "A job of Onyx, as plain data.",
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": _with_rules(SPEC, Entry(SPEC).schema(), ""),
-            "status": crd_status.schema(),
-        },
-        "x-kubernetes-validations": [
-            {
-                "rule": f"self.metadata.name.matches('^{JOB_NAME}$')",
-                "message": "the name of a job has lower case letters, digits and -, at most 63",
-            }
-        ],
-    }
+    return resource(KIND, "oj", API_VERSION, version)
 
 
 def _with_rules(section: Section, schema: Schema, yaml_key: str) -> Schema:
     """Add the CEL rules of a section, and of the sections in it."""
     rules = [*_type_rules(section), *_EXTRA_RULES.get(yaml_key, ())]
     if rules:
-        schema["x-kubernetes-validations"] = [
-            {"rule": rule, "message": message} for rule, message in rules
-        ]
+        schema["x-kubernetes-validations"] = validations(rules)
     for key in section.keys:
         if isinstance(key.kind, Entries):
             property_schema = schema["properties"][key.yaml]
@@ -142,11 +92,11 @@ def _listed(words: tuple[str, ...]) -> str:
 
 def _columns() -> list[dict[str, Any]]:
     return [
-        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-        {"name": "Peers", "type": "integer", "jsonPath": ".status.peers.allocated"},
-        {"name": "Completed", "type": "integer", "jsonPath": ".status.progress.completed"},
-        {"name": "Retried", "type": "integer", "jsonPath": ".status.progress.retried"},
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        {"name": "Job", "type": "string", "jsonPath": ".status.jobId", "priority": 1},
-        {"name": "Message", "type": "string", "jsonPath": ".status.message", "priority": 1},
+        column("Phase", "string", ".status.phase"),
+        column("Peers", "integer", ".status.peers.allocated"),
+        column("Completed", "integer", ".status.progress.completed"),
+        column("Retried", "integer", ".status.progress.retried"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+        column("Job", "string", ".status.jobId", priority=1),
+        column("Message", "string", ".status.message", priority=1),
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from onyx.model import crd, reference
+from onyx.model import crd, crd_parts, reference
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Every generated file with its text."""
     pages = {root / "docs" / "reference" / name: page for name, page in reference.pages().items()}
-    return {root / "crds" / "onyxjob.yaml": crd.text(), **pages}
+    return {root / "crds" / "onyxjob.yaml": crd_parts.written(crd.definition()), **pages}
 
 
 def stale(root: Path = ROOT) -> list[Path]:

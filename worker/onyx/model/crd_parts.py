@@ -1,0 +1,114 @@
+"""Parts that the definitions of all our custom resources are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from onyx.model.kinds import Schema
+
+Rule = tuple[str, str]
+"""An expression of CEL, and what to say when it does not hold."""
+
+_HEAD = "# Generated from worker/onyx/model by `python -m onyx.model.generate`; do not edit.\n"
+
+
+def resource(
+    kind: str, short_name: str, api_version: str, version: dict[str, Any]
+) -> dict[str, Any]:
+    """A custom resource definition of one version.
+
+    Args:
+        kind: such as OnyxJob; the other names follow from it.
+        version: schema, subresources and columns.
+    """
+    group, name = api_version.split("/")
+    plural = f"{kind.lower()}s"
+    names = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        "shortNames": [short_name],
+        "categories": ["onyx"],
+    }
+    versions = [{"name": name, "served": True, "storage": True, **version}]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": versions},
+    }
+
+
+def root(description: str, spec: Schema, status: Schema, *rules: Rule) -> Schema:
+    """The schema of a whole object; `rules` may look at its metadata.name."""
+    return {
+        "description": description,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        "x-kubernetes-validations": validations(rules),
+    }
+
+
+def validations(rules: Iterable[Rule]) -> list[dict[str, str]]:
+    return [{"rule": rule, "message": message} for rule, message in rules]
+
+
+def column(name: str, kind: str, path: str, priority: int = 0) -> dict[str, Any]:
+    """What `kubectl get` shows; with priority 1 only in `-o wide`."""
+    shown = {"name": name, "type": kind, "jsonPath": path}
+    return shown | ({"priority": priority} if priority else {})
+
+
+def written(definition: dict[str, Any]) -> str:
+    """The text of the file in `crds/`."""
+    return _HEAD + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style without anchors, which some readers of CRDs do not take."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def object_of(description: str, **properties: Schema) -> Schema:
+    return {"description": description, "type": "object", "properties": properties}
+
+
+def text(description: str) -> Schema:
+    return {"description": description, "type": "string"}
+
+
+def integer(description: str) -> Schema:
+    return {"description": description, "type": "integer", "format": "int64"}
+
+
+def conditions(types: str) -> Schema:
+    item = object_of(
+        "One aspect of the state.",
+        type=text(f"{types}."),
+        status={**text("Whether it holds."), "enum": ["True", "False", "Unknown"]},
+        reason=text("Why, in one word."),
+        message=text("Why, in a sentence."),
+        lastTransitionTime={**text("When it last changed."), "format": "date-time"},
+        observedGeneration=integer("Generation of the spec that this is about."),
+    )
+    return {
+        "description": "Aspects of the state, in Kubernetes' usual form.",
+        "type": "array",
+        "maxItems": 16,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {**item, "required": ["type", "status"]},
+    }
