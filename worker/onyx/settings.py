@@ -135,6 +135,11 @@ def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
     return found
 
 
+def variables(prefix: str = "ONYX") -> tuple[str, ...]:
+    """Every variable that `from_environment` looks at."""
+    return tuple(variable for variable, _ in _flatten(Settings(), prefix))
+
+
 def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for each in fields(value):
         inner = getattr(value, each.name)
