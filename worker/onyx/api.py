@@ -161,6 +161,24 @@ def kill_job(settings: Settings, job: JobId) -> None:
         client.kill(job)
 
 
+def suspend_job(settings: Settings, job: JobId) -> None:
+    """Take its peers from a job until `resume_job`; what it has done stays."""
+    with connect(settings) as client:
+        client.suspend(job)
+
+
+def resume_job(settings: Settings, job: JobId) -> None:
+    """Let a suspended job ask for peers again."""
+    with connect(settings) as client:
+        client.resume(job)
+
+
+def drain_job(settings: Settings, job: JobId) -> None:
+    """Let a job read nothing new, complete what is pending, seal its outputs and complete."""
+    with connect(settings) as client:
+        client.drain(job)
+
+
 def subscribe_to_log(
     settings: Settings,
     deliver: Callable[[Entry | Origin], None],

@@ -28,7 +28,9 @@ from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 
-JobState = Literal["running", "waiting", "completed", "killed", "unknown"]
+JobState = Literal["running", "waiting", "suspended", "draining", "completed", "killed", "unknown"]
+"""`suspended` says that a job has no peers because of that, whether it drains or not; a job that is
+`draining` may have peers or wait for some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class JobStatus:
     as_of: Position
     peers: int = 0
     waiting_for: str = ""
-    """Why a waiting job does not start: what it needs and what there is."""
+    """Why a job has no peers: what it needs and what there is, or that it is suspended."""
     exception: dict[str, Any] | None = None
     """What killed it, if a task did."""
 
@@ -99,6 +101,48 @@ class Client:
         """
         self._require(self.replica(), job)
         self.log.append(Command("kill-job", {"job": job}))
+
+    def suspend(self, job: JobId) -> None:
+        """Take its peers from a job until it is resumed; what it has done stays.
+
+        A repeat changes nothing.
+
+        Raises:
+            UserError: no job has this id, or it has ended.
+        """
+        self._change(job, "suspend")
+
+    def resume(self, job: JobId) -> None:
+        """Let a suspended job ask for peers again; its inputs replay from their frontiers.
+
+        Changes nothing for a job that is not suspended.
+
+        Raises:
+            UserError: no job has this id, or it has ended.
+        """
+        self._change(job, "resume")
+
+    def drain(self, job: JobId) -> None:
+        """Let a job read nothing new, complete what is pending, seal its outputs and complete.
+
+        There is no way back. A suspended job stays suspended and does this when it is resumed. A
+        job that has never had peers completes at once.
+
+        Raises:
+            UserError: no job has this id, or it has ended.
+        """
+        self._change(job, "drain")
+
+    def _change(self, job: JobId, verb: Literal["suspend", "resume", "drain"]) -> None:
+        replica = self.replica()
+        self._require(replica, job)
+        for ended, jobs in (
+            ("completed", replica.completed_jobs),
+            ("killed", replica.killed_jobs),
+        ):
+            if job in jobs:
+                raise UserError(f"job {job} is {ended}: only a job that runs can be {_PAST[verb]}")
+        self.log.append(Command(f"{verb}-job", {"job": job}))
 
     def wait(
         self,
@@ -187,8 +231,8 @@ class Client:
         elif job in replica.killed_jobs:
             state = "killed"
         elif job in replica.jobs:
-            waiting_for = None if peers else why_waiting(replica, job)
-            state = "running" if peers else "waiting"
+            waiting_for = why_waiting(replica, job)
+            state = _state_of(replica, job, peers)
         exception = self.exception(job) if state == "killed" else None
         name = self._job(replica, job).name if job in replica.job_digests else ""
         return JobStatus(job, name, state, replica.version, peers, waiting_for or "", exception)
@@ -214,4 +258,14 @@ class Client:
         return dict(self.log.establish({"job-scheduler": self._job_scheduler}))
 
 
+def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
+    """Of a job that has not ended."""
+    if job in replica.suspended_jobs:
+        return "suspended"
+    if job in replica.draining_jobs:
+        return "draining"
+    return "running" if peers else "waiting"
+
+
 _NOBODY: dict[Any, Any] = {}
+_PAST = {"suspend": "suspended", "resume": "resumed", "drain": "drained"}

@@ -47,6 +47,15 @@ def test_stops_come_before_starts_and_say_why():
     assert {each.reason for each in of_kind(log.effects("g"), StopTask)} == {"job-completed"}
 
 
+def test_peers_of_a_suspended_job_stop_and_say_why():
+    log = ReplicaLog().join("g", peers=3).submit()
+    log.tell("suspend-job", job="j")
+    assert [type(each) for each in log.effects("g")] == [StopTask] * 3
+    assert {each.reason for each in log.effects("g")} == {"job-suspended"}
+    log.tell("resume-job", job="j")
+    assert [type(each) for each in log.effects("g")] == [StartTask] * 3
+
+
 def test_a_peer_that_left_stops():
     log = ReplicaLog().join("g", peers=3).submit()
     log.tell("leave-cluster", id="g-1")

@@ -52,3 +52,19 @@ def test_behind_a_job_that_is_greedy():
         "needs 3 peers (read 1, parse 1, write 1), 6 are free, "
         "but the greedy job scheduler gives all peers to the first job"
     )
+
+
+def test_a_suspended_job_says_how_it_goes_on():
+    log = ReplicaLog().join("g", peers=3).submit().ready()
+    log.tell("register-partitions", job="j", task="read", count=1, digest="d")
+    log.tell("suspend-job", job="j")
+    assert why_waiting(log.new, "j") == "it is suspended: `onyx resume j` lets it go on"
+    log.tell("drain-job", job="j")
+    told = "it is suspended: `onyx resume j` lets it finish what is pending"
+    assert why_waiting(log.new, "j") == told
+
+
+def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():
+    log = ReplicaLog("greedy").join("g", peers=3).submit("first").submit()
+    log.tell("suspend-job", job="first")
+    assert why_waiting(log.new, "j") is None

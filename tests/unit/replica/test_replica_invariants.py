@@ -9,6 +9,7 @@ from onyx.replica.invariants import STATES, STEPS, transition_violations, violat
 
 def healthy():
     log = ReplicaLog().join("g1", "g2", "g3", peers=2).submit().ready()
+    log.tell("drain-job", job="j")
     log.tell("exhaust-input", job="j", task="read")
     return log.new
 
@@ -27,6 +28,7 @@ BROKEN = {
     "R4": lambda r: seat(r, "parse"),
     "R5": lambda r: replace(r, sealers=Map({"j": Map({"write": "nobody"})})),
     "R6": lambda r: replace(r, jobs=(), killed_jobs=("j",)),
+    "R6-suspended": lambda r: replace(r, suspended_jobs=Map({"j": None})),
     "R7": lambda r: replace(r, pairs=r.pairs.set("g1", "g1")),
     "R7-joins": lambda r: replace(r, prepared=Map({"g1": "x"}), accepted=Map({"g1": "y"})),
     "R8": lambda r: replace(r, groups_reverse_index=r.groups_reverse_index.delete("g1-0")),
@@ -77,6 +79,8 @@ STEPS_BROKEN = {
             *r.allocations["j"]["read"],
         )
     ),
+    "R13": lambda r: later(replace(r, exhausted_inputs=Map())),
+    "R13-draining": lambda r: later(replace(r, draining_jobs=Map())),
 }
 
 

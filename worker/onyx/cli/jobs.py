@@ -1,4 +1,4 @@
-"""`onyx validate`, `submit`, `kill` and `jobs`."""
+"""`onyx validate`, `submit`, `kill`, `suspend`, `resume`, `drain` and `jobs`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from onyx.model.job import Job
 from onyx.resolve import Resolver
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 
 
@@ -38,6 +39,9 @@ def add_to(app: typer.Typer) -> None:
     app.command()(validate)
     app.command()(submit)
     app.command()(kill)
+    app.command()(suspend)
+    app.command()(resume)
+    app.command()(drain)
     app.command("jobs")(list_jobs)
 
 
@@ -75,7 +79,7 @@ def submit(
     file: FileArgument,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")] = False,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a job to a running cluster and print its id."""
@@ -99,6 +103,55 @@ def kill(
     print(f"job {job} is killed")
 
 
+def suspend(
+    job: JobArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the peers of a job to others until `onyx resume`.
+
+    It keeps its place and what it has done. Repeats change nothing.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        client.suspend(JobId(job))
+        _tell(client.status(JobId(job)), as_json)
+
+
+def resume(
+    job: JobArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a suspended job go on from where its inputs were complete.
+
+    Changes nothing for a job that is not suspended.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        client.resume(JobId(job))
+        _tell(client.status(JobId(job)), as_json)
+
+
+def drain(
+    job: JobArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a job end well: it reads nothing new, finishes what is pending, and completes.
+
+    There is no way back. A suspended job does this when it is resumed.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        client.drain(JobId(job))
+        completed = not wait or client.wait(JobId(job))
+        _tell(client.status(JobId(job)), as_json)
+        if not completed:
+            raise typer.Exit(1)
+
+
 def list_jobs(
     job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
     zookeeper: ZooKeeperOption = None,
@@ -112,6 +165,15 @@ def list_jobs(
             return
         client.job(JobId(job))
         _show([client.status(JobId(job))], as_json)
+
+
+def _tell(status: JobStatus, as_json: bool) -> None:
+    """How the job is after a command; a peer may already have done more than was asked."""
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(status)))
+        return
+    note = remarks(status)
+    print(f"job {status.id} is {status.state}{': ' + note if note else ''}")
 
 
 def _show(statuses: list[JobStatus], as_json: bool) -> None:

@@ -23,7 +23,11 @@ def settle(old: Replica, new: Replica, position: Position) -> Replica:
     """The new replica with everything that follows from its difference to the old one."""
     if new is old:
         return new
-    if new.peers != old.peers or new.jobs != old.jobs:
+    if (
+        new.peers != old.peers
+        or new.jobs != old.jobs
+        or new.suspended_jobs is not old.suspended_jobs
+    ):
         new = _replace_lost_ackers(reconfigure(new))
     changed = _changed_jobs(old, new)
     if changed:

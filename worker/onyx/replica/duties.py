@@ -98,6 +98,8 @@ def _reason(new: Replica, peer: PeerId, job: JobId) -> str:
         return "job-killed"
     if job in new.completed_jobs:
         return "job-completed"
+    if job in new.suspended_jobs:
+        return "job-suspended"
     return "peer-reallocated" if peer in new.peers else "peer-left"
 
 

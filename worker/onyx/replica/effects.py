@@ -48,7 +48,7 @@ class StartTask:
 @dataclass(frozen=True, slots=True)
 class StopTask:
     """A virtual peer of this group has lost its task. `reason` as in the original's
-    scheduler-event: peer-reallocated, peer-left, job-killed, job-completed."""
+    scheduler-event: peer-reallocated, peer-left, job-killed, job-completed, and job-suspended."""
 
     peer: PeerId
     job: JobId

@@ -85,6 +85,13 @@ def only_running_jobs_have_peers(replica: Replica) -> Iterator[str]:
             yield f"{job} is {number} times among running, completed and killed jobs"
 
 
+def suspended_jobs_have_no_peers(replica: Replica) -> Iterator[str]:
+    for job in sorted(replica.suspended_jobs):
+        for key in ("allocations", "task_slot_ids", "ackers", "sealers"):
+            if job in getattr(replica, key):
+                yield f"{key} of {job}, which is suspended"
+
+
 def ring_is_one_cycle(replica: Replica) -> Iterator[str]:
     groups = set(replica.groups)
     if len(groups) < len(replica.groups):
@@ -181,6 +188,21 @@ def sealers_are_on_their_task(replica: Replica) -> Iterator[str]:
                 yield f"{job}/{task} is sealed and has a sealer"
 
 
+def draining_has_no_way_back(old: Replica, new: Replica) -> Iterator[str]:
+    for job in sorted(old.draining_jobs):
+        if job in new.jobs and job not in new.draining_jobs:
+            yield f"{job} does not drain any more and has not ended"
+
+
+def what_was_done_stays(old: Replica, new: Replica) -> Iterator[str]:
+    """Partitions and ends of a job are never taken back while it runs, suspended or not."""
+    for key in ("partitions", "exhausted_partitions", "exhausted_inputs", "sealed_outputs"):
+        before, after = getattr(old, key), getattr(new, key)
+        for job in sorted(before):
+            if job in new.jobs and not set(before[job]) <= set(after.get(job, ())):
+                yield f"{key} of {job} were {sorted(before[job])}, now {after.get(job)}"
+
+
 def dead_groups_stay_away(replica: Replica) -> Iterator[str]:
     for group in replica.groups:
         if group in replica.left:
@@ -254,6 +276,7 @@ STATES: Mapping[str, Callable[[Replica], Iterator[str]]] = {
     "R7-joins": joins_are_separate,
     "R8": members_are_indexed,
     "R9": versions_are_set,
+    "R6-suspended": suspended_jobs_have_no_peers,
     "R11": tags_are_kept,
     "R12": size_is_bounded,
     "F4": dead_groups_stay_away,
@@ -264,4 +287,6 @@ STEPS: Mapping[str, Callable[[Replica, Replica], Iterator[str]]] = {
     "R3": slots_are_stable,
     "R9": allocation_version_tells_changes,
     "R10": nobody_moves_in_vain,
+    "R13": what_was_done_stays,
+    "R13-draining": draining_has_no_way_back,
 }

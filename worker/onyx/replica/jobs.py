@@ -11,6 +11,8 @@ from onyx.replica.members import without
 from onyx.replica.state import NOTHING, Replica
 
 RUN_KEYS = (
+    "suspended_jobs",
+    "draining_jobs",
     "allocations",
     "task_slot_ids",
     "ackers",

@@ -60,6 +60,10 @@ class Replica:
     jobs: tuple[JobId, ...] = ()
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
+    suspended_jobs: Map[JobId, None] = NOTHING
+    """Those of `jobs` that want no peers for now."""
+    draining_jobs: Map[JobId, None] = NOTHING
+    """Those of `jobs` whose inputs read nothing new any more."""
     job_digests: Map[JobId, str] = NOTHING
     """Content address of the job itself, in the chunk store."""
     tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING

@@ -9,6 +9,7 @@ from onyx.replica.commands import (
     backpressure_off,
     backpressure_on,
     complete_job,
+    drain_job,
     exhaust_input,
     gc,
     group_leave_cluster,
@@ -17,9 +18,11 @@ from onyx.replica.commands import (
     notify_join_cluster,
     prepare_join_cluster,
     register_partitions,
+    resume_job,
     seal_output,
     signal_ready,
     submit_job,
+    suspend_job,
 )
 from onyx.replica.commands.contract import CommandModule
 
@@ -30,6 +33,7 @@ _MODULES: tuple[CommandModule, ...] = (
     backpressure_off,
     backpressure_on,
     complete_job,
+    drain_job,
     exhaust_input,
     gc,
     group_leave_cluster,
@@ -38,9 +42,11 @@ _MODULES: tuple[CommandModule, ...] = (
     notify_join_cluster,
     prepare_join_cluster,
     register_partitions,
+    resume_job,
     seal_output,
     signal_ready,
     submit_job,
+    suspend_job,
 )
 
 COMMANDS: dict[str, CommandModule] = {module.NAME: module for module in _MODULES}

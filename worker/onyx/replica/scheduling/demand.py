@@ -59,6 +59,11 @@ class Demand:
         return upper if upper >= self.lower else 0
 
 
+def jobs_to_serve(replica: Replica) -> list[JobId]:
+    """Running jobs that want peers, in the order of submission."""
+    return [job for job in replica.jobs if job not in replica.suspended_jobs]
+
+
 def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
     """The demand of a running job."""
     tasks = replica.tasks.get(job, ())

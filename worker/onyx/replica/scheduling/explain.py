@@ -7,7 +7,13 @@ task that cannot be served is named; only then the number of free peers is told.
 from __future__ import annotations
 
 from onyx.ids import JobId, TaskName
-from onyx.replica.scheduling.demand import Demand, demand, kinds_of_peers, satisfies
+from onyx.replica.scheduling.demand import (
+    Demand,
+    demand,
+    jobs_to_serve,
+    kinds_of_peers,
+    satisfies,
+)
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.state import NOTHING, Replica
 
@@ -18,6 +24,9 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
     """What a running job without peers waits for; None for every other job."""
     if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
         return None
+    if job in replica.suspended_jobs:
+        then = "finish what is pending" if job in replica.draining_jobs else "go on"
+        return f"it is suspended: `onyx resume {job}` lets it {then}"
     needs = demand(replica, job, kinds_of_peers(replica))
     if needs.scheduler not in TASK_SCHEDULERS:
         return f"its task scheduler {needs.scheduler} is not in this version of Onyx"
@@ -49,7 +58,7 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
 
 
 def _reason(replica: Replica) -> str:
-    if replica.job_scheduler == "greedy" and len(replica.jobs) > 1:
+    if replica.job_scheduler == "greedy" and len(jobs_to_serve(replica)) > 1:
         return "the greedy job scheduler gives all peers to the first job"
     return "no placement satisfies the tags and shares of all jobs"
 

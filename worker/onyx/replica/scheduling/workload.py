@@ -14,7 +14,7 @@ from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.ackers import choose_ackers
-from onyx.replica.scheduling.demand import Demand, demand, kinds_of_peers
+from onyx.replica.scheduling.demand import Demand, demand, jobs_to_serve, kinds_of_peers
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, distribute
 from onyx.replica.scheduling.placement import Places, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
@@ -27,7 +27,7 @@ def reconfigure(replica: Replica) -> Replica:
     """The replica with the allocations (and the ackers of jobs that change) that its members and
     jobs ask for."""
     kinds = kinds_of_peers(replica)
-    demands = [demand(replica, job, kinds) for job in replica.jobs]
+    demands = [demand(replica, job, kinds) for job in jobs_to_serve(replica)]
     runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
     allocations = _allocate(replica, runnable)
     changed = sorted(
