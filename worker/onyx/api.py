@@ -33,6 +33,7 @@ from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
 
 JOIN_TIMEOUT_S = 60.0
@@ -97,11 +98,13 @@ def start_peer_group(
         Unavailable: it could not join within a minute.
     """
 
+    certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+
     def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
         return ZooKeeperGroupLog(settings, group, identity)
 
     def open_transport() -> GrpcTransport:
-        return GrpcTransport(settings.transport, settings.tenancy_id)
+        return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
 
     resolver = Resolver(settings.modules)
     group = PeerGroup(settings, open_log, open_transport, resolver, metrics, site)

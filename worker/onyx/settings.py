@@ -16,6 +16,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Files in PEM, as cert-manager names them: `ca.crt`, `tls.crt`, `tls.key`. They are read again
+    for each new connection, so that a renewed certificate needs no restart."""
+
+    ca_file: str = ""
+    """Certificates of the authorities that sign those of the other side; empty means no TLS."""
+    cert_file: str = ""
+    """Certificate of this process, followed by those that lead to the authority."""
+    key_file: str = ""
+    """Private key of `cert_file`, without a password."""
+    server_name: str = ""
+    """DNS name that the other side's certificate must carry, whatever address is dialled; empty
+    means the host that is dialled."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
     address: str = "127.0.0.1:2181"
     """Connect string, `host:port` separated by commas."""
@@ -23,6 +39,35 @@ class ZooKeeperSettings:
     """Asked of the server; what it negotiates counts. A dead group is noticed after about this."""
     connect_timeout_s: float = 15.0
     """Longest wait for the first connection before the command fails with a clear message."""
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    """To ZooKeeper; `cert_file` and `key_file` only if its servers ask for a certificate."""
+    auth_user: str = ""
+    """User (digest scheme) who alone may read and write what this tenancy keeps in ZooKeeper; empty
+    means that everybody may who reaches ZooKeeper."""
+    auth_password_file: str = ""
+    """File with the password of `auth_user`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperServerSettings:
+    """Of a server that `onyx zookeeper` runs; its clients do not read them."""
+
+    data_dir: str = ".onyx/zookeeper"
+    """Folder for its data, on a disk that survives the server."""
+    host: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` for clients on other machines."""
+    port: int = 2181
+    """Port for clients."""
+    servers: tuple[str, ...] = ()
+    """Hosts of an ensemble, in the order of their ids; empty or one: the server stands alone."""
+    id: int | None = None
+    """Place in `servers`, from 1; None: after the host's name, where `zookeeper-0` is 1."""
+    quorum_port: int = 2888
+    """Port on which the leader of an ensemble is followed."""
+    election_port: int = 3888
+    """Port on which an ensemble elects its leader."""
+    heap_mib: int = 256
+    """Memory of the Java virtual machine in MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +106,8 @@ class TransportSettings:
     """First wait before dialling again; doubles up to 2 s."""
     short_circuit: bool = True
     """Hand batches over without encoding inside one process."""
+    tls_connection_age_max_s: float = 3_600.0
+    """Age at which a TLS connection between groups is made anew, with the certificates of then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +135,11 @@ class TelemetrySettings:
     metrics_port: int | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
     metrics_host: str = "127.0.0.1"
-    """Address on which the Prometheus endpoint listens, and which peers announce for it."""
+    """Address on which the Prometheus endpoint listens."""
+    metrics_advertise_host: str = ""
+    """Address that peers announce for the Prometheus endpoint; empty means the transport's."""
+    stalled_after_s: float = 120.0
+    """`/livez` fails when a thread has not moved for so long; more than a function's batch takes."""
     log_level: str = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"
@@ -107,7 +158,14 @@ class Settings:
     """Modules whose functions jobs may name; nothing else is ever imported for a job."""
     tags: tuple[str, ...] = ()
     """What this worker's peers can do, matched with `requiredTags`."""
+    data_dir: str = ""
+    """Folder from which relative paths in jobs count; empty means the current one."""
+    leave_timeout_s: float = 45.0
+    """Longest time to leave the cluster after SIGTERM; keep it below a pod's grace period."""
     zookeeper: ZooKeeperSettings = field(default_factory=ZooKeeperSettings)
+    zookeeper_server: ZooKeeperServerSettings = field(default_factory=ZooKeeperServerSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    """Between peer groups; on all or on none of a tenancy's workers, with all three files."""
     log: LogSettings = field(default_factory=LogSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
@@ -121,7 +179,7 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
     Raises:
         SettingsError: a variable does not have the type of its setting.
     """
-    return _read(Settings, environment, prefix)
+    return read(Settings, environment, prefix)
 
 
 def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
@@ -150,14 +208,21 @@ def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield variable, inner
 
 
-def _read(cls: type[T], environment: Mapping[str, str], prefix: str) -> T:
+def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any) -> T:
+    """Settings of any class like those above; fields in `given` are not read.
+
+    Raises:
+        SettingsError: a variable does not have the type of its setting.
+    """
     hints = get_type_hints(cls)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(given)
     for each in fields(cls):  # type: ignore[arg-type]
         variable = f"{prefix}_{each.name.upper()}"
         kind = hints[each.name]
+        if each.name in given:
+            continue
         if is_dataclass(kind):
-            values[each.name] = _read(kind, environment, variable)  # type: ignore[arg-type]
+            values[each.name] = read(kind, environment, variable)
         elif variable in environment:
             values[each.name] = _convert(variable, environment[variable], kind)
     return cls(**values)

@@ -16,9 +16,11 @@ import grpc
 
 from onyx.seams import Randomness
 from onyx.settings import TransportSettings
+from onyx.tls.files import CertificateFiles
 from onyx.transport import frames
 from onyx.transport.frames import FrameError, Hello
 from onyx.transport.grpc_options import METHOD, channel_options
+from onyx.transport.grpc_tls import open_channel, why_not
 from onyx.transport.link import Link, Stream
 
 logger = logging.getLogger("onyx.transport")
@@ -31,8 +33,14 @@ class Dialler:
     """Dials `address` for a link until it is stopped."""
 
     def __init__(
-        self, link: Link, address: str, settings: TransportSettings, randomness: Randomness
+        self,
+        link: Link,
+        address: str,
+        settings: TransportSettings,
+        certificates: CertificateFiles | None,
+        randomness: Randomness,
     ) -> None:
+        self._certificates = certificates
         self._link = link
         self._address = address
         self._settings = settings
@@ -69,7 +77,7 @@ class Dialler:
     def _dial(self) -> bool:
         """One call from its beginning to its end; True if the handshake succeeded."""
         options = channel_options(self._settings)
-        with grpc.insecure_channel(self._address, options=options) as channel:
+        with open_channel(self._address, options, self._certificates) as channel:
             stream = Stream(channel.close)
             self._stream = stream
             # The time limit of the handshake: the monitor breaks only streams that are attached.
@@ -107,10 +115,20 @@ class Dialler:
             self._link.note_bad_frame()
             self._complain(logging.WARNING, str(error))
         except grpc.RpcError as error:
-            self._complain(_severity(error), stream.reason or _reason(error))
+            self._lost(error, stream, attached)
         except Exception:
             logger.exception("the stream to group %s broke on a bug", self._link.ends.there)
         return attached
+
+    def _lost(self, error: grpc.RpcError, stream: Stream, attached: bool) -> None:
+        """gRPC says of a refused certificate only that there is no connection: find out more."""
+        problem = None
+        if not attached and _code(error) in _ORDINARY and not self._stopped.is_set():
+            problem = why_not(self._address, self._certificates)
+        if problem is not None:
+            self._complain(logging.WARNING, problem)
+        else:
+            self._complain(_severity(error), stream.reason or _reason(error))
 
     def _complain(self, severity: int, complaint: str) -> None:
         """Say it once, not at each of many attempts."""
@@ -148,12 +166,16 @@ def hello_problem(hello: object, tenancy: str, here: str) -> str | None:
     return None
 
 
+_ORDINARY = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+
+
 def _severity(error: grpc.RpcError) -> int:
     """A group that leaves or restarts is nothing to worry about; one that refuses us is."""
-    ordinary = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
-    if isinstance(error, grpc.Call) and error.code() in ordinary:
-        return logging.INFO
-    return logging.WARNING
+    return logging.INFO if _code(error) in _ORDINARY else logging.WARNING
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.Call) else None
 
 
 def _reason(error: grpc.RpcError) -> str:

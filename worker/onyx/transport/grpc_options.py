@@ -15,7 +15,10 @@ METHOD = "/onyx.wire.v1.Streams/Exchange"
 STREAMS_MAX = 256
 """Calls that a server carries at once; more are refused with RESOURCE_EXHAUSTED."""
 
-Options = list[tuple[str, int]]
+RENEWAL_GRACE_MS = 1_000
+"""How long a connection that is too old goes on, so that what is under way is acknowledged."""
+
+Options = list[tuple[str, int | str]]
 
 
 def _both(settings: TransportSettings) -> Options:
@@ -42,10 +45,15 @@ def channel_options(settings: TransportSettings) -> Options:
     ]
 
 
-def server_options(settings: TransportSettings) -> Options:
+def server_options(settings: TransportSettings, tls: bool) -> Options:
     """Options of the listening side."""
+    age: Options = [
+        ("grpc.max_connection_age_ms", round(1_000 * settings.tls_connection_age_max_s)),
+        ("grpc.max_connection_age_grace_ms", RENEWAL_GRACE_MS),
+    ]
     return [
         *_both(settings),
+        *(age if tls else ()),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         # Two processes given the same port must not share it in silence.
         ("grpc.so_reuseport", 0),

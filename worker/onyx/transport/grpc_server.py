@@ -17,10 +17,12 @@ import grpc
 from onyx.errors import SettingsError
 from onyx.ids import GroupId
 from onyx.settings import TransportSettings
+from onyx.tls.files import CertificateFiles
 from onyx.transport import frames
 from onyx.transport.frames import FrameError, Hello
 from onyx.transport.grpc_client import hello_problem
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX, server_options
+from onyx.transport.grpc_tls import add_port, stranger
 from onyx.transport.link import Link, Stream
 
 logger = logging.getLogger("onyx.transport")
@@ -36,16 +38,19 @@ FindLink = Callable[[GroupId, float], Link | None]
 class Server:
     """Listens from construction on (so that the address is known), answers from `start` on."""
 
-    def __init__(self, settings: TransportSettings, tenancy: str) -> None:
+    def __init__(
+        self, settings: TransportSettings, tenancy: str, certificates: CertificateFiles | None
+    ) -> None:
         """Raises SettingsError when the address cannot be listened on."""
         self._settings = settings
+        self._certificates = certificates
         self._tenancy = tenancy
         self._group = GroupId("")
         self._find: FindLink = lambda group, timeout_s: None
         self._complaints: set[str] = set()
         self._server = grpc.server(
             futures.ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="onyx-stream"),
-            options=server_options(settings),
+            options=server_options(settings, tls=certificates is not None),
             maximum_concurrent_rpcs=STREAMS_MAX,
         )
         service, _, method = METHOD[1:].partition("/")
@@ -55,7 +60,7 @@ class Server:
         )
         where = f"{settings.bind_host}:{settings.port}"
         try:
-            self.port: int = self._server.add_insecure_port(where)
+            self.port: int = add_port(self._server, where, certificates)
         except RuntimeError as error:
             raise SettingsError(
                 f"cannot listen on {where} (transport.bind_host and transport.port): {error}; "
@@ -73,6 +78,10 @@ class Server:
     def _exchange(
         self, requests: Iterator[bytes], context: grpc.ServicerContext
     ) -> Iterator[bytes]:
+        problem = stranger(context, self._certificates)
+        if problem is not None:
+            self.complain(context.peer(), problem, refused=True)
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
         call = _Call(self, requests, context)
         yield from call.responses()
 

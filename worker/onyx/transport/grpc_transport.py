@@ -18,6 +18,7 @@ from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
+from onyx.tls.files import CertificateFiles
 from onyx.transport import frames
 from onyx.transport.counters import Counters
 from onyx.transport.frames import Acks, Completions
@@ -43,16 +44,22 @@ class GrpcTransport:
         self,
         settings: TransportSettings,
         tenancy: str,
+        certificates: CertificateFiles | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
     ) -> None:
-        """Raises SettingsError when the address cannot be listened on."""
+        """Without certificates streams are not encrypted, and whoever reaches the port may speak.
+
+        Raises:
+            SettingsError: the address cannot be listened on.
+        """
         self._settings = settings
+        self._certificates = certificates
         self._tenancy = tenancy
         self._clock = clock or SystemClock()
         self._randomness = randomness or system_randomness()
         self._local = LocalTransport(settings.short_circuit)
-        self._server = Server(settings, tenancy)
+        self._server = Server(settings, tenancy, certificates)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connections: dict[GroupId, _Connection] = {}
@@ -108,7 +115,8 @@ class GrpcTransport:
         link = Link(Ends(self._tenancy, here, there), around)
         if there < here:
             return _Connection(link, None)
-        return _Connection(link, Dialler(link, address, self._settings, self._randomness))
+        dialler = Dialler(link, address, self._settings, self._certificates, self._randomness)
+        return _Connection(link, dialler)
 
     def open_inbox(
         self,

@@ -1,0 +1,78 @@
+"""gRPC's side of mutual TLS between groups.
+
+Groups are dialled by the address of a pod, which no certificate carries. So both ends ask for one
+DNS name that is the same for all workers of a cluster (`tls.server_name`); being signed by the
+authority and carrying the name is what makes a process a member. gRPC checks the name of the group
+that is dialled; that of the group that dials is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import grpc
+
+from onyx.tls.diagnosis import diagnose
+from onyx.tls.files import GROUPS, CertificateFiles, Pem
+from onyx.transport.grpc_options import Options
+
+
+def open_channel(address: str, options: Options, files: CertificateFiles | None) -> grpc.Channel:
+    """A channel that connects with the certificates of this moment; plain without files."""
+    if files is None:
+        return grpc.insecure_channel(address, options=options)
+    pem = files.current().pem
+    credentials = grpc.ssl_channel_credentials(pem.ca, pem.key, pem.certificate)
+    name = files.settings.server_name
+    named = [("grpc.ssl_target_name_override", name)] if name else []
+    return grpc.secure_channel(address, credentials, options=[*options, *named])
+
+
+def add_port(server: grpc.Server, where: str, files: CertificateFiles | None) -> int:
+    """Listen; with files, each connection is shaken hands with by the certificates of its moment.
+
+    Raises:
+        RuntimeError: the address cannot be listened on.
+    """
+    if files is None:
+        return int(server.add_insecure_port(where))
+    used = files.current().pem
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal used
+        pem = files.current().pem
+        if pem == used:
+            return None
+        used = pem
+        return _configuration(pem)
+
+    credentials = grpc.dynamic_ssl_server_credentials(
+        _configuration(used), renewed, require_client_authentication=True
+    )
+    return int(server.add_secure_port(where, credentials))
+
+
+def stranger(context: grpc.ServicerContext, files: CertificateFiles | None) -> str | None:
+    """Why the certificate of a group that has dialled is not enough, or None."""
+    if files is None or not files.settings.server_name:
+        return None
+    auth: Mapping[str, Sequence[bytes]] = context.auth_context()
+    names = [
+        each.decode(errors="replace") for each in auth.get("x509_subject_alternative_name", ())
+    ]
+    if files.settings.server_name in names:
+        return None
+    return (
+        f"its certificate carries {', '.join(names) or 'no name'} and not "
+        f"{files.settings.server_name}, which every worker's must ({GROUPS}_SERVER_NAME)"
+    )
+
+
+def why_not(address: str, files: CertificateFiles | None) -> str | None:
+    """What is wrong with TLS between this group and the one at an address, if anything is."""
+    host, _, port = address.rpartition(":")
+    return diagnose(host.strip("[]"), int(port), files, GROUPS, http2=True)
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], pem.ca)
