@@ -24,10 +24,12 @@ from onyx.telemetry.catalog import METRICS, Metric, Stage
 from onyx.telemetry.interface import TaskMetrics
 
 
-def build(registry: CollectorRegistry) -> dict[str, Any]:
-    """Every metric of the catalog, registered."""
+def build(
+    registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS
+) -> dict[str, Any]:
+    """Every metric of a table, registered."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    return {metric.name: _build(metric, registry) for metric in METRICS}
+    return {metric.name: _build(metric, registry) for metric in metrics}
 
 
 def _build(metric: Metric, registry: CollectorRegistry) -> MetricWrapperBase:

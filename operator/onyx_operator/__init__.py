@@ -1,0 +1,1 @@
+"""The Kubernetes operator of Onyx: OnyxJob and OnyxCluster resources become what they ask for."""

@@ -1,0 +1,1 @@
+"""Admission: the validating webhook."""

@@ -1,0 +1,1 @@
+"""OnyxCluster: a worker pool and everything around it."""

@@ -1,0 +1,342 @@
+"""The one edge to the API server: requests through the `kubernetes` client, off the event loop.
+
+Every resource, built-in or custom, is reached the same way: by a `Resource` and plain dicts. The
+client's generated classes are not used, because they know no custom resources, drop unknown fields
+and cost more than the request itself; its configuration, authentication and connections are.
+Threads, waiting requests and times are bounded, so that a slow API server slows only its callers.
+Rejected: the client's own dynamic client, which discovers the API at start and retries on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import urllib3
+from kubernetes import client as kubernetes_client
+from kubernetes import config as kubernetes_config
+
+from onyx.errors import OnyxError, Unavailable
+from onyx_operator.settings import KubeSettings
+
+Object = dict[str, Any]
+"""A Kubernetes object as plain data."""
+MANAGER = "onyx-operator"
+"""Field manager of what the operator applies."""
+
+_MERGE = "application/merge-patch+json"
+_JSON_PATCH = "application/json-patch+json"
+_APPLY = "application/apply-patch+yaml"
+_MESSAGE_CHARACTERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object: where it is served."""
+
+    api_version: str
+    """`v1`, `apps/v1`, `onyx.dev/v1alpha1`."""
+    kind: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        root = "/apis" if self.group else "/api"
+        parts = ["namespaces", namespace, self.plural] if namespace else [self.plural]
+        parts += [part for part in (name, subresource) if part]
+        return f"{root}/{self.api_version}/" + "/".join(quote(part, safe="") for part in parts)
+
+
+JOBS = Resource("onyx.dev/v1alpha1", "OnyxJob", "onyxjobs")
+CLUSTERS = Resource("onyx.dev/v1alpha1", "OnyxCluster", "onyxclusters")
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
+EVENTS = Resource("v1", "Event", "events")
+
+
+class KubeError(OnyxError):
+    """The API server refused a request."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}"[:_MESSAGE_CHARACTERS_MAX])
+        self.status = status
+        """HTTP status: 403, 409, 422, ..."""
+        self.reason = reason
+        """The API server's word: `Conflict`, `AlreadyExists`, `Invalid`, ..."""
+
+
+class NotFound(KubeError):
+    """404: the object, its namespace or its kind is not there."""
+
+
+class Conflict(KubeError):
+    """409: it changed meanwhile, exists already, or another manager owns a field."""
+
+
+Observe = Callable[[str, int, float], None]
+"""Told of every request: verb, HTTP status (0 when none came), seconds."""
+
+
+class Kube:
+    """Requests to the API server. All methods raise KubeError (NotFound, Conflict) when it refuses
+    and Unavailable when it cannot be reached, answers 429 or 5xx, or too much is waiting."""
+
+    def __init__(
+        self,
+        settings: KubeSettings | None = None,
+        configuration: kubernetes_client.Configuration | None = None,
+        observe: Observe = lambda verb, status, seconds: None,
+    ) -> None:
+        """`configuration`: where the API server is; by default that of the pod's service account,
+        or of `KUBECONFIG`."""
+        self._settings = settings or KubeSettings()
+        configuration = configuration or cluster_configuration()
+        configuration.retries = False
+        configuration.connection_pool_maxsize = self._settings.threads_max
+        self._client = kubernetes_client.ApiClient(configuration)
+        self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
+        self._waiting = 0
+        self._observe = observe
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        """The object, or None when there is none."""
+        try:
+            found: Object = await self._request("get", "GET", resource.path(namespace, name))
+        except NotFound:
+            return None
+        return found
+
+    async def list_all(
+        self, resource: Resource, namespace: str | None = None, labels: str = ""
+    ) -> list[Object]:
+        """All objects (of a namespace) that match a label selector, page by page."""
+        query = {"limit": str(self._settings.page_items)}
+        if labels:
+            query["labelSelector"] = labels
+        found: list[Object] = []
+        while True:
+            page = await self._request("list", "GET", resource.path(namespace), query)
+            found += page.get("items", ())
+            query["continue"] = page.get("metadata", {}).get("continue", "")
+            if not query["continue"]:
+                return found
+
+    async def create(self, resource: Resource, body: Object) -> Object:
+        """Create an object; Conflict when its name is taken."""
+        path = resource.path(body["metadata"].get("namespace"))
+        return await self._changed("create", "POST", path, {}, body)
+
+    async def apply(self, resource: Resource, body: Object, manager: str = MANAGER) -> Object:
+        """Create or change an object so that it has what `body` says (server-side apply, forced);
+        fields that the manager applied before and no longer names go away."""
+        metadata = body["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        query = {"fieldManager": manager, "force": "true"}
+        full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        return await self._changed("patch", "PATCH", path, query, full, _APPLY)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object | Sequence[Object],
+        subresource: str = "",
+    ) -> Object:
+        """Change an object by a merge patch (a mapping) or a JSON patch (a list)."""
+        path = resource.path(namespace, name, subresource)
+        content_type = _MERGE if isinstance(body, Mapping) else _JSON_PATCH
+        query = {"fieldManager": MANAGER}
+        return await self._changed("patch", "PATCH", path, query, body, content_type)
+
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, status: Mapping[str, Any]
+    ) -> Object:
+        """Merge `status` into the object's status; a value of None removes its key."""
+        return await self.patch(resource, namespace, name, {"status": dict(status)}, "status")
+
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, uid: str = ""
+    ) -> bool:
+        """Delete an object, only if it has this `uid` when given; its dependents follow in the
+        background. False when it was not there."""
+        options: Object = {"propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._request("delete", "DELETE", resource.path(namespace, name), body=options)
+        except NotFound:
+            return False
+        return True
+
+    async def event(
+        self,
+        about: Mapping[str, Any],
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        name: str = "",
+    ) -> None:
+        """Post an Event about an object. With a `name`, a second one of that name is not posted.
+
+        Best effort: an API server that refuses it is not told to the caller.
+        """
+        body = event_body(about, reason, message, warning=warning, name=name)
+        with contextlib.suppress(KubeError, Unavailable):
+            await self.create(EVENTS, body)
+
+    def close(self) -> None:
+        """End the threads; requests that wait are dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    async def _changed(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str = "application/json",
+    ) -> Object:
+        """The object as it is after the request."""
+        found: Object = await self._request(verb, method, path, query, body, content_type)
+        return found
+
+    async def _request(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        if self._waiting >= self._settings.waiting_max:
+            raise Unavailable(f"{self._waiting} requests wait for the API server already")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._threads, self._send, verb, method, path, query or {}, body, content_type
+            )
+        finally:
+            self._waiting -= 1
+
+    def _send(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+    ) -> Any:
+        started_s = time.monotonic()
+        status, answer = 0, b""
+        try:
+            status, answer = self._exchange(method, path, query, body, content_type)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"the API server cannot be reached: {error}") from error
+        except kubernetes_client.ApiException as error:
+            raise Unavailable(f"the API server cannot be reached: {error.reason}") from error
+        finally:
+            self._observe(verb, status, time.monotonic() - started_s)
+        if 200 <= status < 300:
+            return msgspec.json.decode(answer) if answer else None
+        raise _refusal(status, answer, f"{method} {path}")
+
+    def _exchange(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str
+    ) -> tuple[int, bytes]:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        request = self._client.param_serialize(
+            method,
+            path,
+            query_params=list(query.items()),
+            header_params=headers,
+            auth_settings=["BearerToken"],
+        )
+        timeouts = (self._settings.connect_timeout_s, self._settings.read_timeout_s)
+        http_method, url, serialized_headers, _, _ = request
+        response = self._client.call_api(
+            http_method, url, serialized_headers, body, _request_timeout=timeouts
+        )
+        return response.status, response.read() or b""
+
+
+def cluster_configuration() -> kubernetes_client.Configuration:
+    """Where the API server is: the pod's service account, else `KUBECONFIG`.
+
+    Raises:
+        Unavailable: there is neither.
+    """
+    configuration = kubernetes_client.Configuration()
+    try:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)
+    except kubernetes_config.ConfigException:
+        try:
+            kubernetes_config.load_kube_config(client_configuration=configuration)
+        except kubernetes_config.ConfigException as error:
+            raise Unavailable(f"there is no Kubernetes to talk to: {error}") from error
+    return configuration
+
+
+def event_body(
+    about: Mapping[str, Any], reason: str, message: str, *, warning: bool = False, name: str = ""
+) -> Object:
+    """An Event about an object, as the API takes it."""
+    metadata = about["metadata"]
+    now = timestamp(time.time())
+    where = {"namespace": metadata["namespace"]}
+    naming = {"name": name} if name else {"generateName": f"{metadata['name'][:50]}."}
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {**where, **naming},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            **where,
+        },
+        "type": "Warning" if warning else "Normal",
+        "reason": reason,
+        "message": message[:_MESSAGE_CHARACTERS_MAX],
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "reportingInstance": MANAGER,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+def timestamp(seconds: float) -> str:
+    """A time as the API writes it: RFC 3339, in UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _refusal(status: int, answer: bytes, request: str) -> OnyxError:
+    """The exception for an answer that is no success."""
+    try:
+        told = msgspec.json.decode(answer, type=dict[str, Any])
+    except msgspec.DecodeError:
+        told = {"message": answer[:200].decode(errors="replace")}
+    reason = str(told.get("reason") or "")
+    message = f"{told.get('message', '')} ({request})"
+    if status == 429 or status >= 500:
+        return Unavailable(f"the API server answered {status} {reason}: {message}")
+    kind = {404: NotFound, 409: Conflict}.get(status, KubeError)
+    return kind(status, reason, message)

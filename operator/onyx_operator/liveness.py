@@ -1,0 +1,59 @@
+"""Whether the operator moves: what `/livez` and `/readyz` say.
+
+A process that answers HTTP proves little, so two things must move: the event loop (a beat every
+second), and each watch. A watch may die without a sound; whoever lists objects now and then tells
+`behind` when one that changed long ago has not come by the watch. The kubelet's restart mends both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+BEAT_INTERVAL_S = 1.0
+
+
+class Liveness:
+    """Told by the event loop, asked by the threads of the pages.
+
+    Args:
+        stalled_after_s: without a beat for so long, or behind for so long, the operator is dead.
+        monotonic_s: the clock.
+    """
+
+    def __init__(
+        self, stalled_after_s: float, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stalled_after_s = stalled_after_s
+        self._monotonic_s = monotonic_s
+        self._beat_s = monotonic_s()
+        self._behind_since_s: dict[str, float] = {}
+        self._ready = False
+
+    def alive(self) -> bool:
+        """Whether the loop and all watches move."""
+        now_s = self._monotonic_s()
+        oldest_s = min([self._beat_s, *self._behind_since_s.values()])
+        return now_s - oldest_s < self._stalled_after_s
+
+    def ready(self) -> bool:
+        """Whether the handlers have started."""
+        return self._ready and self.alive()
+
+    def started(self) -> None:
+        """The handlers have started."""
+        self._ready = True
+
+    def behind(self, watch: str, behind: bool) -> None:
+        """Whether the watch of a kind owes an event that a list has shown."""
+        if behind:
+            self._behind_since_s.setdefault(watch, self._monotonic_s())
+        else:
+            self._behind_since_s.pop(watch, None)
+
+    async def beat(self) -> None:
+        """Prove for ever that the event loop moves."""
+        while True:
+            self._beat_s = self._monotonic_s()
+            await asyncio.sleep(BEAT_INTERVAL_S)

@@ -1,0 +1,110 @@
+"""Every metric that the operator exports, as one table, and the hooks that feed it.
+
+Names and labels follow the engine's table (`onyx.telemetry.catalog`): no label is ever the name of
+an object. The state of single resources is for kube-state-metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry
+
+from onyx.telemetry.catalog import Metric
+from onyx.telemetry.series import build
+
+_RECONCILE_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+METRICS = (
+    Metric(
+        "onyx_operator_reconciles_total",
+        "counter",
+        ("kind", "result"),
+        "Reconciliations; result is ok, retry (something cannot be reached) or error.",
+    ),
+    Metric(
+        "onyx_operator_reconcile_seconds",
+        "histogram",
+        ("kind",),
+        "Duration of one reconciliation.",
+        _RECONCILE_SECONDS,
+    ),
+    Metric("onyx_operator_queue_length", "gauge", ("kind",), "Objects that wait for their turn."),
+    Metric("onyx_operator_jobs", "gauge", ("phase",), "OnyxJobs by phase."),
+    Metric(
+        "onyx_operator_clusters_connected", "gauge", (), "Logs of clusters that are being followed."
+    ),
+    Metric(
+        "onyx_operator_clusters_unreachable",
+        "gauge",
+        (),
+        "Logs of clusters that cannot be reached now.",
+    ),
+    Metric(
+        "onyx_operator_log_writes_total",
+        "counter",
+        ("fn",),
+        "Commands written to logs, by command.",
+    ),
+    Metric(
+        "onyx_operator_watch_last_event_timestamp_seconds",
+        "gauge",
+        ("kind",),
+        "Time of the last event seen of the watch; one that stands still may be dead.",
+    ),
+    Metric(
+        "onyx_operator_api_requests_total",
+        "counter",
+        ("verb", "code"),
+        "Requests to the API server by HTTP status; code 0 when no answer came.",
+    ),
+    Metric(
+        "onyx_operator_api_request_seconds",
+        "histogram",
+        ("verb",),
+        "Time of a request to the API server.",
+        _RECONCILE_SECONDS,
+    ),
+)
+
+
+class OperatorMetrics:
+    """The operator's metrics in a registry of its own. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._metrics = build(self.registry, METRICS)
+
+    def reconciled(self, kind: str, result: str, seconds: float) -> None:
+        """An object has been reconciled: result is `ok`, `retry` or `error`."""
+        self._metrics["onyx_operator_reconciles_total"].labels(kind, result).inc()
+        self._metrics["onyx_operator_reconcile_seconds"].labels(kind).observe(seconds)
+
+    def queue(self, kind: str, length: int) -> None:
+        """So many objects wait."""
+        self._metrics["onyx_operator_queue_length"].labels(kind).set(length)
+
+    def jobs(self, by_phase: Mapping[str, int]) -> None:
+        """OnyxJobs by phase, with every phase that exists."""
+        for phase, count in by_phase.items():
+            self._metrics["onyx_operator_jobs"].labels(phase).set(count)
+
+    def clusters(self, connected: int, unreachable: int) -> None:
+        """Logs that are followed, and that cannot be reached."""
+        self._metrics["onyx_operator_clusters_connected"].set(connected)
+        self._metrics["onyx_operator_clusters_unreachable"].set(unreachable)
+
+    def log_written(self, fn: str) -> None:
+        """A command was written to a log."""
+        self._metrics["onyx_operator_log_writes_total"].labels(fn).inc()
+
+    def watch_event(self, kind: str) -> None:
+        """The watch of a kind has told something."""
+        gauge = self._metrics["onyx_operator_watch_last_event_timestamp_seconds"]
+        gauge.labels(kind).set(time.time())
+
+    def api_request(self, verb: str, status: int, seconds: float) -> None:
+        """A request to the API server has ended."""
+        self._metrics["onyx_operator_api_requests_total"].labels(verb, str(status)).inc()
+        self._metrics["onyx_operator_api_request_seconds"].labels(verb).observe(seconds)

@@ -1,0 +1,79 @@
+"""Settings of the operator, from `ONYX_OPERATOR_*` variables by the mechanism of the engine.
+
+How it talks to ZooKeeper (timeouts, certificates, account) comes from the engine's own `ONYX_*`
+variables in `engine`; address and tenancy are then those of each OnyxCluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onyx.settings import Settings, from_environment, read
+
+
+@dataclass(frozen=True, slots=True)
+class KubeSettings:
+    threads_max: int = 8
+    """Requests to the API server at the same time."""
+    waiting_max: int = 5_000
+    """Requests that wait for a thread; more are refused as Unavailable."""
+    connect_timeout_s: float = 5.0
+    """Longest wait for a connection to the API server."""
+    read_timeout_s: float = 20.0
+    """Longest wait for an answer."""
+    page_items: int = 500
+    """Objects a page when listing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "0.0.0.0"  # noqa: S104 - a pod is reached by its address
+    """Address of `/metrics`, `/livez` and `/readyz`."""
+    port: int = 9601
+    """Port of these pages; 0 takes a free one."""
+    stalled_after_s: float = 60.0
+    """`/livez` fails when the operator has not moved for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    concurrent_max: int = 16
+    """OnyxJobs that are reconciled at the same time."""
+    resync_interval_s: float = 60.0
+    """Every OnyxJob is looked at again after this, whatever has happened."""
+    status_interval_s: float = 2.0
+    """Shortest time between two status updates of a job that only tell of its peers."""
+    progress_interval_s: float = 15.0
+    """Period at which the workers are asked how far the jobs are; 0 asks never."""
+    retry_min_s: float = 1.0
+    """First wait after a reconciliation that failed; doubles."""
+    retry_max_s: float = 60.0
+    """Longest wait after a reconciliation that failed."""
+    release_timeout_s: float = 60.0
+    """A deleted OnyxJob whose cluster cannot be reached is let go after this."""
+    log_threads_max: int = 4
+    """Threads that write to the log of one cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """All settings of the operator."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to watch; empty means all."""
+    kube: KubeSettings = field(default_factory=KubeSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
+    engine: Settings = field(default_factory=Settings)
+    """From `ONYX_*`: defaults for clusters, and how to reach ZooKeeper."""
+
+
+def operator_settings(environment: Mapping[str, str]) -> OperatorSettings:
+    """Settings from variables: `ONYX_OPERATOR_KUBE_THREADS_MAX`, and `ONYX_*` for the engine.
+
+    Raises:
+        SettingsError: a variable does not have the type of its setting.
+    """
+    engine = from_environment(environment)
+    return read(OperatorSettings, environment, "ONYX_OPERATOR", engine=engine)
