@@ -13,10 +13,11 @@ import psutil
 import pytest
 from tests.support.logs import settings_for
 
-from onyx.errors import Unavailable
+from onyx.errors import SettingsError, Unavailable
 from onyx.ids import NO_POSITION
 from onyx.log import server as server_module
 from onyx.log.server import ZooKeeperServer, find_jars, is_serving
+from onyx.log.server_config import Ensemble
 from onyx.log.zookeeper import ZooKeeperClientLog
 from onyx.replica.entry import Command
 
@@ -85,3 +86,16 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"onyx-on-kubernetes\[spark\]"):
         find_jars()
+
+
+def test_the_folder_of_one_server_is_refused_to_another(tmp_path: Path) -> None:
+    (tmp_path / "myid").write_text("2\n")
+    ensemble = Ensemble(1, ("a:1:2", "b:1:2", "c:1:2"))
+    with pytest.raises(SettingsError, match="data of ZooKeeper server 2, and this is server 1"):
+        ZooKeeperServer(tmp_path, ensemble=ensemble).launch()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="ONYX_ZOOKEEPER_SERVER_DATA_DIR"):
+        ZooKeeperServer(tmp_path / "file" / "zookeeper").launch()

@@ -13,7 +13,7 @@ from onyx.telemetry import server as server_module
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.server import TelemetryServer
 
-STATE = {"healthy": True, "ready": False}
+STATE: dict[str, bool | str] = {"healthy": True, "ready": "joining: 2 of 4 peers"}
 
 
 @pytest.fixture
@@ -44,18 +44,28 @@ def test_metrics_are_served(server: TelemetryServer) -> None:
     assert 'onyx_build_info{python="' in text
 
 
-def test_health_and_readiness_follow_their_checks(server: TelemetryServer) -> None:
-    assert get(server, "/healthz") == (200, "ok\n")
-    assert get(server, "/readyz") == (503, "not ok\n")
-    STATE["ready"] = True
-    try:
-        assert get(server, "/readyz?verbose=1") == (200, "ok\n")
-    finally:
-        STATE["ready"] = False
+def test_health_and_readiness_follow_their_checks(
+    server: TelemetryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert get(server, "/livez") == (200, "ok\n")
+    assert get(server, "/readyz") == (503, "joining: 2 of 4 peers\n")
+    monkeypatch.setitem(STATE, "ready", True)
+    monkeypatch.setitem(STATE, "healthy", False)
+    assert get(server, "/readyz?verbose=1") == (200, "ok\n")
+    assert get(server, "/livez") == (503, "no\n")
+
+
+def test_a_listening_socket_that_was_handed_over_is_served() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = TelemetryServer("", 0, None, lambda: True, lambda: True, listener)
+    assert server.port == listener.getsockname()[1]
+    assert get(server, "/livez") == (200, "ok\n")
+    assert get(server, "/metrics") == (404, "pages: /livez /readyz\n")
+    server.close()
 
 
 def test_other_pages_name_those_that_exist(server: TelemetryServer) -> None:
-    assert get(server, "/../etc/passwd") == (404, "pages: /metrics /healthz /readyz\n")
+    assert get(server, "/../etc/passwd") == (404, "pages: /livez /metrics /readyz\n")
 
 
 def test_a_taken_port_is_told_with_what_to_do(server: TelemetryServer) -> None:
@@ -73,7 +83,7 @@ def test_clients_that_say_nothing_do_not_keep_others_out_for_good(
         for _ in range(server_module.THREADS_MAX)
     ]
     try:
-        assert get(server, "/healthz")[0] == 200
+        assert get(server, "/livez")[0] == 200
         for connection in silent:
             assert connection.recv(1) == b"", "closed by the server"
     finally:

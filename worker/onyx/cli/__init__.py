@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from onyx.cli import cluster, inspect, jobs
+from onyx.cli import cluster, inspect, jobs, zookeeper
 from onyx.cli import run as run_command
 from onyx.errors import ManifestError, OnyxError, UserError
 
@@ -32,6 +32,7 @@ run_command.add_to(app)
 jobs.add_to(app)
 inspect.add_to(app)
 cluster.add_to(app)
+zookeeper.add_to(app)
 
 
 def main() -> None:

@@ -1,10 +1,8 @@
-"""`onyx worker` and `onyx zookeeper`: the processes of a cluster."""
+"""`onyx worker`: the processes of a cluster."""
 
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +14,10 @@ from onyx.cli.options import (
     ZooKeeperOption,
     import_from,
     settings,
+    stop_signal,
 )
 from onyx.cli.supervisor import Supervisor
 from onyx.cli.worker import Worker
-from onyx.log.server import ZooKeeperServer
 from onyx.telemetry.logs import configure
 
 PeersOption = Annotated[int, typer.Option("--peers", help="Virtual peers of each process.", min=1)]
@@ -32,7 +30,6 @@ MetricsOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     app.command("worker")(run_worker)
-    app.command("zookeeper")(run_zookeeper)
 
 
 def run_worker(
@@ -56,7 +53,7 @@ def run_worker(
         telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
         found = dataclasses.replace(found, telemetry=telemetry)
     configure(found.telemetry.log_level, found.telemetry.log_format)
-    stop = _stop_signal()
+    stop = stop_signal()
     if processes > 1:
         supervisor = Supervisor(found, [peers] * processes)
         supervisor.start()
@@ -69,27 +66,3 @@ def run_worker(
         if worker.ended:
             raise typer.Exit(1)
     worker.stop()
-
-
-def run_zookeeper(
-    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 2181,
-    data: Annotated[Path, typer.Option("--data", help="Folder for its data.")] = Path(
-        ".onyx/zookeeper"
-    ),
-) -> None:
-    """Run a ZooKeeper server for a laptop or tests.
-
-    It is the real server, started from the jars inside the PySpark package.
-    """
-    stop = _stop_signal()
-    with ZooKeeperServer(data, port) as server:
-        print(f"ZooKeeper serves at {server.address}, data in {data}", flush=True)
-        stop.wait()
-
-
-def _stop_signal() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

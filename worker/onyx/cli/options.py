@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -67,3 +69,11 @@ def read_job(path: Path) -> Job:
         message = f"the file cannot be read: {error.strerror}"
         raise ManifestError([Problem(str(path), message)]) from error
     return parse_manifest(text, str(path))
+
+
+def stop_signal() -> threading.Event:
+    """An event that SIGTERM and SIGINT set, from now on; a second signal changes nothing."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

@@ -3,9 +3,11 @@
 For `onyx run`, `onyx zookeeper` and tests, on machines that have no ZooKeeper. The real server and
 not a substitute of our own: sessions, expiry and recovery are what a cluster relies on. Five jars
 are enough (no netty, log4j or web server), which halves memory and start-up: about half a second.
+A server that people operate writes a log as well, with three more jars.
 
-The server is bound to the loopback interface. It ends with this process, also when this process is
-killed, so it must be started on a thread that lives as long as the server is needed.
+A server that stands alone listens on the loopback interface unless told otherwise. It ends with
+this process, also when this process is killed, so it must be started on a thread that lives as long
+as the server is needed.
 """
 
 from __future__ import annotations
@@ -20,18 +22,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
-from onyx.errors import Unavailable
+from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
+from onyx.log.server_config import Ensemble, ServerConfig
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
 """Without metrics-core it does not start; without snappy-java it starts and never serves."""
+LOG_JARS = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
+LOG_LEVEL = "WARN"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
-SESSION_TIMEOUT_MAX_MS = 60_000
 HEAP_MIB = 256
 _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
@@ -39,19 +44,20 @@ _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
 _PR_SET_PDEATHSIG = 1
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_MAIN_OF_ENSEMBLE = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JVM_FLAGS = (
     "-Xshare:auto",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    f"-Xmx{HEAP_MIB}m",
-    "-Dzookeeper.admin.enableServer=false",
+    "-XX:-UsePerfData",
+    "-Dsun.net.inetaddr.ttl=5",  # a pod that comes back has another address
     "-Dzookeeper.preAllocSize=4096",
-    "-Dzookeeper.4lw.commands.whitelist=srvr",
+    f"-Dorg.apache.logging.log4j.level={LOG_LEVEL}",
 )
 
 
 class ZooKeeperServer:
-    """One stand-alone server; also a context manager that starts and stops it.
+    """One server; also a context manager that starts and stops it.
 
     Args:
         data_dir: Folder for its data, configuration and log; made if missing. A server started
@@ -59,50 +65,75 @@ class ZooKeeperServer:
         port: Port to listen on; 0 takes a free one, which stays the same over restarts.
         tick_ms: Its unit of time; the shortest session is two ticks.
         host: Interface to listen on.
+        ensemble: Its place among others; None: it stands alone.
+        heap_mib: Memory of the Java virtual machine.
+        verbose: Write what it has to say to standard error, and not just what the virtual machine
+            says to a file in the folder.
     """
 
     def __init__(
-        self, data_dir: Path | str, port: int = 0, tick_ms: int = 500, host: str = "127.0.0.1"
+        self,
+        data_dir: Path | str,
+        port: int = 0,
+        tick_ms: int = 500,
+        host: str = "127.0.0.1",
+        ensemble: Ensemble | None = None,
+        heap_mib: int = HEAP_MIB,
+        verbose: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.port = port
         self._host = host
         self._tick_ms = tick_ms
+        self._ensemble = ensemble
+        self._heap_mib = heap_mib
+        self._verbose = verbose
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         """`host:port` for clients on this machine."""
-        return f"{self._host}:{self.port}"
+        return f"{self._near_host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
         """Process id while it runs."""
         return self._process.pid if self._process else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of a server that has ended by itself; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def serves(self) -> bool:
+        """Whether it answers clients: in an ensemble, whether it has a leader."""
+        return is_serving(self._near_host, self.port)
+
     def start(self) -> None:
         """Start and wait until it serves.
 
         Raises:
-            Unavailable: no Java, no PySpark, or the server did not come up; says what to do.
+            SettingsError, Unavailable: as `launch`; or the server did not come up.
+        """
+        self.launch()
+        self._wait_until_ready()
+
+    def launch(self) -> None:
+        """Start and do not wait: a server of an ensemble serves when most of the others are there.
+
+        Raises:
+            SettingsError: its folder cannot be written or is that of another server.
+            Unavailable: no Java, no PySpark, or the port is in use; says what to do.
         """
         assert self._process is None, "already started"
-        self.data_dir.mkdir(parents=True, exist_ok=True)
         self.port = self.port or _free_port(self._host)
-        if _is_listening(self._host, self.port):
+        if _is_listening(self._near_host, self.port):
             raise Unavailable(
                 f"{self.address} is in use; another ZooKeeper may run already, "
                 "or choose another port"
             )
-        command = [
-            str(find_java().executable),
-            *_JVM_FLAGS,
-            "-cp",
-            os.pathsep.join(map(str, find_jars())),
-            _MAIN,
-            str(self._write_configuration().resolve()),
-        ]
-        with open(self._log_path, "ab") as log:
+        command = self._command(self._write_files())
+        with self._output() as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -113,7 +144,6 @@ class ZooKeeperServer:
                 start_new_session=True,
             )
         atexit.register(self.kill)
-        self._wait_until_ready()
 
     def stop(self) -> None:
         """End it in an orderly way; harmless when it does not run."""
@@ -147,19 +177,46 @@ class ZooKeeperServer:
     def _log_path(self) -> Path:
         return self.data_dir / "zookeeper.log"
 
-    def _write_configuration(self) -> Path:
-        path = self.data_dir / "zoo.cfg"
-        path.write_text(
-            f"tickTime={self._tick_ms}\n"
-            f"dataDir={self.data_dir.resolve()}\n"
-            f"clientPort={self.port}\n"
-            f"clientPortAddress={self._host}\n"
-            f"maxSessionTimeout={SESSION_TIMEOUT_MAX_MS}\n"
-            "maxClientCnxns=0\n"
-            "autopurge.snapRetainCount=3\n"
-            "autopurge.purgeInterval=1\n",
-            encoding="utf-8",
-        )
+    @property
+    def _output_place(self) -> str:
+        return "above" if self._verbose else str(self._log_path)
+
+    def _output(self) -> contextlib.AbstractContextManager[BinaryIO | None]:
+        """Where what it says goes; None is where this process' own goes."""
+        return contextlib.nullcontext() if self._verbose else open(self._log_path, "ab")
+
+    @property
+    def _near_host(self) -> str:
+        """Where this machine finds it."""
+        return "127.0.0.1" if self._host == "0.0.0.0" else self._host  # noqa: S104
+
+    def _command(self, configuration: Path) -> list[str]:
+        jars = find_jars((*JARS, *LOG_JARS) if self._verbose else JARS)
+        return [
+            str(find_java().executable),
+            *_JVM_FLAGS,
+            f"-Xmx{self._heap_mib}m",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            _MAIN if self._ensemble is None else _MAIN_OF_ENSEMBLE,
+            str(configuration),
+        ]
+
+    def _write_files(self) -> Path:
+        """Its folder and configuration; the path of the latter."""
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            folder = self.data_dir.resolve()
+            config = ServerConfig(folder, self._host, self.port, self._tick_ms, self._ensemble)
+            if self._ensemble is not None:
+                _claim(folder / "myid", self._ensemble.id)
+            path = folder / "zoo.cfg"
+            path.write_text(config.text(), encoding="utf-8")
+        except OSError as error:
+            raise SettingsError(
+                f"ZooKeeper's folder {self.data_dir} cannot be written: {error.strerror}; choose "
+                "another by ONYX_ZOOKEEPER_SERVER_DATA_DIR, or give this user the right to it"
+            ) from error
         return path
 
     def _wait_until_ready(self) -> None:
@@ -171,21 +228,21 @@ class ZooKeeperServer:
                 code, self._process = process.returncode, None
                 raise Unavailable(
                     f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
-                    f"port taken? Its output: {self._log_path}"
+                    f"port taken? Its output: {self._output_place}"
                 )
             probe_s = min(_PROBE_MAX_S, max(_PROBE_MIN_S, waited_s / 4))
-            if is_serving(self._host, self.port, probe_s):
+            if is_serving(self._near_host, self.port, probe_s):
                 return
             time.sleep(_POLL_S)
         self.kill()
         raise Unavailable(
             f"ZooKeeper on {self.address} did not serve within {START_TIMEOUT_S:.0f} s; "
-            f"its output: {self._log_path}"
+            f"its output: {self._output_place}"
         )
 
 
-def find_jars() -> list[Path]:
-    """The jars that ZooKeeper needs, inside the installed PySpark (which is not imported).
+def find_jars(names: Sequence[str] = JARS) -> list[Path]:
+    """The jars of these names, inside the installed PySpark (which is not imported).
 
     Raises:
         Unavailable: PySpark is not installed or lacks a jar.
@@ -198,7 +255,7 @@ def find_jars() -> list[Path]:
             "pip install 'onyx-on-kubernetes[spark]', or set ONYX_ZOOKEEPER_ADDRESS to a server"
         )
     jars: list[Path] = []
-    for name in JARS:
+    for name in names:
         found = sorted(Path(folders[0], "jars").glob(f"{name}-[0-9]*.jar"))
         if not found:
             raise Unavailable(f"PySpark in {folders[0]} has no {name} jar; install it again")
@@ -217,6 +274,16 @@ def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
     except OSError:
         return False
     return b"Mode:" in answer
+
+
+def _claim(path: Path, id: int) -> None:
+    """Write the server's id, unless the folder is another server's already."""
+    if path.exists() and (found := path.read_text(encoding="utf-8").strip()) != str(id):
+        raise SettingsError(
+            f"{path.parent} holds the data of ZooKeeper server {found}, and this is server {id}: "
+            "give each server of an ensemble a folder of its own"
+        )
+    path.write_text(f"{id}\n", encoding="utf-8")
 
 
 def _is_listening(host: str, port: int) -> bool:

@@ -18,7 +18,7 @@ _HEAD = """\
 
 Generated from `worker/onyx/telemetry/catalog.py` by `python -m onyx.telemetry.generate`.
 
-A worker serves these at `/metrics` when `ONYX_TELEMETRY_METRICS_PORT` is set, beside `/healthz`
+A worker serves these at `/metrics` when `ONYX_TELEMETRY_METRICS_PORT` is set, beside `/livez`
 (the process is not stuck) and `/readyz` (it takes part in the cluster). `job` and `task` are
 names; the other labels have the values listed below.
 

@@ -1,8 +1,9 @@
-"""The HTTP endpoint of a worker: `/metrics`, `/healthz` and `/readyz`.
+"""The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`.
 
 prometheus_client brings a server, which starts a thread for every connection and has no health
 pages. This one has a few threads and refuses more, because a scraper that hangs must not cost the
-worker memory. `/healthz` says that the process is not stuck, `/readyz` that it takes part.
+worker memory. `/livez` says that the process is not stuck, `/readyz` that it takes part; when not,
+the answer is 503 with the reason, which the kubelet shows as an event of the pod.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ CONNECTIONS_MAX = 16
 """Connections served or waiting; further ones are closed at once."""
 REQUEST_TIMEOUT_S = 5.0
 
-Check = Callable[[], bool]
+Check = Callable[[], bool | str]
+"""True when all is well, otherwise what is not."""
+Answer = tuple[int, str, bytes]
+"""Status, type and body."""
+Page = Callable[[str], Answer]
+"""What is answered to a client that accepts certain types."""
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -35,24 +41,33 @@ class TelemetryServer:
     Arguments:
         host: address to listen on.
         port: port to listen on; 0 takes a free one, see `port`.
-        healthy: false when the process is stuck and should be restarted.
+        registry: what `/metrics` shows; None: there is no such page.
+        healthy: true unless the process is stuck and should be restarted.
         ready: true when the process takes part in the cluster.
+        listener: a socket that listens already, to be used instead of `host` and `port`.
 
     Raises:
         Unavailable: the port is taken.
     """
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, healthy: Check, ready: Check
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry | None,
+        healthy: Check,
+        ready: Check,
+        listener: socket.socket | None = None,
     ) -> None:
-        pages = {
-            "/healthz": lambda _: _verdict(healthy),
+        pages: dict[str, Page] = {
+            "/livez": lambda _: _verdict(healthy),
             "/readyz": lambda _: _verdict(ready),
-            "/metrics": lambda accept: _metrics(registry, accept),
         }
+        if registry is not None:
+            pages["/metrics"] = lambda accept: _metrics(registry, accept)
         handler = type("Handler", (_Handler,), {"pages": pages})
         try:
-            self._server = _BoundedServer((host, port), handler)
+            self._server = _BoundedServer((host, port), handler, listener)
         except OSError as error:
             raise Unavailable(
                 f"the metrics endpoint cannot listen on {host}:{port}: {error}; "
@@ -76,10 +91,18 @@ class _BoundedServer(HTTPServer):
 
     request_queue_size = CONNECTIONS_MAX
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        listener: socket.socket | None,
+    ) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="onyx-telemetry")
         self._places = BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=listener is None)
+        if listener is not None:
+            self.socket.close()
+            self.socket, self.server_address = listener, listener.getsockname()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
@@ -104,12 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
     """GET of a known page; one request a connection."""
 
     timeout = REQUEST_TIMEOUT_S
-    pages: dict[str, Callable[[str], tuple[int, str, bytes]]]
+    pages: dict[str, Page]
 
     def do_GET(self) -> None:
         page = self.pages.get(self.path.partition("?")[0])
         if page is None:
-            status, kind, body = 404, _TEXT, b"pages: /metrics /healthz /readyz\n"
+            names = " ".join(sorted(self.pages))
+            status, kind, body = 404, _TEXT, f"pages: {names}\n".encode()
         else:
             status, kind, body = page(self.headers.get("Accept", ""))
         self.send_response(status)
@@ -125,10 +149,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Scrapes are not worth a line each."""
 
 
-def _verdict(check: Check) -> tuple[int, str, bytes]:
-    return (200, _TEXT, b"ok\n") if check() else (503, _TEXT, b"not ok\n")
+def _verdict(check: Check) -> Answer:
+    found = check()
+    return (200, _TEXT, b"ok\n") if found is True else (503, _TEXT, f"{found or 'no'}\n".encode())
 
 
-def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]:
+def _metrics(registry: CollectorRegistry, accept: str) -> Answer:
     encode, kind = choose_encoder(accept)
     return 200, kind, encode(registry)

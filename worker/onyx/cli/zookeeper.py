@@ -1,0 +1,89 @@
+"""`onyx zookeeper`: a ZooKeeper server for a laptop, or one of an ensemble on Kubernetes.
+
+The server is a child of this process, which passes the signal to stop on, ends when it ends, and
+answers the kubelet's probes at the metrics port: an own HTTP endpoint costs a probe nothing, other
+than a command that is started for each, and ZooKeeper's admin server would need four more jars.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onyx.cli.options import settings, stop_signal
+from onyx.errors import Unavailable
+from onyx.log.server import ZooKeeperServer
+from onyx.log.server_config import ensemble_of
+from onyx.settings import Settings
+from onyx.telemetry.server import TelemetryServer
+
+POLL_S = 0.2
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("zookeeper")(run_zookeeper)
+
+
+def run_zookeeper(
+    port: Annotated[int | None, typer.Option("--port", help="Port to listen on.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Folder for its data.")] = None,
+) -> None:
+    """Run a ZooKeeper server until SIGTERM.
+
+    It is the real server, started from the jars inside the PySpark package. Alone it listens on the
+    loopback interface; ONYX_ZOOKEEPER_SERVER_HOST, ..._SERVERS and others make an ensemble of it.
+    """
+    stop = stop_signal()
+    found = settings()
+    chosen = found.zookeeper_server
+    if port is not None:
+        chosen = dataclasses.replace(chosen, port=port)
+    if data is not None:
+        chosen = dataclasses.replace(chosen, data_dir=str(data))
+    server = ZooKeeperServer(
+        chosen.data_dir,
+        chosen.port,
+        host=chosen.host,
+        ensemble=ensemble_of(chosen, socket.gethostname()),
+        heap_mib=chosen.heap_mib,
+        verbose=True,
+    )
+    server.launch()
+    pages = _open_pages(found, server)
+    try:
+        _attend(server, stop)
+    finally:
+        server.stop()
+        if pages is not None:
+            pages.close()
+
+
+def _open_pages(found: Settings, server: ZooKeeperServer) -> TelemetryServer | None:
+    telemetry = found.telemetry
+    if telemetry.metrics_port is None:
+        return None
+    return TelemetryServer(
+        telemetry.metrics_host,
+        telemetry.metrics_port,
+        None,
+        healthy=lambda: server.exit_code is None or "the server has ended",
+        ready=lambda: server.serves() or "it does not serve: starting, or no leader is elected",
+    )
+
+
+def _attend(server: ZooKeeperServer, stop: threading.Event) -> None:
+    """Until it is told to stop; says when it serves for the first time."""
+    said = False
+    while not stop.wait(POLL_S):
+        if server.exit_code is not None:
+            raise Unavailable(
+                f"ZooKeeper at {server.address} has ended with code {server.exit_code}: see above"
+            )
+        if not said and server.serves():
+            said = True
+            print(f"ZooKeeper serves at {server.address}, data in {server.data_dir}", flush=True)

@@ -1,0 +1,131 @@
+"""The configuration of a ZooKeeper server as text, and a server's place in its ensemble: all pure.
+
+A server of an ensemble is told the same list of hosts as the others, and knows which of them it is
+by the number at the end of its host's name, as a StatefulSet gives it. No dynamic reconfiguration:
+an ensemble of this kind is restarted to be changed, and what it writes of itself into the file
+would fight with what is written here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from onyx.errors import SettingsError
+from onyx.settings import ZooKeeperServerSettings
+
+SESSION_TIMEOUT_MAX_MS = 60_000
+INIT_TIMEOUT_MS = 20_000
+"""Longest time for a follower to fetch what it lacks from a leader that was just elected."""
+SYNC_TIMEOUT_MS = 5_000
+"""A follower that has not heard from the leader for so long, or the other way round, gives up."""
+SERVERS_MAX = 7
+COMMANDS = "srvr,ruok,mntr"
+"""Four-letter commands that are answered; none tells or changes data."""
+
+_SERVER = re.compile(r"(?P<host>[A-Za-z0-9_.-]+)(:(?P<quorum>\d{1,5}):(?P<election>\d{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Which server this is, and all of them."""
+
+    id: int
+    """From 1: the place in `servers`."""
+    servers: tuple[str, ...]
+    """`host:quorum port:election port` of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """What one server is started with."""
+
+    data_dir: Path
+    """Absolute."""
+    host: str
+    """Interface to listen on, for clients and the other servers."""
+    port: int
+    tick_ms: int
+    """Unit of time; the shortest session is two ticks."""
+    ensemble: Ensemble | None = None
+    """None: it stands alone."""
+
+    def text(self) -> str:
+        """The file `zoo.cfg`."""
+        lines = [
+            f"tickTime={self.tick_ms}",
+            f"dataDir={self.data_dir}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={self.host}",
+            f"maxSessionTimeout={SESSION_TIMEOUT_MAX_MS}",
+            "maxClientCnxns=0",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+            "admin.enableServer=false",
+            f"4lw.commands.whitelist={COMMANDS}",
+        ]
+        return "\n".join([*lines, *self._ensemble_lines(), ""])
+
+    def _ensemble_lines(self) -> list[str]:
+        if self.ensemble is None:
+            return []
+        everywhere = "true" if self.host in ("0.0.0.0", "::") else "false"  # noqa: S104
+        return [
+            f"initLimit={max(2, INIT_TIMEOUT_MS // self.tick_ms)}",
+            f"syncLimit={max(2, SYNC_TIMEOUT_MS // self.tick_ms)}",
+            f"quorumListenOnAllIPs={everywhere}",
+            *(f"server.{id}={each}" for id, each in enumerate(self.ensemble.servers, start=1)),
+        ]
+
+
+def ensemble_of(settings: ZooKeeperServerSettings, host_name: str) -> Ensemble | None:
+    """The ensemble that the settings describe; None for a server that stands alone.
+
+    Args:
+        settings: of the server.
+        host_name: of this machine or pod.
+
+    Raises:
+        SettingsError: a server is not `host` or `host:port:port`, their number makes no sense, or
+            it is not known which of them this is.
+    """
+    if len(settings.servers) <= 1:
+        return None
+    count = len(settings.servers)
+    if count == 2 or count > SERVERS_MAX:
+        raise SettingsError(
+            f"zookeeper_server.servers names {count} servers: use 1, 3 or 5; an ensemble works "
+            "while more than half of them do, so two are worse than one"
+        )
+    servers = tuple(_server(each, settings) for each in settings.servers)
+    id = settings.id if settings.id is not None else _ordinal(host_name) + 1
+    if not 1 <= id <= count:
+        raise SettingsError(
+            f"this is ZooKeeper server {id}, and zookeeper_server.servers names {count}: "
+            "correct ONYX_ZOOKEEPER_SERVER_SERVERS or ONYX_ZOOKEEPER_SERVER_ID"
+        )
+    return Ensemble(id, servers)
+
+
+def _server(text: str, settings: ZooKeeperServerSettings) -> str:
+    found = _SERVER.fullmatch(text)
+    if found is None:
+        raise SettingsError(
+            f"zookeeper_server.servers: {text!r} is no server; expected a host name, or "
+            "host:quorum port:election port"
+        )
+    quorum = found["quorum"] or settings.quorum_port
+    election = found["election"] or settings.election_port
+    return f"{found['host']}:{quorum}:{election}"
+
+
+def _ordinal(host_name: str) -> int:
+    """2 of `zookeeper-2` and of `zookeeper-2.zookeeper.default.svc`."""
+    found = re.search(r"-(\d{1,3})$", host_name.partition(".")[0])
+    if found is None:
+        raise SettingsError(
+            f"which of zookeeper_server.servers is this? The host name {host_name!r} does not end "
+            "with a number, as in zookeeper-0: set ONYX_ZOOKEEPER_SERVER_ID, from 1"
+        )
+    return int(found[1])
