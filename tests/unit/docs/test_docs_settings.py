@@ -23,7 +23,7 @@ def field_docs() -> dict[tuple[str, str], str]:
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
                     assert isinstance(field.target, ast.Name)
                     assert isinstance(doc.value, ast.Constant)
-                    docs[node.name, field.target.id] = str(doc.value.value)
+                    docs[node.name, field.target.id] = " ".join(str(doc.value.value).split())
     return docs
 
 
