@@ -12,6 +12,7 @@ import yaml
 from onyx.model.features import unsupported
 from onyx.model.names import INPUT_PLUGINS, OUTPUT_PLUGINS
 from onyx.model.parse import parse_manifest, parse_mapping
+from onyx.model.parse_cluster import parse_cluster_manifest
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {
@@ -68,8 +69,11 @@ def job_around(part: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", blocks("yaml"))
-def test_a_job_or_part_of_one_is_valid_and_can_run(text: str) -> None:
+def test_a_cluster_or_job_or_part_of_one_is_valid_and_can_run(text: str) -> None:
     plain = yaml.safe_load(text)
+    if plain.get("kind") == "OnyxCluster":
+        parse_cluster_manifest(text, "page")
+        return
     if plain.get("kind") == "OnyxJob":
         job = parse_manifest(text, "page")
     else:

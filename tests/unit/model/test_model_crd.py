@@ -11,17 +11,24 @@ from typing import Any
 import pytest
 import yaml
 
-from onyx.model import crd, crd_parts, generate
+from onyx.model import crd, crd_cluster, crd_parts, generate
 from onyx.model.information import SECTIONS
 from onyx.model.parse import job_hash, parse_manifest, parse_mapping
 
 ROOT = Path(__file__).parents[3]
-SCHEMA = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+DEFINITIONS = {"job": crd.definition(), "cluster": crd_cluster.definition()}
+SCHEMAS = {
+    name: each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for name, each in DEFINITIONS.items()
+}
+SCHEMA = SCHEMAS["job"]
+EACH = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 ALLOWED = {
     "description", "type", "format", "properties", "required", "items", "enum", "pattern",
     "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default",
     "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string",
     "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+    "additionalProperties", "maxProperties",
 }  # fmt: skip
 
 
@@ -31,6 +38,8 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
         yield from nodes(child, f"{path}.{name}")
     if "items" in schema:
         yield from nodes(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from nodes(schema["additionalProperties"], f"{path}[]")
 
 
 def with_defaults(schema: dict[str, Any], value: Any) -> Any:
@@ -51,8 +60,9 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
     return value
 
 
-def test_the_schema_is_structural() -> None:
-    for path, node in nodes(SCHEMA):
+@EACH
+def test_the_schema_is_structural(schema: dict[str, Any]) -> None:
+    for path, node in nodes(schema):
         assert set(node) <= ALLOWED, path
         free = node.get("x-kubernetes-preserve-unknown-fields") or node.get(
             "x-kubernetes-int-or-string"
@@ -66,22 +76,28 @@ def test_the_schema_is_structural() -> None:
             assert "description" in node or path.endswith("[]") or path.count(".") == 1, path
 
 
-def test_everything_that_a_rule_or_a_list_goes_over_is_bounded() -> None:
-    for path, node in nodes(SCHEMA["properties"]["spec"]):
+@EACH
+def test_everything_that_a_rule_or_a_list_goes_over_is_bounded(schema: dict[str, Any]) -> None:
+    for path, node in nodes(schema["properties"]["spec"]):
         if node.get("type") == "array":
             assert "maxItems" in node, path
+        if "additionalProperties" in node:
+            assert "maxProperties" in node, path
+            assert not node.get("properties"), path
         if node.get("type") == "string":
             assert "maxLength" in node or "enum" in node, path
 
 
-def test_keys_of_map_lists_are_required() -> None:
-    for path, node in nodes(SCHEMA):
+@EACH
+def test_keys_of_map_lists_are_required(schema: dict[str, Any]) -> None:
+    for path, node in nodes(schema):
         for key in node.get("x-kubernetes-list-map-keys", ()):
             assert key in node["items"]["required"], path
 
 
-def test_rules_use_only_keys_that_cel_can_see() -> None:
-    for path, node in nodes(SCHEMA):
+@EACH
+def test_rules_use_only_keys_that_cel_can_see(schema: dict[str, Any]) -> None:
+    for path, node in nodes(schema):
         for rule in node.get("x-kubernetes-validations", ()):
             assert rule["message"]
             for key in re.findall(r"self\.(\w+)", rule["rule"]):
@@ -95,11 +111,12 @@ def test_every_key_of_the_model_is_in_the_schema_and_no_other() -> None:
         assert list(node["properties"]) == [key.yaml for key in section.keys]
 
 
-def test_the_file_is_small_and_has_no_anchors() -> None:
-    text = crd_parts.written(crd.definition())
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_the_file_is_small_and_has_no_anchors(definition: dict[str, Any]) -> None:
+    text = crd_parts.written(definition)
     assert len(text) < 100_000
     assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
-    assert yaml.safe_load(text) == json.loads(json.dumps(crd.definition()))
+    assert yaml.safe_load(text) == json.loads(json.dumps(definition))
 
 
 def test_what_the_api_server_fills_in_does_not_change_a_job() -> None:

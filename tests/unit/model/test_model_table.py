@@ -8,17 +8,20 @@ import re
 import pytest
 
 from onyx.model.information import SECTIONS
+from onyx.model.information_cluster import CLUSTER_SECTIONS
 from onyx.model.names import yaml_key
-from onyx.model.schema import Entries, Section
+from onyx.model.schema import Entries, Entry, Section
 
-EACH = pytest.mark.parametrize("section", SECTIONS.values(), ids=lambda section: section.name)
+EACH = pytest.mark.parametrize(
+    "section", [*SECTIONS.values(), *CLUSTER_SECTIONS], ids=lambda section: section.name
+)
 
 
 @EACH
 def test_fields_and_defaults_are_those_of_the_table(section: Section) -> None:
     assert section.make is not None
     fields = {field.name: field for field in dataclasses.fields(section.make)}
-    if section.name == "job":
+    if section.name in ("job", "cluster"):
         del fields["name"]  # stands under the manifest's metadata
     assert set(fields) == {key.field for key in section.keys}
     for key in section.keys:
@@ -64,7 +67,7 @@ def test_defaults_are_values_that_the_key_itself_takes(section: Section) -> None
     from onyx.model.report import Report
 
     for key in section.keys:
-        if key.default in (None, ()) or isinstance(key.kind, Entries):
+        if key.default in (None, ()) or isinstance(key.kind, Entries | Entry):
             continue
         value = list(key.default) if isinstance(key.default, tuple) else key.default
         value = dict(value) if re.match("mapping", type(value).__name__) else value

@@ -1,4 +1,4 @@
-"""Write `crds/onyxjob.yaml` and the reference pages from the information model.
+"""Write the files of `crds/` and the reference pages from the information model.
 
 Call it as `python -m onyx.model.generate [--check]`. With `--check` nothing is written; the exit
 code is 1 when a file is stale.
@@ -9,15 +9,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from onyx.model import crd, crd_parts, reference
+from onyx.model import crd, crd_cluster, crd_parts, reference, reference_cluster
 
 ROOT = Path(__file__).parents[3]
 
 
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Every generated file with its text."""
-    pages = {root / "docs" / "reference" / name: page for name, page in reference.pages().items()}
-    return {root / "crds" / "onyxjob.yaml": crd_parts.written(crd.definition()), **pages}
+    pages = {**reference.pages(), reference_cluster.FILE: reference_cluster.page()}
+    crds = {"onyxjob": crd.definition(), "onyxcluster": crd_cluster.definition()}
+    return {
+        **{root / "crds" / f"{name}.yaml": crd_parts.written(each) for name, each in crds.items()},
+        **{root / "docs" / "reference" / name: page for name, page in pages.items()},
+    }
 
 
 def stale(root: Path = ROOT) -> list[Path]:

@@ -13,6 +13,9 @@ NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 """Of tasks, windows and triggers: at most 63 characters."""
 JOB_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 """Of a job: a DNS label, because a Kubernetes object is called so."""
+CLUSTER_NAME = r"[a-z]([a-z0-9-]{0,43}[a-z0-9])?"
+"""Of a cluster: short enough for the labels of the pods that are called after it."""
+MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 FUNCTION = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z][A-Za-z0-9_]*"
 """`package.module:name`, ASCII identifiers; the name has no dot and no leading underscore."""
 FUNCTION_CHARACTERS_MAX = 255
@@ -40,6 +43,7 @@ ELEMENT_UNITS = ("elements", "element")
 
 _NAME = re.compile(NAME + r"\Z")
 _JOB_NAME = re.compile(JOB_NAME + r"\Z")
+_CLUSTER_NAME = re.compile(CLUSTER_NAME + r"\Z")
 _FUNCTION = re.compile(FUNCTION + r"\Z")
 
 
@@ -49,6 +53,10 @@ def is_name(text: str) -> bool:
 
 def is_job_name(text: str) -> bool:
     return _JOB_NAME.match(text) is not None
+
+
+def is_cluster_name(text: str) -> bool:
+    return _CLUSTER_NAME.match(text) is not None
 
 
 def is_function(text: str) -> bool:

@@ -12,25 +12,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.errors import ManifestError, Problem
-from onyx.model import names
 from onyx.model.canonical import canonical_json, job_hash, to_mapping
 from onyx.model.information import MANIFEST, SECTIONS, SPEC
 from onyx.model.job import Job
+from onyx.model.names import is_job_name
+from onyx.model.object_meta import NameRule, read_name
 from onyx.model.plain import plain
 from onyx.model.reading import MANIFEST_BYTES_MAX, read_text
-from onyx.model.report import INVALID, Report, at, nearest, told
+from onyx.model.report import INVALID, Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.looking import good
 from onyx.model.schema import Draft, Entries
 
 __all__ = ["check_entry", "job_hash", "parse_manifest", "parse_mapping", "to_mapping"]
 
-_OBJECT_META = (
-    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp",
-    "finalizers", "generateName", "generation", "labels", "managedFields", "name", "namespace",
-    "ownerReferences", "resourceVersion", "selfLink", "uid",
-)  # fmt: skip
-"""What Kubernetes knows under metadata; of these only the name concerns a job."""
+_NAMES = NameRule(
+    "job",
+    is_job_name,
+    "lower case letters, digits and -, at most 63, first and last a letter or digit",
+    "the job's own metadata is spec.metadata",
+)
 
 
 def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
@@ -95,28 +96,12 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
 
 def _manifest(value: Any, report: Report) -> Draft:
     draft = MANIFEST.read(value, "", report) or {}
-    name = _name(good(draft, "metadata"), report)
+    name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
     if spec is not None:
         _check_spec(spec, "spec", report)
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
-
-
-def _name(metadata: dict[str, Any] | None, report: Report) -> Any:
-    if metadata is None:
-        return None
-    for key in metadata:
-        if key not in _OBJECT_META:
-            hint = nearest(key, _OBJECT_META) or "the job's own metadata is spec.metadata"
-            report.add(at("metadata", key), "is not a key that Kubernetes knows here", hint)
-    name = metadata.get("name", INVALID)
-    if "name" not in metadata:
-        report.add("metadata.name", "is missing", "give the job a name")
-    elif not isinstance(name, str) or not names.is_job_name(name):
-        hint = "lower case letters, digits and -, at most 63, first and last a letter or digit"
-        report.add("metadata.name", f"{told(name)} is not a name for a job", hint)
-    return name
 
 
 def _check_spec(spec: Draft, path: str, report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from typing import Any
 
 from onyx.model.information import API_VERSION, KIND, SECTIONS
@@ -45,7 +46,7 @@ def _page(name: str, section: Section) -> str:
 
 def _row(key: Key) -> str:
     link = f"[`{key.yaml}`](#{key.yaml.lower()})"
-    return f"| {link} | {_value(key)} | {_required(key)} | {_default(key.default)} |\n"
+    return f"| {link} | {_value(key)} | {_required(key)} | {shown_default(key.default)} |\n"
 
 
 def _value(key: Key) -> str:
@@ -60,8 +61,9 @@ def _required(key: Key) -> str:
     return f"for type {', '.join(key.required_for)}" if key.required_for else ""
 
 
-def _default(default: Any) -> str:
-    if default in (None, "", ()) or default == {}:
+def shown_default(default: Any) -> str:
+    """A default as the pages show it; nothing when it is empty, or a value with keys of its own."""
+    if default in (None, "", ()) or default == {} or is_dataclass(default):
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"

@@ -122,6 +122,8 @@ class Section:
             value = draft[key.field]
             if isinstance(key.kind, Entries):
                 value = tuple(key.kind.section.build(each) for each in value)
+            elif isinstance(key.kind, Entry):
+                value = key.kind.section.build(value)
             elif isinstance(value, dict):
                 value = MappingProxyType(value)
             values[key.field] = value
@@ -164,9 +166,10 @@ class Entry:
 
     def schema(self) -> Schema:
         keys = self.section.keys
+        required = [key.yaml for key in keys if key.required]
         return {
             "type": "object",
-            "required": [key.yaml for key in keys if key.required],
+            **({"required": required} if required else {}),
             "properties": {key.yaml: key_schema(key) for key in keys},
         }
 
@@ -213,6 +216,9 @@ def key_schema(key: Key) -> Schema:
     it into entries that must not have it.
     """
     schema = {"description": key.doc, **key.kind.schema()}
+    if isinstance(key.kind, Entry):
+        # An empty mapping, so that the API server fills in the defaults of its keys.
+        return schema if key.default is None else {**schema, "default": {}}
     default = _plain(key.default)
     if not key.required and "type" in schema and not key.allowed_for and default not in _EMPTY:
         schema["default"] = default

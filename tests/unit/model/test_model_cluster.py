@@ -1,0 +1,159 @@
+"""A cluster is read whole, or refused with all that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onyx.errors import ManifestError
+from onyx.model.cluster import Cluster, CodeSource, DataVolume, EnvVar, TlsSource
+from onyx.model.parse_cluster import parse_cluster, parse_cluster_manifest
+
+WHOLE = """
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxCluster
+metadata: {name: fleet, namespace: team, uid: 1-2-3, labels: {a: b}}
+spec:
+  tenancyId: flights
+  jobScheduler: greedy
+  replicas: 3
+  peersPerWorker: 8
+  image: registry.example/onyx-worker:1.0@sha256:aa
+  imagePullPolicy: IfNotPresent
+  imagePullSecrets: [{name: registry}]
+  modules: [flights, flights.tasks]
+  code: {configMap: flights-code}
+  zookeeper: {address: "zk-0.zk:2181,zk-1.zk:2181,[::1]:2181"}
+  tls: {secretName: onyx-tls, zookeeper: true}
+  data: {claimName: shared}
+  settings: {ONYX_LEDGER_FRONTIER_INTERVAL_S: "0.5"}
+  env:
+    - {name: AWS_REGION, value: eu-west-1}
+    - {name: AWS_SECRET_ACCESS_KEY, valueFrom: {secretKeyRef: {name: s3, key: secret}}}
+  envFrom: [{secretRef: {name: s3}}]
+  resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {memory: 2Gi, "example.com/gpu": 1}}
+  podTemplate:
+    metadata: {labels: {team: data}, annotations: {note: "any text: even this"}}
+    spec: {nodeSelector: {disk: ssd}, containers: [{name: worker, stdin: true}]}
+  podDisruptionBudget: {maxUnavailable: 25%}
+  networkPolicy: {enabled: false}
+  serviceAccount: {create: false, name: mine}
+  terminationGracePeriodSeconds: 120
+status: {replicas: 2}
+"""
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxCluster",
+        "metadata": {"name": "fleet"},
+        "spec": spec,
+    }
+
+
+def test_every_key_is_read() -> None:
+    cluster = parse_cluster_manifest(WHOLE)
+
+    assert cluster.replicas == 3
+    assert cluster.tls == TlsSource("onyx-tls", zookeeper=True)
+    assert cluster.code == CodeSource("flights-code")
+    assert cluster.data == DataVolume("shared", "/data")
+    assert cluster.env[0] == EnvVar("AWS_REGION", "eu-west-1")
+    assert cluster.env[1].value_from == {"secretKeyRef": {"name": "s3", "key": "secret"}}
+    assert cluster.pod_template.metadata.labels == {"team": "data"}
+    assert cluster.pod_disruption_budget.max_unavailable == "25%"
+    assert cluster.tenancy("team") == "flights"
+
+
+def test_nothing_has_to_be_given() -> None:
+    cluster = parse_cluster(manifest())
+
+    assert cluster == Cluster("fleet")
+    assert cluster.tenancy("team") == "team.fleet"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"replica": 2}, "spec.replica: is not a key of a cluster (did you mean replicas?)"),
+        ({"replicas": "2"}, 'spec.replicas: is "2", but must be an integer of workers'),
+        ({"replicas": -1}, "spec.replicas: is the number -1"),
+        ({"replicas": True}, "spec.replicas: is true"),
+        ({"replicas": 1_001}, "from 0 to 1000"),
+        ({"tenancyId": "a/b"}, "spec.tenancyId:"),
+        ({"image": "a b"}, "spec.image:"),
+        ({"imagePullPolicy": "always"}, "did you mean Always?"),
+        ({"imagePullSecrets": ["registry"]}, "spec.imagePullSecrets[0]: is \"registry\""),
+        ({"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}, "[1]: a is given twice"),
+        ({"modules": ["app:work"]}, "spec.modules[0]: "),
+        ({"code": {}}, "spec.code.configMap: is missing"),
+        ({"code": "files"}, "spec.code: is \"files\", but must be a mapping"),
+        ({"zookeeper": {"address": "zk"}}, "such as zookeeper:2181"),
+        ({"zookeeper": {"address": "zk:2181, b:1"}}, "spec.zookeeper.address:"),
+        ({"data": {"claimName": "c", "mountPath": "data"}}, "an absolute path"),
+        ({"data": {"claimName": "c", "mountPath": "/tmp/x"}}, "which the operator uses"),
+        ({"data": {"claimName": "c", "mountPath": "/data/../etc"}}, "leads elsewhere"),
+        ({"settings": {"ONYX_LEGDER_ACK_INTERVAL_S": "1"}}, "mean ONYX_LEDGER_ACK_INTERVAL_S?"),
+        ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": "soon"}}, "expected a number"),
+        ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": 1}}, "is the number 1, but must be text"),
+        ({"settings": {"MINE": "1"}}, "a variable of your own goes under env"),
+        ({"settings": {"ONYX_TENANCY_ID": "x"}}, "set by the operator (use spec.tenancyId)"),
+        ({"env": [{"name": "ONYX_MODULES"}]}, "set by the operator (use spec.modules)"),
+        ({"env": [{"name": "ONYX_TRANSPORT_PORT"}]}, "set by the operator (remove it)"),
+        ({"env": [{"name": "A"}, {"name": "A"}]}, "spec.env[1]: A is given twice"),
+        (
+            {"env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {}}}]},
+            "spec.env[0].valueFrom: is given together with value",
+        ),
+        (
+            {"env": [{"name": "ONYX_TELEMETRY_LOG_LEVEL"}],
+             "settings": {"ONYX_TELEMETRY_LOG_LEVEL": "INFO"}},
+            "is given under settings too",
+        ),
+        ({"envFrom": [{"prefix": "A"}]}, "spec.envFrom[0]: names not exactly one"),
+        ({"resources": {"requests": {"cpu": 0.5}}}, "a fraction is written in quotes"),
+        ({"resources": {"requests": {"memory": "1 GB"}}}, "spec.resources.requests.memory"),
+        ({"resources": {"claims": []}}, "spec.resources.claims: is not a key"),
+        ({"podTemplate": {"spce": {}}}, "did you mean spec?"),
+        ({"podTemplate": {"metadata": {"labels": {"a": "b c"}}}}, "labels.a: "),
+        ({"podTemplate": {"spec": {"containers": {}}}}, "spec.containers: must be a list"),
+        ({"podTemplate": {"spec": {"containers": [{}]}}}, "container of the worker is called"),
+        (
+            {"podTemplate": {"spec": {"serviceAccountName": "x"}}},
+            "use spec.serviceAccount.name",
+        ),
+        ({"podDisruptionBudget": {"maxUnavailable": "half"}}, 'a share such as "25%"'),
+        ({"terminationGracePeriodSeconds": 1e3}, "spec.terminationGracePeriodSeconds"),
+        ({"zookeeper": None}, "spec.zookeeper: has no value (null)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(spec: dict[str, Any], told: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_cluster(manifest(**spec))
+    assert len(caught.value.problems) == 1, caught.value
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Fleet", "1st", "a" * 46, "a.b", "a-", "", 3])
+def test_a_name_that_pods_cannot_have_is_refused(name: Any) -> None:
+    with pytest.raises(ManifestError, match="is not a name for a cluster"):
+        parse_cluster({**manifest(), "metadata": {"name": name}})
+
+
+def test_all_problems_are_told_at_once_with_their_lines() -> None:
+    text = WHOLE.replace("replicas: 3", "replicas: 3.5").replace("secretName:", "secret:")
+    with pytest.raises(ManifestError) as caught:
+        parse_cluster_manifest(text, "oc.yaml")
+    assert [(each.path, each.where) for each in caught.value.problems] == [
+        ("spec.replicas", "oc.yaml:8"),
+        ("spec.tls.secret", "oc.yaml:16"),
+        ("spec.tls.secretName", "oc.yaml:16"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "kind: OnyxJob", "spec: {}"])
+def test_what_is_no_cluster_at_all_is_refused_with_a_reason(text: str) -> None:
+    with pytest.raises(ManifestError):
+        parse_cluster_manifest(text)

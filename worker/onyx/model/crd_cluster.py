@@ -1,0 +1,81 @@
+"""The custom resource definition of OnyxCluster, from the information model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onyx.model.crd_parts import (
+    column,
+    conditions,
+    integer,
+    object_of,
+    resource,
+    root,
+    text,
+    validations,
+)
+from onyx.model.information import API_VERSION
+from onyx.model.information_cluster import CLUSTER, KIND
+from onyx.model.kinds import Schema
+from onyx.model.names import CLUSTER_NAME
+from onyx.model.schema import Entry
+
+_SPEC_RULES = (
+    (
+        "(has(self.tenancyId) ? self.tenancyId : '') =="
+        " (has(oldSelf.tenancyId) ? oldSelf.tenancyId : '')",
+        "tenancyId cannot be changed: make another cluster",
+    ),
+    (
+        "self.jobScheduler == oldSelf.jobScheduler",
+        "jobScheduler cannot be changed: make another cluster",
+    ),
+)
+_NAME_RULE = (
+    f"self.metadata.name.matches('^{CLUSTER_NAME}$')",
+    "the name of a cluster has lower case letters, digits and -, at most 45, first a letter",
+)
+
+
+def definition() -> dict[str, Any]:
+    """The whole resource, ready to be written as YAML."""
+    spec = {**Entry(CLUSTER).schema(), "x-kubernetes-validations": validations(_SPEC_RULES)}
+    schema = root("A pool of workers of Onyx.", spec, _status(), _NAME_RULE)
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    version = {
+        "subresources": {"status": {}, "scale": scale},
+        "additionalPrinterColumns": _columns(),
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return resource(KIND, "oc", API_VERSION, version)
+
+
+def _status() -> Schema:
+    return object_of(
+        "What became of the cluster; written by the operator.",
+        observedGeneration=integer("Generation of the spec that this is about."),
+        replicas=integer("Pods of workers that there are."),
+        readyReplicas=integer("Workers that have joined."),
+        updatedReplicas=integer("Workers that are as the spec says now."),
+        selector=text("Selector of the pods, for autoscalers."),
+        peers=integer("Virtual peers of the ready workers."),
+        tenancyId=text("Tenancy of the workers."),
+        conditions=conditions("Reconciled or Ready"),
+    )
+
+
+def _columns() -> list[dict[str, Any]]:
+    ready = '.status.conditions[?(@.type=="Ready")]'
+    return [
+        column("Ready", "string", f"{ready}.status"),
+        column("Desired", "integer", ".spec.replicas"),
+        column("Workers", "integer", ".status.readyReplicas"),
+        column("Peers", "integer", ".status.peers"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+        column("Tenancy", "string", ".status.tenancyId", priority=1),
+        column("Message", "string", f"{ready}.message", priority=1),
+    ]

@@ -1,0 +1,107 @@
+"""Kinds of values that Kubernetes knows and a job does not: amounts, maps of labels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model.kinds import Count, Kind, Schema, refuse
+from onyx.model.report import INVALID, Report, at
+
+_QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+_PERCENT = r"[0-9]{1,3}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text of a given form."""
+
+    what: str
+    """In a few words, with an article."""
+    pattern: str
+    """A regular expression for the whole text, in the syntax that Python and RE2 share."""
+    hint: str = ""
+    characters_max: int = 253
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        fits = isinstance(value, str) and len(value) <= self.characters_max
+        if fits and re.fullmatch(self.pattern, value):
+            return value
+        return refuse(self, value, path, report, self.hint)
+
+    def schema(self) -> Schema:
+        pattern = f"^({self.pattern})$"
+        return {"type": "string", "maxLength": self.characters_max, "pattern": pattern}
+
+    def told(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A mapping with keys and values of one kind each."""
+
+    key: Kind
+    value: Kind
+    entries_max: int = 128
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, dict):
+            return refuse(self, value, path, report)
+        if len(value) > self.entries_max:
+            report.add(path, f"has {len(value)} keys, more than {self.entries_max}")
+            return INVALID
+        read = {
+            self.key.read(name, at(path, name), report): self.value.read(
+                each, at(path, name), report
+            )
+            for name, each in value.items()
+        }
+        return INVALID if INVALID in read or INVALID in read.values() else read
+
+    def schema(self) -> Schema:
+        # A CRD cannot say what keys look like; the engine checks that.
+        return {
+            "type": "object",
+            "maxProperties": self.entries_max,
+            "additionalProperties": self.value.schema(),
+        }
+
+    def told(self) -> str:
+        return f"a mapping from {self.key.told()} to {self.value.told()}"
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerOrText:
+    """An integer from 0, or text of a given form; kept as it was given."""
+
+    what: str
+    pattern: str
+    hint: str = ""
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        text = isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
+        count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return value if text or count else refuse(self, value, path, report, self.hint)
+
+    def schema(self) -> Schema:
+        # The pattern holds for text only.
+        return {"x-kubernetes-int-or-string": True, "pattern": f"^({self.pattern})$"}
+
+    def told(self) -> str:
+        return self.what
+
+
+def quantity() -> IntegerOrText:
+    """An amount of a resource."""
+    what = "an amount, such as 2, 500m or 1Gi"
+    return IntegerOrText(what, _QUANTITY, "a fraction is written in quotes, or as 500m")
+
+
+def count_or_percent() -> IntegerOrText:
+    """So many, or such a share."""
+    return IntegerOrText('a count, or a share such as "25%"', _PERCENT)
+
+
+SECONDS = Count(0, 86_400, "seconds")

@@ -1,0 +1,45 @@
+"""The metadata of a Kubernetes object, of which only the name concerns us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model.report import INVALID, Report, at, nearest, told
+
+_OBJECT_META = (
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp",
+    "finalizers", "generateName", "generation", "labels", "managedFields", "name", "namespace",
+    "ownerReferences", "resourceVersion", "selfLink", "uid",
+)  # fmt: skip
+"""What Kubernetes knows under metadata; of these only the name concerns us."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule:
+    """What the objects of one kind may be called."""
+
+    kind: str
+    fits: Callable[[str], bool]
+    alphabet: str
+    """What a name is made of, in words."""
+    hint: str = ""
+    """Said of a key of metadata that Kubernetes does not know."""
+
+
+def read_name(metadata: dict[str, Any] | None, rule: NameRule, report: Report) -> Any:
+    """The object's name; INVALID, or None, when there is none that can be used."""
+    if metadata is None:
+        return None
+    for key in metadata:
+        if key not in _OBJECT_META:
+            hint = nearest(key, _OBJECT_META) or rule.hint
+            report.add(at("metadata", key), "is not a key that Kubernetes knows here", hint)
+    name = metadata.get("name", INVALID)
+    if "name" not in metadata:
+        report.add("metadata.name", "is missing", f"give the {rule.kind} a name")
+    elif not isinstance(name, str) or not rule.fits(name):
+        message = f"{told(name)} is not a name for a {rule.kind}"
+        report.add("metadata.name", message, rule.alphabet)
+    return name

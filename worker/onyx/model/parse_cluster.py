@@ -1,0 +1,69 @@
+"""From an OnyxCluster to a value: all problems at once, or a frozen cluster.
+
+The same steps as for a job (`parse`), with the table and the rules of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onyx.errors import ManifestError
+from onyx.model.cluster import Cluster
+from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST
+from onyx.model.names import is_cluster_name
+from onyx.model.object_meta import NameRule, read_name
+from onyx.model.plain import plain
+from onyx.model.reading import read_text
+from onyx.model.report import INVALID, Report
+from onyx.model.rules.cluster import check_cluster
+from onyx.model.rules.looking import good
+
+_NAMES = NameRule(
+    "cluster",
+    is_cluster_name,
+    "lower case letters, digits and -, at most 45, first a letter, last a letter or digit",
+)
+
+
+def parse_cluster_manifest(text: str | bytes, source: str = "manifest") -> Cluster:
+    """The cluster in the text of a manifest, YAML or JSON.
+
+    Raises:
+        ManifestError: with every problem, each with its path, file and line.
+    """
+    report = Report()
+    value, lines = read_text(text, report)
+    draft = None if value is INVALID else _draft(plain(value, report), report)
+    if report:
+        raise ManifestError(report.problems(lines, source))
+    assert draft is not None, "a manifest without problems has a draft"
+    return _build(draft)
+
+
+def parse_cluster(mapping: Mapping[str, Any]) -> Cluster:
+    """The cluster in a manifest that was read already: a Kubernetes object, or a Python dict.
+
+    Raises:
+        ManifestError: with every problem, each with its path.
+    """
+    report = Report()
+    draft = _draft(plain(mapping, report), report)
+    if report:
+        raise ManifestError(report.problems())
+    return _build(draft)
+
+
+def _draft(value: Any, report: Report) -> dict[str, Any]:
+    draft = CLUSTER_MANIFEST.read(value, "", report) or {}
+    name = read_name(good(draft, "metadata"), _NAMES, report)
+    spec = good(draft, "spec")
+    if spec is not None:
+        check_cluster(spec, "spec", report)
+    return {"name": name, "spec": spec}
+
+
+def _build(draft: dict[str, Any]) -> Cluster:
+    cluster = CLUSTER.build(draft["spec"], name=draft["name"])
+    assert isinstance(cluster, Cluster)
+    return cluster

@@ -1,0 +1,108 @@
+"""Rules of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onyx.errors import SettingsError
+from onyx.model.cluster import SET_BY_OPERATOR
+from onyx.model.report import Report, at, nearest
+from onyx.model.rules.looking import entries, good
+from onyx.model.schema import Draft
+from onyx.settings import from_environment, variables
+
+_TAKEN_PATHS = ("/tmp", "/etc/onyx", "/opt/onyx")  # noqa: S108 - names of mounts, not files
+_NAMED_LISTS = ("containers", "initContainers", "volumes")
+
+
+def check_cluster(spec: Draft, path: str, report: Report) -> None:
+    """All that no single value of a cluster's spec can tell."""
+    _check_settings(spec, at(path, "settings"), report)
+    _check_variables(spec, path, report)
+    _check_sources(spec, path, report)
+    _check_mount(good(spec, "data"), at(path, "data"), report)
+    template = good(spec, "pod_template")
+    pod = good(template, "spec") if template else None
+    _check_pod(pod or {}, at(at(path, "podTemplate"), "spec"), report)
+
+
+def _check_settings(spec: Draft, path: str, report: Report) -> None:
+    known = variables()
+    for name, value in (good(spec, "settings") or {}).items():
+        if name in SET_BY_OPERATOR:
+            _taken(name, at(path, name), report)
+        elif name not in known:
+            hint = nearest(name, known) or "a variable of your own goes under env"
+            report.add(at(path, name), "is not a setting of a worker", hint)
+        else:
+            _check_setting(name, value, at(path, name), report)
+
+
+def _check_setting(name: str, value: str, path: str, report: Report) -> None:
+    try:
+        from_environment({name: value})
+    except SettingsError as error:
+        report.add(path, f"cannot be read: {error}")
+
+
+def _check_variables(spec: Draft, path: str, report: Report) -> None:
+    seen: dict[str, str] = {}
+    settings = good(spec, "settings") or {}
+    for draft, where in entries(spec, "env", path, "env"):
+        name = good(draft, "name")
+        if name is None:
+            continue
+        if name in SET_BY_OPERATOR:
+            _taken(name, where, report)
+        if name in settings:
+            report.add(where, f"{name} is given under settings too", "keep one")
+        if name in seen:
+            report.add(where, f"{name} is given twice, first at {seen[name]}", "keep one")
+        if draft.get("value") and draft.get("value_from"):
+            report.add(at(where, "valueFrom"), "is given together with value", "keep one of them")
+        seen.setdefault(name, where)
+
+
+def _taken(name: str, path: str, report: Report) -> None:
+    key = SET_BY_OPERATOR[name]
+    report.add(path, f"{name} is set by the operator", f"use spec.{key}" if key else "remove it")
+
+
+def _check_sources(spec: Draft, path: str, report: Report) -> None:
+    for draft, where in entries(spec, "env_from", path, "envFrom"):
+        if bool(draft.get("config_map_ref")) == bool(draft.get("secret_ref")):
+            report.add(where, "names not exactly one of configMapRef and secretRef")
+    secrets = [good(draft, "name") for draft, _ in entries(spec, "image_pull_secrets", path, "")]
+    for index, name in enumerate(secrets):
+        if name is not None and name in secrets[:index]:
+            report.add(at(at(path, "imagePullSecrets"), index), f"{name} is given twice")
+
+
+def _check_mount(data: Draft | None, path: str, report: Report) -> None:
+    mount = good(data, "mount_path") if data else None
+    if mount is None:
+        return
+    where = at(path, "mountPath")
+    if any(part in (".", "..") for part in mount.split("/")):
+        report.add(where, "leads elsewhere by . or ..", "write the path itself")
+    elif any(mount == taken or mount.startswith(f"{taken}/") for taken in _TAKEN_PATHS):
+        report.add(where, f"is {mount}, which the operator uses", "choose another, such as /data")
+
+
+def _check_pod(pod: dict[str, Any], path: str, report: Report) -> None:
+    """The shape that merging needs; what else a pod may say is for Kubernetes to judge."""
+    for key in _NAMED_LISTS:
+        items = pod.get(key)
+        if items is None:
+            continue
+        if not isinstance(items, list):
+            report.add(at(path, key), "must be a list")
+            continue
+        for index, item in enumerate(items):
+            if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+                hint = "the container of the worker is called worker" if key == "containers" else ""
+                report.add(at(at(path, key), index), "must be a mapping with a name", hint)
+    account = pod.get("serviceAccountName")
+    if account is not None:
+        where = at(path, "serviceAccountName")
+        report.add(where, "is set by the operator", "use spec.serviceAccount.name")
