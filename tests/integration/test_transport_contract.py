@@ -1,7 +1,7 @@
 """What tasks may rely on, the same inside a process and between processes.
 
-The first half runs over the local transport and over two gRPC transports on loopback; the second
-half breaks the network between two gRPC transports.
+The first half runs over the local transport and over two gRPC transports on loopback, with and
+without TLS; the second half breaks the network between two gRPC transports.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import time
 import grpc
 import numpy as np
 import pytest
+from tests.support.certificates import Secret
 from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import SegmentError, SettingsError
@@ -119,10 +120,10 @@ def collect(inbox, count: int) -> list:
 
 
 @contextlib.contextmanager
-def grpc_world(settings=SETTINGS, far_settings=None, through_proxy=False):
+def grpc_world(settings=SETTINGS, far_settings=None, through_proxy=False, certificates=None):
     """Two transports on loopback; `near` has the smaller group id and dials."""
-    near = Side(A, GrpcTransport(settings, "tenancy"))
-    far = Side(B, GrpcTransport(far_settings or settings, "tenancy"))
+    near = Side(A, GrpcTransport(settings, "tenancy", certificates))
+    far = Side(B, GrpcTransport(far_settings or settings, "tenancy", certificates))
     proxy = TcpProxy(int(far.transport.address.rpartition(":")[2])) if through_proxy else None
     try:
         for side in (near, far):
@@ -157,11 +158,14 @@ def local_world(short_circuit=True):
         "local",
         "local without short circuit",
         pytest.param("grpc", marks=pytest.mark.server),
+        pytest.param("grpc with TLS", marks=pytest.mark.server),
     ]
 )
-def world(request):
+def world(request, tmp_path, authority):
     if request.param == "grpc":
         made = grpc_world()
+    elif request.param == "grpc with TLS":
+        made = grpc_world(certificates=Secret(tmp_path, authority).files())
     else:
         made = local_world(short_circuit=request.param == "local")
     with made as world:
@@ -373,8 +377,10 @@ def pump(world, inbox, count: int, disturb) -> list:
 
 
 @pytest.mark.server
-def test_a_cut_connection_loses_and_repeats_nothing():
-    with grpc_world(through_proxy=True) as world:
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_a_cut_connection_loses_and_repeats_nothing(tls, tmp_path, authority):
+    files = Secret(tmp_path, authority).files() if tls else None
+    with grpc_world(through_proxy=True, certificates=files) as world:
         inbox = world.far.open(segments_max=500)
         world.send([10**6])
         assert collect(inbox, 1) == [10**6]

@@ -8,11 +8,9 @@ that connection but the handshake.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
 
-from onyx.errors import SettingsError
 from onyx.tls.files import CertificateFiles
 
 TIMEOUT_S = 2.0
@@ -38,21 +36,30 @@ def diagnose(
         context.set_alpn_protocols(["h2"])
     name = host if ours is None or not ours.settings.server_name else ours.settings.server_name
     try:
-        with socket.create_connection((host, port), TIMEOUT_S) as connection:
-            wrapped = context.wrap_socket(connection, server_hostname=name)
-            if ours is None:
-                return _plain(variable)
-            with wrapped, contextlib.suppress(TimeoutError):
-                wrapped.recv(1)
+        with (
+            socket.create_connection((host, port), TIMEOUT_S) as connection,
+            context.wrap_socket(connection, server_hostname=name) as wrapped,
+        ):
+            return _plain(variable) if ours is None else _after_handshake(wrapped, ours)
     except ssl.SSLError as error:
         if ours is not None:
             return explain(error, ours, name)
         return _plain(variable) if "ALERT" in (error.reason or "") else None
-    except SettingsError as error:
-        return str(error)
     except OSError:
         return None
     return None
+
+
+def _after_handshake(wrapped: ssl.SSLSocket, ours: CertificateFiles) -> str | None:
+    """A server of TLS 1.3 refuses a certificate now: by an alert (raised), or by hanging up."""
+    try:
+        if wrapped.recv(1):
+            return None
+    except TimeoutError:
+        return None
+    except ConnectionError:
+        pass
+    return _refused(ours)
 
 
 def explain(error: ssl.SSLError, ours: CertificateFiles, name: str) -> str:
@@ -75,21 +82,23 @@ def explain(error: ssl.SSLError, ours: CertificateFiles, name: str) -> str:
             f"({error.verify_message}): both sides need certificates of one authority"
         )
     reason = error.reason or ""
-    if "CERTIFICATE_EXPIRED" in reason:
-        return f"it refuses our certificate {tls.cert_file}, which has expired: renew it"
-    if "CERTIFICATE_REQUIRED" in reason or (not tls.cert_file and "ALERT" in reason):
-        return (
-            f"it asks for a certificate: set {variable}_CERT_FILE and {variable}_KEY_FILE to one "
-            "of the authority that it trusts"
-        )
     if "UNKNOWN_CA" in reason or "CERTIFICATE" in reason:
-        return (
-            f"it refuses our certificate {variable}_CERT_FILE={tls.cert_file}: it is not signed by "
-            "the authority that the other side trusts; both need certificates of one authority"
-        )
+        return _refused(ours)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         return f"it does not use TLS and this process does ({variable}_CA_FILE): set both alike"
     return f"the TLS handshake failed: {error.reason or error}"
+
+
+def _refused(ours: CertificateFiles) -> str:
+    if not ours.settings.cert_file:
+        return (
+            f"it asks for a certificate: set {ours.variable}_CERT_FILE and "
+            f"{ours.variable}_KEY_FILE to one of the authority that it trusts"
+        )
+    return (
+        f"it refuses our certificate {ours.variable}_CERT_FILE={ours.settings.cert_file}: it must "
+        "be in date and signed by the authority that the other side trusts"
+    )
 
 
 def _plain(variable: str) -> str:

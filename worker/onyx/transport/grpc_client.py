@@ -89,6 +89,11 @@ class Dialler:
                     return False
                 call = channel.stream_stream(METHOD)(self._requests(stream))
                 return self._converse(stream, call, watchdog)
+            except ValueError:
+                # gRPC's word for a channel that `stop` or the watchdog has closed meanwhile.
+                if not stream.closed.is_set():
+                    raise
+                return False
             finally:
                 watchdog.cancel()
                 self._link.detach(stream)
