@@ -22,8 +22,8 @@ from onyx.flow.conditions import compile_conditions
 from onyx.flow.grouping import Grouping
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
-from onyx.ledger.hop import ack_values
-from onyx.ledger.lineage import child_ids, fold, pack_roots, root_ids
+from onyx.ledger.hop import Share, hop
+from onyx.ledger.lineage import fold, pack_roots, root_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import FlowCondition, Job
 
@@ -58,13 +58,13 @@ def ledger_rows(size: int) -> dict[str, float]:
     acker, window = Acker(), PendingWindow(1)
 
     def one_to_one() -> None:
-        ack_values(ids, [(child_ids(ids, 1), None)])
+        hop(ids, [Share(1, None, None)], emitted=False)
 
     def filtered() -> None:
-        ack_values(ids, [(child_ids(ids[kept], 1), kept)])
+        hop(ids, [Share(1, kept, None)], emitted=False)
 
     def fanned_out() -> None:
-        ack_values(ids, [(child_ids(ids[thrice], 1, index), thrice)])
+        hop(ids, [Share(1, thrice, index)], emitted=False)
 
     return {
         "ids of an input": cost_ns(lambda: root_ids(1, positions), size),

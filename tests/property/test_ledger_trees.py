@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.ledger.acker import Acker, split_by_acker
-from onyx.ledger.hop import ack_values, emitted_values
-from onyx.ledger.lineage import RANGE_POSITIONS, child_ids, fold, pack_roots, root_ids
+from onyx.ledger.hop import Share, hop
+from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, root_ids
 
 shapes = st.recursive(st.just([]), lambda children: st.lists(children, max_size=3), max_leaves=12)
 """A segment as the list of its children."""
@@ -14,25 +14,26 @@ shapes = st.recursive(st.just([]), lambda children: st.lists(children, max_size=
 
 def reports(partition, attempt, positions, trees):
     """What the peers report, in the order of the flow: one (roots, values) for each hop of each
-    tree, as a peer with a batch of one would."""
+    tree that is news, as a peer with a batch of one would."""
     column = pack_roots(partition, attempt, positions)
     ids = root_ids(partition, positions)
     result = []
     for place, tree in enumerate(trees):
         root, own = column[place : place + 1], ids[place : place + 1]
-        sent = child_ids(own, 0)
-        result.append((root, emitted_values(1, [(sent, None)])))
-        visit(root, sent, tree, result)
+        emitted = hop(own, [Share(0, None, None)], emitted=True)
+        result.append((root, emitted.values))
+        visit(root, emitted.ids[0], tree, result)
     return result
 
 
 def visit(root, own, children, result):
     count = len(children)
-    parents = np.zeros(count, dtype=np.intp)
-    sent = child_ids(np.repeat(own, count), 1, np.arange(count))
-    result.append((root, ack_values(own, [(sent, parents)])))
+    share = Share(1, np.zeros(count, dtype=np.intp), np.arange(count))
+    made = hop(own, [share] if count else [], emitted=False)
+    if len(made.values):
+        result.append((root, made.values))
     for place, child in enumerate(children):
-        visit(root, sent[place : place + 1], child, result)
+        visit(root, made.ids[0][place : place + 1], child, result)
 
 
 def concatenate(parts):

@@ -5,9 +5,10 @@ All descendants carry it. Attempts count modulo 256: what could confuse two of t
 late by 256 pending timeouts.
 
 An *id* names one segment of a tree. It is a splitmix64 of where the segment comes from (partition
-and position, or parent, edge and index among the parent's children) and never of the attempt, so it
-looks random, as the XOR ledger needs, and is the same on every replay, so that it also tells a
-repeat. Random ack vals, as in Storm and the original, would need a second column for that.
+and position, or parent, edge and index among the parent's children; an only child keeps its
+parent's id, see `hop`) and never of the attempt, so it looks random, as the XOR ledger needs, and
+is the same on every replay, so that it also tells a repeat. Random ack vals, as in Storm and the
+original, would need a second column for that.
 
 Everything works on whole columns; nothing here loops over segments.
 """

@@ -5,13 +5,14 @@ Whole batches only: the one thing done per segment is the user's own function.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from onyx.flow.apply import Leaves, apply_function
-from onyx.flow.batch import Batch, Segment, concatenate
-from onyx.flow.routing import Routed, route_batch
-from onyx.ledger.hop import Produced, ack_values, emitted_values
-from onyx.ledger.lineage import child_ids
+from onyx.flow.batch import U64, Batch, Segment, concatenate
+from onyx.flow.routing import Outgoing, route_batch
+from onyx.ledger.hop import Hop, Share, hop
 from onyx.task import segment_hooks
 from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
@@ -206,7 +207,7 @@ def seal(task: Task) -> Progress:
 def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
     static = task.static
     children = task.live.wiring.children
-    routed: Routed = route_batch(
+    routed = route_batch(
         static.conditions,
         tuple(child.task for child in children),
         static.event,
@@ -214,40 +215,37 @@ def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
         leaves,
     )
     _raise_failures(task, leaves, routed.failures)
-    produced: list[Produced] = []
-    copies = False
-    for child in children:
-        share = routed.to[child.task]
-        if not len(share):
-            continue
-        segments = [dict(each) for each in share.segments] if copies else share.segments
-        copies = True
-        if batch.ids is None or batch.roots is None:
+    shares = [(child, routed.to[child.task]) for child in children]
+    shares = [(child, share) for child, share in shares if len(share)]
+    if batch.roots is None or batch.ids is None:
+        for child, segments in _copied(shares):
             _put(task, child, Batch(segments))
-            continue
-        parents, child_index = share.parents, share.child_index
-        parent_ids = batch.ids if parents is None else batch.ids[parents]
-        roots = batch.roots if parents is None else batch.roots[parents]
-        ids = child_ids(parent_ids, child.edge, child_index)
-        produced.append((ids, parents))
+        return
+    lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
+    made = hop(batch.ids, lineage, emitted=task.kind is Kind.INPUT)
+    for (child, segments), share, ids in zip(_copied(shares), lineage, made.ids, strict=True):
+        roots = batch.roots if share.parents is None else batch.roots[share.parents]
         _put(task, child, Batch(segments, roots, ids))
-    if batch.roots is not None and batch.ids is not None:
-        _account(task, batch, produced, routed.retries)
+    _report(task, batch.roots, made, routed.retries)
 
 
-def _account(task: Task, batch: Batch, produced: list[Produced], retries: list[int]) -> None:
-    """Report what was consumed and produced; a root that is to be replayed is not reported."""
-    assert batch.roots is not None
-    assert batch.ids is not None
-    roots = batch.roots
-    if task.kind is Kind.INPUT:
-        values = emitted_values(len(batch), produced)
-    else:
-        values = ack_values(batch.ids, produced)
+def _copied(shares: list[tuple[ChildTask, Outgoing]]) -> Iterator[tuple[ChildTask, list[Segment]]]:
+    """Each child's segments, its own to change."""
+    for place, (child, share) in enumerate(shares):
+        yield child, [dict(each) for each in share.segments] if place else share.segments
+
+
+def _report(task: Task, roots: U64, made: Hop, retries: list[int]) -> None:
+    """Tell the ackers of a batch; a root that is to be replayed is not reported."""
+    values = made.values
     if retries:
         assert task.live.owners is not None, "no batch is read before the job is ready"
         task.live.retries.extend(task.live.owners.split(np.unique(roots[retries])))
-        roots, values = np.delete(roots, retries), np.delete(values, retries)
+        rows = np.arange(len(roots)) if made.reported is None else made.reported
+        wanted = np.isin(rows, retries, invert=True)
+        roots, values = roots[rows[wanted]], values[wanted]
+    elif made.reported is not None:
+        roots = roots[made.reported]
     task.live.acks.add(roots, values)
 
 
@@ -324,12 +322,13 @@ def _ack_durable(task: Task) -> None:
 
 
 def _tend_source(task: Task, source: Source) -> None:
-    """Checkpoint frontiers every few seconds."""
+    """Checkpoint frontiers every few seconds; a job that drains reads nothing new."""
+    if task.job_id in task.services.replica().draining_jobs:
+        source.drain()
     now_s = task.services.clock.monotonic_s()
     if now_s >= task.next_save_s:
         task.next_save_s = now_s + task.services.settings.ledger.frontier_interval_s
-        if task.static.tracked:
-            source.save_frontiers()
+        source.checkpoint()
         _tell_progress(task, source)
 
 
