@@ -9,11 +9,14 @@ import pytest
 
 from onyx.model.information import SECTIONS
 from onyx.model.information_cluster import CLUSTER_SECTIONS
+from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
 from onyx.model.names import yaml_key
 from onyx.model.schema import Entries, Entry, Section
 
 EACH = pytest.mark.parametrize(
-    "section", [*SECTIONS.values(), *CLUSTER_SECTIONS], ids=lambda section: section.name
+    "section",
+    [*SECTIONS.values(), *CLUSTER_SECTIONS, DECLARATION, FAILURE_POLICY, JOB_REF],
+    ids=lambda section: section.name,
 )
 
 

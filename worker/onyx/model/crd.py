@@ -12,7 +12,7 @@ from typing import Any
 
 from onyx.model import crd_status
 from onyx.model.crd_parts import column, resource, root, validations
-from onyx.model.information import API_VERSION, KIND, SPEC
+from onyx.model.information import API_VERSION, KIND, OBJECT_SPEC
 from onyx.model.kinds import Schema
 from onyx.model.names import JOB_NAME
 from onyx.model.schema import Entries, Entry, Key, Section
@@ -27,7 +27,12 @@ _PEER_RULES = (
         "minPeers must not be above maxPeers",
     ),
 )
-_EXTRA_RULES = {"catalog": _PEER_RULES}
+_SOURCE_RULES = (
+    ("has(self.workflow) != has(self.jobRef)", "give either workflow and catalog, or jobRef"),
+    ("has(self.workflow) == has(self.catalog)", "workflow and catalog belong together"),
+)
+_EXTRA_RULES = {"": _SOURCE_RULES, "catalog": _PEER_RULES}
+_SAME_CLUSTER = ("self == oldSelf", "a job cannot move to another cluster: make another job")
 
 
 def definition() -> dict[str, Any]:
@@ -36,7 +41,8 @@ def definition() -> dict[str, Any]:
         f"self.metadata.name.matches('^{JOB_NAME}$')",
         "the name of a job has lower case letters, digits and -, at most 63",
     )
-    spec = _with_rules(SPEC, Entry(SPEC).schema(), "")
+    spec = _with_rules(OBJECT_SPEC, Entry(OBJECT_SPEC).schema(), "")
+    spec["properties"]["clusterRef"]["x-kubernetes-validations"] = validations([_SAME_CLUSTER])
     schema = root("A job of Onyx, as plain data.", spec, crd_status.schema(), name_rule)
     version = {
         "subresources": {"status": {}},
@@ -94,7 +100,7 @@ def _columns() -> list[dict[str, Any]]:
     return [
         column("Phase", "string", ".status.phase"),
         column("Peers", "integer", ".status.peers.allocated"),
-        column("Completed", "integer", ".status.progress.completed"),
+        column("Progress", "integer", ".status.progress.completed"),
         column("Retried", "integer", ".status.progress.retried"),
         column("Age", "date", ".metadata.creationTimestamp"),
         column("Job", "string", ".status.jobId", priority=1),

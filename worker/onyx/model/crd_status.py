@@ -5,7 +5,20 @@ from __future__ import annotations
 from onyx.model.crd_parts import conditions, integer, object_of, text
 from onyx.model.kinds import Schema
 
-PHASES = ("Pending", "Submitted", "Running", "Completed", "Killed", "Failed", "Invalid")
+PHASES = (
+    "Pending", "Submitted", "Waiting", "Running", "Suspended", "Draining", "Completed", "Stopped",
+    "Killed", "Failed", "Invalid", "Unknown",
+)  # fmt: skip
+CONDITIONS = (
+    "Validated",
+    "ClusterReady",
+    "Submitted",
+    "Allocated",
+    "Running",
+    "Completed",
+    "Failed",
+)
+TASKS_MAX = 200
 
 
 def schema() -> Schema:
@@ -16,8 +29,12 @@ def schema() -> Schema:
         reason=text("Why, in one word."),
         message=text("Why, in a sentence."),
         observedGeneration=integer("Generation of the spec that this is about."),
-        jobId=text("Id of the job in the log."),
-        jobHash=text("SHA-256 of the job's canonical form."),
+        jobId=text("Id of the job in the log; written before the job is submitted."),
+        jobHash=text("SHA-256 of the canonical form of the job with this id."),
+        restartNonce=integer("The restartNonce of the job with this id."),
+        attempt=integer("How often the job was submitted again after a failure."),
+        submittedAt={**text("When the job was submitted."), "format": "date-time"},
+        finishedAt={**text("When the job was seen to have ended."), "format": "date-time"},
         logPosition=integer("Position of the last log entry that this is about."),
         peers=object_of(
             "Peers of the job.",
@@ -25,22 +42,22 @@ def schema() -> Schema:
             required=integer("Peers that it needs to start."),
         ),
         progress=object_of(
-            "Segments of the inputs.",
+            "Segments of the inputs, as the workers told last.",
             completed=integer("Completely processed."),
             pending=integer("In progress."),
             retried=integer("Replayed."),
         ),
         tasks=_tasks(),
-        conditions=conditions("Validated, Submitted, Allocated, Running or Completed"),
+        conditions=conditions(", ".join(CONDITIONS[:-1]) + f" or {CONDITIONS[-1]}"),
     )
 
 
 def _tasks() -> Schema:
     item = object_of("A task.", name=text("Its name."), peers=integer("Peers on it."))
     return {
-        "description": "Peers by task.",
+        "description": f"Peers by task; of the first {TASKS_MAX} tasks.",
         "type": "array",
-        "maxItems": 256,
+        "maxItems": TASKS_MAX,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
         "items": {**item, "required": ["name"]},

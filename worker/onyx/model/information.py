@@ -10,8 +10,11 @@ one), the barrier keys and resume points (they come with snapshots), `bulk?` and
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onyx.model import names
 from onyx.model.compound import Edge, ListOf, OneOrMore, Predicate
+from onyx.model.information_declaration import DECLARATION
 from onyx.model.information_windows import TRIGGER, WINDOW
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
 from onyx.model.kinds import Choice, Count, Flag, Function, Name, Options, Text
@@ -333,6 +336,13 @@ SPEC = Section(
 API_VERSION = "onyx.dev/v1alpha1"
 KIND = "OnyxJob"
 
+OBJECT_SPEC = Section(
+    SPEC.name,
+    SPEC.doc,
+    (*(replace(key, required=False) for key in SPEC.keys), *DECLARATION.keys),
+)
+"""What stands under `spec`: a job, or a reference to one, and how it is to be run."""
+
 MANIFEST = Section(
     "manifest",
     "The file: a Kubernetes object.",
@@ -340,7 +350,7 @@ MANIFEST = Section(
         Key("api_version", Choice((API_VERSION,)), "Version of this format.", required=True),
         Key("kind", Choice((KIND,)), "Kind of object.", required=True),
         Key("metadata", Options(), "name, and what Kubernetes adds.", required=True),
-        Key("spec", Entry(SPEC), "The job.", required=True),
+        Key("spec", Entry(OBJECT_SPEC), "The job, and how to run it.", required=True),
         Key("status", Options(), "Written by the operator; ignored here."),
     ),
 )

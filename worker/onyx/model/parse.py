@@ -13,7 +13,9 @@ from typing import Any
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.canonical import canonical_json, job_hash, to_mapping
+from onyx.model.declaration import Declaration
 from onyx.model.information import MANIFEST, SECTIONS, SPEC
+from onyx.model.information_declaration import DECLARATION
 from onyx.model.job import Job
 from onyx.model.names import is_job_name
 from onyx.model.object_meta import NameRule, read_name
@@ -21,10 +23,18 @@ from onyx.model.plain import plain
 from onyx.model.reading import MANIFEST_BYTES_MAX, read_text
 from onyx.model.report import INVALID, Report, at
 from onyx.model.rules import ENTRY, JOB
+from onyx.model.rules.declaration import check_source
 from onyx.model.rules.looking import good
 from onyx.model.schema import Draft, Entries
 
-__all__ = ["check_entry", "job_hash", "parse_manifest", "parse_mapping", "to_mapping"]
+__all__ = [
+    "check_entry",
+    "job_hash",
+    "parse_declared",
+    "parse_manifest",
+    "parse_mapping",
+    "to_mapping",
+]
 
 _NAMES = NameRule(
     "job",
@@ -59,13 +69,29 @@ def parse_mapping(mapping: Mapping[str, Any]) -> Job:
     Raises:
         ManifestError: with every problem, each with its path.
     """
+    return _build(_read_mapping(mapping, by_reference=False))
+
+
+def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]:
+    """An OnyxJob: how it is to be run, and its job, or None where it refers to one by `jobRef`.
+
+    Raises:
+        ManifestError: with every problem, each with its path.
+    """
+    draft = _read_mapping(mapping, by_reference=True)
+    declaration = DECLARATION.build(draft["spec"])
+    assert isinstance(declaration, Declaration)
+    return declaration, _build(draft) if declaration.job_ref is None else None
+
+
+def _read_mapping(mapping: Mapping[str, Any], by_reference: bool) -> Draft:
     report = Report()
-    draft = _manifest(plain(mapping, report), report)
+    draft = _manifest(plain(mapping, report), report, by_reference)
     if not report and len(canonical_json(draft["raw"])) > MANIFEST_BYTES_MAX:
         report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (256 KiB) as JSON")
     if report:
         raise ManifestError(report.problems())
-    return _build(draft)
+    return draft
 
 
 def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]:
@@ -94,12 +120,14 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
     return tuple(report.problems())
 
 
-def _manifest(value: Any, report: Report) -> Draft:
+def _manifest(value: Any, report: Report, by_reference: bool = False) -> Draft:
     draft = MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
-    if spec is not None:
+    if spec is not None and check_source(spec, "spec", report):
         _check_spec(spec, "spec", report)
+    elif spec is not None and not by_reference:
+        report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
 

@@ -6,7 +6,8 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from onyx.model.information import API_VERSION, KIND, SECTIONS
-from onyx.model.schema import Entries, Key, Section
+from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
+from onyx.model.schema import Entries, Entry, Key, Section
 
 _PAGES = {
     "spec": "job",
@@ -19,7 +20,8 @@ _PAGES = {
 _HEAD = "Generated from `worker/onyx/model/information.py` by `python -m onyx.model.generate`."
 _JOB = f"""
 A job is a file with `apiVersion: {API_VERSION}`, `kind: {KIND}`, the job's name under
-`metadata.name` (lower case letters, digits and `-`), and under `spec` the keys of this page.
+`metadata.name` (lower case letters, digits and `-`), and under `spec` the keys of this page. On
+Kubernetes the keys of its [declaration](declaration.md) say how it is to be run.
 """
 _ORIGIN = """
 `Onyx` names the key of the original that a key answers to, and the versions that have it.
@@ -28,7 +30,9 @@ _ORIGIN = """
 
 def pages() -> dict[str, str]:
     """The text of every page by its file name."""
-    return {f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()}
+    return {f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()} | {
+        "declaration.md": _declaration_page()
+    }
 
 
 def _page(name: str, section: Section) -> str:
@@ -42,6 +46,22 @@ def _page(name: str, section: Section) -> str:
     parts.append(_ORIGIN)
     parts.extend(_entry(key) for key in section.keys)
     return "".join(parts)
+
+
+def _declaration_page() -> str:
+    parts = [f"# Declaration\n\n{_HEAD}\n\n{DECLARATION.doc} They stand under `spec` too.\n"]
+    for section in (DECLARATION, FAILURE_POLICY, JOB_REF):
+        if section is not DECLARATION:
+            parts.append(f"\n## {section.name}\n\n{section.doc}\n")
+        parts.append("\n| key | value | default | meaning |\n|---|---|---|---|\n")
+        parts.extend(_declaration_row(key) for key in section.keys)
+    return "".join(parts)
+
+
+def _declaration_row(key: Key) -> str:
+    value = key.kind.section.name if isinstance(key.kind, Entry) else key.kind.told()
+    default = "required" if key.required else shown_default(key.default)
+    return f"| `{key.yaml}` | {value} | {default} | {f'{key.doc} {key.restriction}'.strip()} |\n"
 
 
 def _row(key: Key) -> str:
