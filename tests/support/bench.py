@@ -211,6 +211,10 @@ class Bench:
         for peer in self._all_peers():
             self.tasks[peer].post(Rewire(AllocationVersion(version)))
 
+    def drain(self) -> None:
+        """The log says that the job is to read nothing new."""
+        self._replica = dataclasses.replace(self._replica, draining_jobs=Map({JOB: None}))
+
     def stop(self, task: Task, reason: str = "job-killed") -> Progress:
         task.post(Stop(reason))
         return machine.step(task)

@@ -2,12 +2,16 @@
 
 Not in the log, which is for coordination. Every write is conditional on the version last seen and
 fenced by the writer's pulse, so a zombie cannot move a frontier.
+
+The document also says how far anybody may have read (`reserved`), and says so before it is read. A
+job that is drained ends there and nowhere else: whatever a peer that died had sent is sent again,
+and nothing that was never read.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -29,6 +33,8 @@ class Frontier:
     """From where to read again: at or before `position`."""
     exhausted: bool = False
     """Everything has been read and is complete."""
+    reserved: int = 0
+    """Nobody has ever sent a segment at this position or a later one."""
 
 
 class FrontierStore:
@@ -39,7 +45,15 @@ class FrontierStore:
         self._path = f"frontier/{job}/{partition}"
         self._version: int | None = None
         self._saving: Future[None] | None = None
+        self._wanted = Frontier()
+        """What is being saved, or was last."""
         self._saved: Frontier | None = None
+
+    @property
+    def reserved(self) -> int:
+        """Positions below this may be sent, whichever of the last two saves is the one stored."""
+        saved = self._saved.reserved if self._saved is not None else 0
+        return min(saved, self._wanted.reserved)
 
     def load(self) -> Frontier:
         """The stored frontier, or the beginning when there is none. Blocks."""
@@ -47,7 +61,7 @@ class FrontierStore:
         if document is None:
             return Frontier()
         self._version = document.version
-        self._saved = msgspec.json.decode(document.data, type=Frontier)
+        self._saved = self._wanted = msgspec.json.decode(document.data, type=Frontier)
         return self._saved
 
     def save(self, frontier: Frontier) -> bool:
@@ -59,17 +73,23 @@ class FrontierStore:
             saving.result()
         if self._saved == frontier:
             return True
+        self._wanted = frontier
         self._saving = self._services.background(lambda: self._save(frontier))
         return False
 
     def _save(self, frontier: Frontier) -> None:
-        data = msgspec.json.encode(frontier)
+        stored = frontier
         for _ in range(CONFLICTS_MAX):
+            data = msgspec.json.encode(stored)
             version = self._services.log.put_document(self._path, data, self._version)
             if version is not None:
                 self._version, self._saved = version, frontier
                 return
-            # The last save of the partition's former owner came late. Both are true lower bounds.
+            # The last save of the partition's former owner came late. Both are true lower bounds of
+            # what is complete, and the higher reservation is one of what nobody has sent.
             found = self._services.log.get_document(self._path)
             self._version = found.version if found else None
+            if found is not None:
+                before = msgspec.json.decode(found.data, type=Frontier)
+                stored = replace(frontier, reserved=max(frontier.reserved, before.reserved))
         raise Unavailable(f"frontier {self._path} keeps changing: another peer writes it too")

@@ -167,7 +167,7 @@ def _assigned(task: Task) -> bool:
 
 def _finish(task: Task, stop: Stop) -> None:
     """Leave everything; an error on the way out is told and cannot keep the peer here."""
-    closers: list[Callable[[], None]] = []
+    closers: list[Callable[[], object]] = []
     if task.wired:
         closers.append(task.live.inbox.close)
     if task.loaded:

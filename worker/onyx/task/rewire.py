@@ -107,11 +107,7 @@ def _recover_input(task: Task) -> Progress:
         return Progress.WAITING
     owned = _owned(task)
     lost = [number for number in source.known if number not in owned]
-    if lost and not source.save_frontiers():
-        return Progress.WAITING
-    for number in lost:
-        source.drop(number)
-    return Progress.ADVANCED
+    return Progress.ADVANCED if source.give_away(lost) else Progress.WAITING
 
 
 def _registered(task: Task) -> Partitions | None:
@@ -120,13 +116,16 @@ def _registered(task: Task) -> Partitions | None:
 
 
 def _register(task: Task, source: Source) -> Progress:
-    """The peer of the lowest slot lists the source; the log decides, once for all peers."""
+    """The peer of the lowest slot lists the source; the log decides, once for all peers. For a job
+    that drains it is as good as empty: nobody has read anything of it."""
     if task.live.wiring.rank != 0 or task.registering:
         return Progress.WAITING
     log = task.services.log
 
+    drains = task.job_id in task.services.replica().draining_jobs
+
     def store() -> tuple[str, int]:
-        names = list(source.plugin.partitions())
+        names = [] if drains else list(source.plugin.partitions())
         if len(names) > END_PARTITION:
             raise UserError(
                 f"task {task.name}: the source has {len(names):,} partitions, but at most "

@@ -7,7 +7,7 @@ source under a new attempt, and only what is still incomplete of it is sent.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +23,15 @@ from onyx.task.frontier import Frontier, FrontierStore
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
 tree does not stop the others at once."""
-RESERVE_POSITIONS_MIN = 1_000
-RESERVE_POSITIONS_MAX = 50_000
-"""At-most-once: positions given away at a time. A crash loses at most what was reserved, so this is
-no more than was read before, within these bounds: a small partition is not lost whole."""
+RESERVE_POSITIONS_MIN = 100
+RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
+"""Positions reserved at a time: as many as were read in the last period between two checkpoints.
+After a crash, at-most-once loses what was reserved and not read, hence its limit; a job that is
+being drained reads that much more, as if it had been told a little later."""
+RESERVING_MAX = 8
+"""Partitions that wait for their reservation at a time: the others are not read yet."""
+DRAIN_IDLE_S = 2.0
+"""A source that has given nothing for so long gives all again that it had ever given."""
 
 
 @dataclass(slots=True)
@@ -39,20 +44,39 @@ class Partition:
     reader: Reader
     window: PendingWindow
     next_position: int
+    sent_before: int = 0
+    """Former owners have sent nothing from this position on."""
     to_retry: deque[tuple[int, int]] = field(default_factory=deque)
     """Ranges [first, last) to be read again."""
-    reserved: int = 0
+    end: int | None = None
+    """Where a partition that is drained ends; nothing is read from there on."""
+    idle_since_s: float | None = None
+    counted_from: int = 0
+    pace: int = 0
+    """Positions read in the last whole period between two checkpoints."""
 
     def finished_reading(self) -> bool:
-        return not self.to_retry and self.reader.exhausted()
+        ended = self.reader.exhausted() or self.next_position == self.end
+        return ended and not self.to_retry
 
     def complete(self) -> bool:
         """Everything read, and every tree of it processed."""
         return self.finished_reading() and self.window.in_flight == 0
 
-    def frontier(self) -> Frontier:
-        position = self.window.frontier
-        return Frontier(position, self.reader.cursor(position), self.complete())
+    def drain(self) -> None:
+        """Read no further than somebody may have read already."""
+        if self.end is None:
+            self.end = max(self.next_position, self.sent_before)
+
+    def count(self) -> None:
+        """A period between two checkpoints is over."""
+        self.pace = self.next_position - self.counted_from
+        self.counted_from = self.next_position
+
+    @property
+    def lately(self) -> int:
+        """Positions read in this period or in the last one."""
+        return max(self.pace, self.next_position - self.counted_from)
 
 
 class Source:
@@ -66,6 +90,7 @@ class Source:
         self._turn = 0
         self._next_check_s = 0.0
         self._since_flush = 0
+        self._waiting_for_room = 0
         self.partitions: dict[int, Partition] = {}
         self.exhausted: set[int] = set()
         """Partitions that were wholly complete already when this peer took them over."""
@@ -96,14 +121,27 @@ class Source:
                 started_s=self._clock.monotonic_s(),
             ),
             next_position=at.position,
-            reserved=at.position,
+            counted_from=at.position,
+            sent_before=at.reserved if self._tracked else 0,
         )
 
-    def drop(self, number: int) -> None:
-        """Give a partition away."""
-        if number in self.partitions:
-            self.partitions.pop(number).reader.close()
-        self.exhausted.discard(number)
+    def give_away(self, numbers: Collection[int]) -> bool:
+        """Leave partitions to others, who find in the store exactly how far they were read; True
+        when that is done."""
+        mine = [self.partitions[number] for number in numbers if number in self.partitions]
+        stored = [each.store.save(self._place(each, reserve=0)) for each in mine]
+        if not all(stored):
+            return False
+        for number in numbers:
+            if number in self.partitions:
+                self.partitions.pop(number).reader.close()
+            self.exhausted.discard(number)
+        return True
+
+    def drain(self) -> None:
+        """Read nothing new from now on; what is pending is still replayed until it is complete."""
+        for partition in self.partitions.values():
+            partition.drain()
 
     @property
     def known(self) -> list[int]:
@@ -149,6 +187,7 @@ class Source:
     def read(self) -> Batch | None:
         """The next batch to send, retries first; None when there is nothing or no room now."""
         self._check_timeouts()
+        self._waiting_for_room = 0
         waiting = list(self.partitions.values())
         for step in range(len(waiting)):
             partition = waiting[(self._turn + step) % len(waiting)]
@@ -177,14 +216,37 @@ class Source:
 
     def save_frontiers(self) -> bool:
         """Start saving what changed; True when all of it is stored."""
-        started = [each.store.save(self._place(each)) for each in self.partitions.values()]
+        started = [
+            each.store.save(self._place(each, self._reserve(each) if each.lately else 0))
+            for each in self.partitions.values()
+        ]
         return all(started)
 
-    def _place(self, partition: Partition) -> Frontier:
+    def checkpoint(self) -> None:
+        """The same, every few seconds: what is read meanwhile is the pace of a partition."""
+        for partition in self.partitions.values():
+            partition.count()
         if self._tracked:
-            return partition.frontier()
-        exact = partition.next_position
-        return Frontier(exact, partition.reader.cursor(exact), partition.reader.exhausted())
+            self.save_frontiers()
+
+    def _reserve(self, partition: Partition) -> int:
+        """How many positions to reserve before they are read."""
+        if partition.finished_reading():
+            return 0
+        if partition.end is not None:
+            return partition.end - partition.next_position
+        wanted = max(partition.lately, RESERVE_POSITIONS_MIN, self._entry.batch_size)
+        return wanted if self._tracked else min(wanted, RESERVE_POSITIONS_AT_MOST_ONCE_MAX)
+
+    def _place(self, partition: Partition, reserve: int) -> Frontier:
+        reserved = max(partition.next_position + reserve, partition.sent_before)
+        if self._tracked:
+            position = partition.window.frontier
+            cursor = partition.reader.cursor(position)
+            return Frontier(position, cursor, partition.complete(), reserved)
+        # What is reserved is given away: it is never read again.
+        cursor = partition.reader.cursor(partition.next_position)
+        return Frontier(reserved, cursor, partition.finished_reading(), reserved)
 
     def _advance(self, partition: Partition) -> Batch | None:
         wanted = self._entry.batch_size
@@ -194,30 +256,41 @@ class Source:
                 # Many small batches would cost more than waiting for room for a larger one.
                 return None
             wanted = min(wanted, free, partition.window.room)
-        elif not self._reserve(partition):
+        if partition.finished_reading():
             return None
-        if wanted <= 0 or partition.reader.exhausted():
+        wanted = min(wanted, self._reserved(partition))
+        if wanted <= 0:
             return None
         segments = partition.reader.read(wanted)
         if not segments:
+            self._give_up_if_idle(partition)
             return None
         partition.next_position += len(segments)
+        partition.idle_since_s = None
         if not self._tracked:
             return Batch(segments)
         roots = partition.window.emit(len(segments), self._clock.monotonic_s())
         return Batch(segments, roots, root_ids(partition.number, positions_of(roots)))
 
-    def _reserve(self, partition: Partition) -> bool:
-        """At-most-once: a position is given away in the store before it is ever sent."""
-        if partition.next_position + self._entry.batch_size <= partition.reserved:
-            return True
-        at = partition.next_position
-        reserve = min(max(at, RESERVE_POSITIONS_MIN), RESERVE_POSITIONS_MAX)
-        wanted = at + max(reserve, self._entry.batch_size)
-        if partition.store.save(Frontier(wanted, partition.reader.cursor(at))):
-            partition.reserved = wanted
-            return True
-        return False
+    def _reserved(self, partition: Partition) -> int:
+        """Positions that may be sent now: each is reserved in the store before it ever is."""
+        store, at = partition.store, partition.next_position
+        room, wanted = store.reserved - at, self._reserve(partition)
+        if room <= wanted // 2 and self._waiting_for_room < RESERVING_MAX:
+            self._waiting_for_room += room <= 0
+            store.save(self._place(partition, wanted))
+            room = store.reserved - at
+        return room if partition.end is None else min(room, partition.end - at)
+
+    def _give_up_if_idle(self, partition: Partition) -> None:
+        """A partition that drains was reserved further than it was ever read."""
+        if partition.end is None:
+            return
+        now_s = self._clock.monotonic_s()
+        if partition.idle_since_s is None:
+            partition.idle_since_s = now_s
+        elif now_s - partition.idle_since_s >= DRAIN_IDLE_S:
+            partition.end = partition.next_position
 
     def _retry(self, partition: Partition) -> Batch | None:
         first, last = partition.to_retry.popleft()
