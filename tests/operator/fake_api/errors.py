@@ -1,0 +1,86 @@
+"""Refusals of the API server, as the `Status` objects that clients know.
+
+One exception carries code, reason and message; the HTTP layer turns it into a response. The texts
+follow the real server where clients or users read them; tests compare code and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.operator.fake_api.kinds import Kind
+
+
+class ApiError(Exception):
+    """A request is refused: `code` is the HTTP code, `reason` the word that clients compare."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = dict(details or {})
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.code,
+        }
+
+
+def _about(kind: Kind, name: str) -> dict[str, Any]:
+    return {"name": name, "group": kind.group, "kind": kind.plural}
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def not_found(kind: Kind, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{kind.qualified} "{name}" not found', _about(kind, name))
+
+
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(kind: Kind, name: str) -> ApiError:
+    message = f'{kind.qualified} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _about(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _about(kind, name))
+
+
+def modified(kind: Kind, name: str) -> ApiError:
+    why = (
+        "the object has been modified; please apply your changes to the latest version "
+        "and try again"
+    )
+    return conflict(kind, name, why)
+
+
+def invalid(kind: Kind, name: str, causes: Sequence[tuple[str, str]]) -> ApiError:
+    """`causes` are pairs of a field's path and what is wrong with it."""
+    listed = [
+        {"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in causes
+    ]
+    texts = [f"{field}: {text}" for field, text in causes]
+    message = f'{kind.kind}.{kind.group} "{name}" is invalid: ' + (
+        texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    )
+    return ApiError(422, "Invalid", message, {**_about(kind, name), "causes": listed})
+
+
+def gone(message: str = "too old resource version") -> ApiError:
+    return ApiError(410, "Expired", message)

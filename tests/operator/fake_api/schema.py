@@ -1,0 +1,164 @@
+"""A CRD's structural schema at work: pruning, defaults, validation.
+
+The real server does these in this order on each write, and so does this. Validation of the plain
+keywords is left to `jsonschema`; what Kubernetes adds (list types, int-or-string, nullable) is
+done here, CEL rules in `cel.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema
+from tests.operator.fake_api.cel import Rules
+
+Schema = Mapping[str, Any]
+Cause = tuple[str, str]
+_AT_ROOT = {"apiVersion", "kind", "metadata"}
+_OURS = {"default", "description", "title", "format"}
+
+
+class SchemaOf:
+    """The schema of one CRD, compiled once."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._validator = jsonschema.Draft202012Validator(_plain(schema))
+        self.rules = Rules(schema)
+
+    def prune(self, value: dict[str, Any]) -> list[str]:
+        """Remove in place what the schema does not know; returns the paths of what was removed."""
+        kept = {key: value.pop(key) for key in _AT_ROOT & set(value)}
+        schema = {
+            **self._schema,
+            "properties": {
+                key: each
+                for key, each in self._schema.get("properties", {}).items()
+                if key not in _AT_ROOT
+            },
+        }
+        removed = list(_prune(value, schema, ""))
+        value.update(kept)
+        return removed
+
+    def default(self, value: dict[str, Any]) -> None:
+        """Set in place what is absent and has a default."""
+        _default(value, self._schema)
+
+    def causes(self, value: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        """What is wrong, as pairs of path and text; rules run only on what is otherwise right."""
+        content = {key: each for key, each in value.items() if key != "metadata"}
+        wrong = [_cause(error) for error in self._validator.iter_errors(content)]
+        wrong += _list_types(content, self._schema, "")
+        return sorted(wrong) or self.rules.causes(value, old)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(text: str) -> SchemaOf:
+    return SchemaOf(json.loads(text))
+
+
+def schema_of(schema: Schema) -> SchemaOf:
+    """The compiled form, shared by all who ask for the same schema."""
+    return _compiled(json.dumps(schema, sort_keys=True))
+
+
+def _plain(schema: Any) -> Any:
+    """The schema without what is Kubernetes' own."""
+    if isinstance(schema, list):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    plain: dict[str, Any] = {}
+    for key, each in schema.items():
+        if key == "properties":
+            plain[key] = {name: _plain(inner) for name, inner in each.items()}
+        elif key in ("enum", "required", "pattern"):
+            plain[key] = each
+        elif not key.startswith("x-kubernetes-") and key not in _OURS and key != "nullable":
+            plain[key] = _plain(each)
+    if schema.get("nullable") and "type" in plain:
+        plain["type"] = [plain["type"], "null"]
+        if "enum" in plain:
+            plain["enum"] = [*plain["enum"], None]
+    if schema.get("x-kubernetes-int-or-string"):
+        plain["type"] = ["integer", "string"]
+    return plain
+
+
+def _prune(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _prune(each, schema.get("items", {}), f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    known, other = schema.get("properties", {}), schema.get("additionalProperties")
+    for key in list(value):
+        at = f"{path}.{key}" if path else key
+        if key in known:
+            yield from _prune(value[key], known[key], at)
+        elif isinstance(other, Mapping):
+            yield from _prune(value[key], other, at)
+        elif not other and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            del value[key]
+            yield at
+
+
+def _default(value: Any, schema: Schema) -> None:
+    if isinstance(value, list):
+        for each in value:
+            _default(each, schema.get("items", {}))
+    if not isinstance(value, dict):
+        return
+    known, other = schema.get("properties", {}), schema.get("additionalProperties")
+    for key, inner in known.items():
+        if "default" in inner and (
+            key not in value or (value[key] is None and not inner.get("nullable"))
+        ):
+            value[key] = copy.deepcopy(inner["default"])
+        if key in value:
+            _default(value[key], inner)
+    if isinstance(other, Mapping):
+        for key in value.keys() - known.keys():
+            _default(value[key], other)
+
+
+def _cause(error: jsonschema.ValidationError) -> Cause:
+    path = "".join(
+        f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.absolute_path
+    )
+    return path.lstrip(".") or "<root>", f"Invalid value: {error.message}"
+
+
+def _list_types(value: Any, schema: Schema, path: str) -> list[Cause]:
+    found: list[Cause] = []
+    if isinstance(value, list):
+        found += _duplicates(value, schema, path)
+        for index, each in enumerate(value):
+            found += _list_types(each, schema.get("items", {}), f"{path}[{index}]")
+    elif isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties")
+        for key, each in value.items():
+            inner = known.get(key, other if isinstance(other, Mapping) else {})
+            found += _list_types(each, inner, f"{path}.{key}".lstrip("."))
+    return found
+
+
+def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+    how = schema.get("x-kubernetes-list-type", "atomic")
+    if how == "atomic":
+        return []
+    keys = schema.get("x-kubernetes-list-map-keys", [])
+    seen: set[str] = set()
+    found = []
+    for index, each in enumerate(value):
+        part = {key: each.get(key) for key in keys} if how == "map" else each
+        text = json.dumps(part, sort_keys=True)
+        if text in seen:
+            found.append((f"{path}[{index}]", f"Duplicate value: {text}"))
+        seen.add(text)
+    return found
