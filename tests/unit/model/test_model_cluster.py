@@ -64,14 +64,11 @@ def test_every_key_is_read() -> None:
     assert cluster.env[1].value_from == {"secretKeyRef": {"name": "s3", "key": "secret"}}
     assert cluster.pod_template.metadata.labels == {"team": "data"}
     assert cluster.pod_disruption_budget.max_unavailable == "25%"
-    assert cluster.tenancy("team") == "flights"
+    assert cluster.tenancy_id == "flights"
 
 
 def test_nothing_has_to_be_given() -> None:
-    cluster = parse_cluster(manifest())
-
-    assert cluster == Cluster("fleet")
-    assert cluster.tenancy("team") == "team.fleet"
+    assert parse_cluster(manifest()) == Cluster("fleet")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from onyx.model.job import EMPTY
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """Where the log is. Without an address the operator makes no workers and says so."""
+    """Where the log is, and who we are there."""
 
     address: str | None = None
+    auth_secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,6 @@ class Cluster:
     network_policy: NetworkRules = NetworkRules()
     service_account: Account = Account()
     termination_grace_period_seconds: int = 60
-
-    def tenancy(self, namespace: str) -> str:
-        """The tenancy of the workers: the one given, else one that no other cluster has."""
-        return self.tenancy_id or f"{namespace}.{self.name}"
 
 
 SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(

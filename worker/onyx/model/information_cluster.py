@@ -63,7 +63,12 @@ ZOOKEEPER = Section(
             "address",
             Matching("host:port, several separated by commas", f"{_HOST}(,{_HOST})*",
                      "such as zookeeper:2181", 2_048),
-            "Where clients connect. Without it no workers are made, and a condition says so.",
+            "Where clients connect. Without it the address that the operator was installed with; "
+            "when there is none either, no workers are made, and a condition says so.",
+        ),
+        _key(
+            "auth_secret", _OBJECT,
+            "Secret with user and password (digest), with which workers protect what they keep.",
         ),
     ),
     ZooKeeperAccess,
@@ -103,7 +108,7 @@ DATA = Section(
         ),
         _key(
             "mount_path", Matching("an absolute path", r"(/[A-Za-z0-9._-]+)+"),
-            "Where workers see it; paths of jobs begin with this.", default="/data",
+            "Where workers see it; relative paths of jobs count from here.", default="/data",
             restriction="Not /tmp, and not below /etc/onyx or /opt/onyx, which the operator uses.",
         ),
     ),
