@@ -99,6 +99,7 @@ class Origins:
 
     def _establish(self) -> int:
         session, paths = self._session, self._paths
+        self._claim()
         for path in (paths.log, paths.pulses, paths.chunks, paths.documents):
             session.ensure_path(path)
         czxid: int = session.perform(lambda client: client.exists_async(paths.log)).czxid
@@ -110,6 +111,21 @@ class Origins:
             if stored.log_czxid != czxid:
                 raise self.recreated() from None
         return czxid
+
+    def _claim(self) -> None:
+        """See that the nodes of the tenancy belong to our user, if we have one."""
+        session, paths = self._session, self._paths
+        session.ensure_path(paths.root.rpartition("/")[0], shared=True)
+        session.ensure_path(paths.root)
+        if session.access.own is None:
+            return
+        found, _ = session.perform(lambda client: client.get_acls_async(paths.root))
+        if tuple(found) != session.access.own:
+            raise UserError(
+                f"{paths.root} in ZooKeeper was made without access control, and everybody can "
+                "read and write what is there. Choose another tenancy_id, or delete it as a whole "
+                "(this forgets all jobs)"
+            )
 
     def _load(self) -> tuple[_Stored, int]:
         data, stat = self._session.perform(lambda client: client.get_async(self._paths.origin))

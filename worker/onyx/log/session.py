@@ -22,6 +22,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -29,10 +30,14 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from onyx.errors import Fenced, SettingsError, Unavailable
+from onyx.errors import Fenced, SettingsError, Unavailable, UserError
+from onyx.log.access import read_access
 from onyx.log.interface import Session
 from onyx.log.loop import Loop
+from onyx.log.tls_handler import TlsHandler
 from onyx.settings import ZooKeeperSettings
+from onyx.tls.diagnosis import diagnose
+from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 """The request may have been performed or not."""
@@ -56,13 +61,15 @@ class ZooKeeperSession:
 
     Raises:
         Unavailable: nothing answered within `connect_timeout_s`.
-        SettingsError: the address cannot be understood.
+        SettingsError: the address cannot be understood, or files for TLS or the password are wrong.
     """
 
     def __init__(self, settings: ZooKeeperSettings, name: str, survives_expiry: bool) -> None:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
         """As negotiated with the server."""
+        self.access = read_access(settings)
+        self._certificates = CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
         self._timeout_s = settings.connect_timeout_s
         self._survives_expiry = survives_expiry
         self._listeners: list[Callable[[Session], None]] = []
@@ -130,6 +137,7 @@ class ZooKeeperSession:
         Raises:
             ReplyLost: it may have been performed or not.
             KazooException: what the server answered.
+            UserError: the node belongs to another user.
             Fenced, Unavailable: as `check`; also when there is no answer in time.
         """
         assert not self.loop.is_current_thread(), "a callback of the log must not wait for it"
@@ -142,6 +150,8 @@ class ZooKeeperSession:
         except self._client.handler.timeout_exception as error:
             self.check()
             raise self.silent() from error
+        except NoAuthError as error:
+            raise self.denied() from error
         except KazooException:
             self._confirm(sent_s)
             raise
@@ -153,7 +163,7 @@ class ZooKeeperSession:
 
         Raises:
             KazooException: what the server answered.
-            Fenced, Unavailable: as `attempt`.
+            UserError, Fenced, Unavailable: as `attempt`.
         """
         deadline_s = time.monotonic() + self._timeout_s
         while True:
@@ -165,9 +175,14 @@ class ZooKeeperSession:
             self._live.wait(self._timeout_s)
             self._pause()
 
-    def ensure_path(self, path: str) -> None:
-        """Create a node and those above it where they are missing; raises as `perform`."""
-        self.perform(lambda client: client.ensure_path_async(path))
+    def ensure_path(self, path: str, shared: bool = False) -> None:
+        """Create a node and those above it where they are missing; raises as `perform`.
+
+        Args:
+            shared: the nodes are not of this tenancy alone.
+        """
+        acl = self.access.shared if shared else self.access.own
+        self.perform(lambda client: client.ensure_path_async(path, acl))
 
     def close(self) -> None:
         """End the session on the server too, so that its pulse is gone at once."""
@@ -187,6 +202,9 @@ class ZooKeeperSession:
                     ignore_expire=False,
                 ),
                 command_retry=KazooRetry(max_tries=1, ignore_expire=False),
+                handler=TlsHandler(self._certificates) if self._certificates else None,
+                auth_data=list(self.access.auth_data),
+                default_acl=self.access.own,
                 logger=_quiet_logger(),
             )
         except ValueError as error:
@@ -202,10 +220,17 @@ class ZooKeeperSession:
             self.loop.stop()
             raise Unavailable(
                 f"no ZooKeeper answered at {settings.address} within "
-                f"{settings.connect_timeout_s:g} s; start one with `onyx zookeeper` or set "
-                "ONYX_ZOOKEEPER_ADDRESS to where one runs"
+                f"{settings.connect_timeout_s:g} s; {self._why(client.hosts)}"
             ) from error
         return client
+
+    def _why(self, servers: Sequence[tuple[str, int]]) -> str:
+        """What to do when nothing answers."""
+        for host, port in servers:
+            problem = diagnose(host, port, self._certificates, ZOOKEEPER)
+            if problem is not None:
+                return f"of {host}:{port}: {problem}"
+        return "start one with `onyx zookeeper` or set ONYX_ZOOKEEPER_ADDRESS to where one runs"
 
     def _look_at_handshake(self, client: KazooClient) -> None:
         """Learn which session timeout the server granted, which kazoo keeps to itself, and do not
@@ -257,6 +282,15 @@ class ZooKeeperSession:
         return Unavailable(
             f"ZooKeeper at {self.address} has not answered for {self._timeout_s:g} s; "
             "is it running and can it be reached?"
+        )
+
+    def denied(self) -> UserError:
+        """What to tell when the server refuses access to a node."""
+        shown = "this process shows no user" if not self.access.auth_data else "it is not ours"
+        return UserError(
+            f"ZooKeeper at {self.address} refuses access: the nodes of this tenancy belong to a "
+            f"user, and {shown}. Set ONYX_ZOOKEEPER_AUTH_USER and "
+            "ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE as for the other processes of the tenancy"
         )
 
     def _pause(self) -> None:

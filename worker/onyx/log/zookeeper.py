@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
@@ -195,6 +195,9 @@ class ZooKeeperGroupLog(ZooKeeperLog):
     def on_session(self, listener: Callable[[Session], None]) -> None:
         self._session.loop.call(lambda: self._listeners.append(listener))
 
+    def call(self, function: Callable[[], None]) -> None:
+        self._session.loop.call(function)
+
     def confirmed_s(self) -> float:
         return self._session.confirmed_s()
 
@@ -222,7 +225,8 @@ class ZooKeeperGroupLog(ZooKeeperLog):
     def _on_answer(self, attempt: int, answer: Any) -> None:
         reply = _reply(answer)
         if reply is Reply.UNKNOWN and isinstance(answer, list):
-            self._session.fail(self._origins.recreated())
+            denied = any(isinstance(result, NoAuthError) for result in answer)
+            self._session.fail(self._session.denied() if denied else self._origins.recreated())
         with self._queue_lock:
             self._transmit(self._queue.on_reply(attempt, reply))
         if reply is Reply.PULSE_GONE:

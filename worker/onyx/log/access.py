@@ -1,0 +1,81 @@
+"""Who may read and write a tenancy in ZooKeeper: one user, of the digest scheme, with a password.
+
+Every node of a tenancy is created with an access list that names only this user. `/onyx`, which
+tenancies share, may be listed by everybody, and everybody may add a tenancy.
+
+Nodes keep the list that they were created with. So a tenancy that was made without a user is
+refused to one who has a user, and is not changed: its entries would stay open to all, under
+settings that promise otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kazoo.security import ACL, Id, Permissions, make_acl, make_digest_acl_credential
+
+from onyx.errors import SettingsError
+from onyx.settings import ZooKeeperSettings
+
+EVERYBODY = make_acl("world", "anyone", read=True, create=True)
+
+
+class Password(str):
+    """A text that libraries may print with `repr`, as kazoo does with each request."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'<hidden>'"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a client shows, and the lists that it gives to nodes; empty without a user."""
+
+    auth_data: tuple[tuple[str, Password], ...] = ()
+    own: tuple[Any, ...] | None = None
+    """Of all nodes of a tenancy; None means that everybody may do everything."""
+
+    @property
+    def shared(self) -> tuple[Any, ...] | None:
+        """Of nodes above a tenancy."""
+        return None if self.own is None else (*self.own, EVERYBODY)
+
+
+def read_access(settings: ZooKeeperSettings) -> Access:
+    """The access that some settings name.
+
+    Raises:
+        SettingsError: one of the two is missing or cannot be used.
+    """
+    user, file = settings.auth_user, settings.auth_password_file
+    if not user and not file:
+        return Access()
+    if not user or not file:
+        missing = "AUTH_USER" if file else "AUTH_PASSWORD_FILE"
+        raise SettingsError(
+            f"ONYX_ZOOKEEPER_{missing} must be set too: a user and the file with its password"
+        )
+    if ":" in user:
+        raise SettingsError(f"ONYX_ZOOKEEPER_AUTH_USER={user!r}: a user has no ':' in its name")
+    password = _read_password(file)
+    digest = Password(make_digest_acl_credential(user, password))
+    return Access(
+        (("digest", Password(f"{user}:{password}")),),
+        (ACL(Permissions.ALL, Id("digest", digest)),),
+    )
+
+
+def _read_password(file: str) -> str:
+    where = f"ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE={file}"
+    try:
+        password = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SettingsError(f"{where}: the file cannot be read: {why}") from None
+    if not password:
+        raise SettingsError(f"{where}: the file is empty; it must hold the password")
+    return password

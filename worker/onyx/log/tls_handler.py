@@ -1,0 +1,68 @@
+"""Kazoo's connections over TLS, by contexts of ours.
+
+Kazoo can make TLS connections itself, but then trusts the authorities of the machine as well as
+ours, does not check names unless told to, and waits for bytes of a socket that TLS has read
+already: an answer that came in one record with another one is then noticed at the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from onyx.tls.diagnosis import explain
+from onyx.tls.files import CertificateFiles
+
+logger = logging.getLogger("onyx.log")
+
+
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Connects with the certificates of the moment."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        super().__init__()
+        self._files = files
+        self._complaint = ""
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> ssl.SSLSocket:
+        """Kazoo's seam; raises OSError, of which `ssl.SSLError` is one."""
+        name = self._files.settings.server_name or hostname or address[0]
+        connection = socket.create_connection(address, timeout)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wrapped = self._files.current().client.wrap_socket(connection, server_hostname=name)
+        except ssl.SSLError as error:
+            self._complain(f"{address[0]}:{address[1]}: {explain(error, self._files, name)}")
+            raise
+        finally:
+            # Of the wrapped socket now, or of nobody.
+            connection.close()
+        self._complaint = ""
+        return wrapped
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], *timeout: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As `select.select`; a socket whose bytes TLS holds already is ready."""
+        held = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        ready, writable, other = super().select(
+            readers, writers, others, *((0,) if held else timeout)
+        )
+        return [*ready, *(each for each in held if each not in ready)], writable, other
+
+    def _complain(self, complaint: str) -> None:
+        """Kazoo tries again for ever and says nothing."""
+        if complaint != self._complaint:
+            self._complaint = complaint
+            logger.warning("no connection to ZooKeeper at %s", complaint)
