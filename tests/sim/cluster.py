@@ -121,9 +121,12 @@ class Cluster:
     def _heal(self) -> None:
         self._until(liveness.membership)
         self._until(liveness.allocation)
-        for job in self.checkers.model.jobs:
+        for job in sorted(self.checkers.model.suspended_jobs):
+            self.write(Command("resume-job", {"job": job}))
+        for number, job in enumerate(self.checkers.model.jobs):
             if not self.jobs[job].finite:
-                self.write(Command("kill-job", {"job": job}))
+                verb = "kill-job" if number % 2 else "drain-job"
+                self.write(Command(verb, {"job": job}))
         self._until(liveness.completion)
         self._until(liveness.membership)
         self._idle()

@@ -25,6 +25,8 @@ POISON = (
     Command("register-partitions", {"job": "job-0", "task": "in", "count": -1}),
     Command("signal-ready", {"id": "ghost", "version": "x"}),
     Command("kill-job", {}),
+    Command("suspend-job", {"job": "nobody"}),
+    Command("drain-job", {"job": []}),
 )
 
 
@@ -152,6 +154,13 @@ class Faults:
         else:
             job = chance.choice(list(self.cluster.jobs))
             self.cluster.write(Command("kill-job", {"job": job}))
+
+    def _lifecycle(self, chance: random.Random) -> None:
+        """Somebody suspends, resumes or drains a job, whatever it is doing."""
+        if self.cluster.server.up:
+            verb = chance.choice(("suspend-job", "suspend-job", "resume-job", "drain-job"))
+            job = chance.choice(list(self.cluster.jobs))
+            self.cluster.write(Command(verb, {"job": job}))
 
     def _poison(self, chance: random.Random) -> None:
         if self.cluster.server.up:

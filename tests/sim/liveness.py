@@ -31,9 +31,10 @@ def membership(cluster: Cluster) -> str | None:
 
 
 def runnable(cluster: Cluster, replica: Replica) -> list[JobId]:
-    """Running jobs that the whole cluster, if it had nothing else to do, could run."""
+    """Jobs that want peers and that the whole cluster, if it had nothing else to do, could run."""
     peers = len(replica.peers)
-    return [job for job in replica.jobs if len(cluster.jobs[job].tasks) <= peers]
+    wanting = [job for job in replica.jobs if job not in replica.suspended_jobs]
+    return [job for job in wanting if len(cluster.jobs[job].tasks) <= peers]
 
 
 def allocation(cluster: Cluster) -> str | None:
@@ -47,7 +48,11 @@ def allocation(cluster: Cluster) -> str | None:
 
 
 def completion(cluster: Cluster) -> str | None:
-    """V3: finite jobs that fit complete."""
+    """V3: finite jobs that fit complete, and so do those that drain."""
     model = cluster.checkers.model
-    waiting = [job for job in runnable(cluster, model) if cluster.jobs[job].finite]
+    waiting = [
+        job
+        for job in runnable(cluster, model)
+        if cluster.jobs[job].finite or job in model.draining_jobs
+    ]
     return f"V3: {waiting} do not complete" if waiting else None

@@ -203,8 +203,11 @@ class Process:
         if self.state is None:
             return
         self.cluster.fold.current = self
+        draining = self.state.replica.draining_jobs
         self.state, actions = group.step(self.state, event)
         self._execute(actions)
+        if self.state is not None and self.state.replica.draining_jobs is not draining:
+            self.tasks.look_again()
 
     def _execute(self, actions: tuple[do.Action, ...]) -> None:
         incarnation = self.incarnation

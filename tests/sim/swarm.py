@@ -23,6 +23,7 @@ FAMILIES = (
     "peers",
     "jobs",
     "poison",
+    "lifecycle",
 )
 
 

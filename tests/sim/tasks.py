@@ -1,7 +1,8 @@
 """What the peers of one simulated process do: a small model of the task runtime.
 
 Peers signal ready, input tasks register their partitions and exhaust them one by one once every
-peer of the job is ready, the elected sealer seals. Every unit of work is *emitted*: the checker
+peer of the job is ready, the elected sealer seals. A job that drains has no more partitions than it
+has registered. Every unit of work is *emitted*: the checker
 asks whether this group was allowed to act at this moment (fencing).
 """
 
@@ -67,6 +68,12 @@ class Tasks:
         for peer, version in waiting:
             self._later(self._step, peer, version)
 
+    def look_again(self) -> None:
+        """Some job drains from now on: its inputs, which may have had nothing to do, have."""
+        for peer, running in self.running.items():
+            if running.job in self.process.replica.draining_jobs:
+                self._later(self._step, peer, running.version)
+
     def _later(self, action, *args: object) -> None:  # type: ignore[no-untyped-def]
         self.process.later(self.work.uniform(0.0, self.process.options.work_s), action, *args)
 
@@ -92,9 +99,10 @@ class Tasks:
     def _input(self, peer: PeerId, running: Running) -> bool:
         """Register or exhaust partitions; whether there is more to do."""
         job = self.process.jobs[running.job]
-        if running.task not in job.inputs or not job.finite:
-            return False
         replica = self.process.replica
+        drains = running.job in replica.draining_jobs
+        if running.task not in job.inputs or not (job.finite or drains):
+            return False
         if running.job not in replica.jobs:
             return False
         partitions = replica.partitions.get(running.job, {}).get(running.task)
@@ -104,7 +112,7 @@ class Tasks:
                 "register-partitions",
                 job=running.job,
                 task=running.task,
-                count=job.partitions,
+                count=0 if drains else job.partitions,
                 digest=f"partitions-{running.job}",
             )
             return True
