@@ -6,7 +6,7 @@ SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate cluster cluster-down bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,12 @@ generate: setup ## Generate what is derived: CRD, reference pages, protobuf clas
 	$(BIN)/python -m onyx.model.generate
 	$(BIN)/python -m onyx.telemetry.generate
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
+
+cluster: setup ## Start a real Kubernetes on this machine (first time: builds it, some 8 minutes)
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: setup ## Take it down without a trace
+	@$(BIN)/python -m tests.cluster down
 
 bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,75 @@
+"""Programs of the cluster, built once a version from Go modules.
+
+Each module is built in a scratch module of its own: `go install` refuses modules with replacements,
+and several programs of one module then share their dependencies. What has been built is kept by
+version; the sources' folder is only needed for building.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tests.cluster.commands import ClusterError, run
+from tests.cluster.components import GO_MODULES, GoModule
+from tests.cluster.layout import CACHE
+
+BUILD_TIMEOUT_S = 1800.0
+_MODULE_FILE = "module {name}\n\ngo 1.26.0\n\nreplace (\n{replaced}\n)\n"
+
+
+def program(name: str) -> Path:
+    """Where a program is, once it has been built."""
+    return next(path for path, each, _ in _programs() if each == name)
+
+
+def is_missing(name: str) -> bool:
+    """Whether `build` still has to build it."""
+    return not program(name).exists()
+
+
+def build(only: Iterable[str] = ()) -> None:
+    """Build what is missing, of all programs or of some. Some minutes on two cores.
+
+    Raises:
+        ClusterError: there is no Go, or a build failed.
+    """
+    wanted = set(only) or {name for _, name, _ in _programs()}
+    for target, name, module in _programs():
+        if name in wanted and not target.exists():
+            if shutil.which("go") is None:
+                raise ClusterError(f"{name} has to be built: install Go 1.26 or later")
+            print(f"building {name} {module.version} (once)", flush=True)
+            _build(module, module.programs[name], target)
+
+
+def _programs() -> Iterator[tuple[Path, str, GoModule]]:
+    for module in GO_MODULES:
+        for name in module.programs:
+            yield CACHE / f"{module.name}-{module.version}" / name, name, module
+
+
+def _build(module: GoModule, package: str, target: Path) -> None:
+    folder = CACHE / "src" / f"{module.name}-{module.version}"
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    if not (folder / "go.sum").exists():
+        _prepare(module, folder, environment)
+    flags = " ".join(["-s -w", *(f"-X {each}" for each in module.variables)])
+    unfinished = target.with_suffix(".unfinished")
+    _go(folder, environment, "build", "-ldflags", flags, "-o", str(unfinished), package)
+    unfinished.rename(target)
+
+
+def _prepare(module: GoModule, folder: Path, environment: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    replaced = "\n".join(f"\t{each}" for each in module.replaced)
+    text = _MODULE_FILE.format(name=f"scratch/{module.name}", replaced=replaced)
+    (folder / "go.mod").write_text(text)
+    packages = [f"{package}@v{module.version}" for package in module.programs.values()]
+    _go(folder, environment, "get", "-tool", *packages)
+
+
+def _go(folder: Path, environment: Mapping[str, str], *arguments: str) -> None:
+    run("go", *arguments, timeout_s=BUILD_TIMEOUT_S, cwd=folder, env=environment)
