@@ -1,8 +1,8 @@
 """Server-side apply: who owns which field, who may change it, and what an apply removes.
 
-Fields are paths: tuples of steps, a step is a key of an object or, in a list with keys, the keys
-of an item. Ownership is kept in `metadata.managedFields` as on the real server (fieldsV1), so that
-kubectl can read it. Lists without keys are owned as a whole.
+Fields are paths: tuples of steps, where a step is a key of an object, the keys of an item of a
+list, or "." for such an item itself. Ownership is kept in `metadata.managedFields` as on the real
+server (fieldsV1), so that kubectl can read it. Lists without keys are owned as a whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def _inner(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _step(item: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return "k:" + json.dumps({key: item.get(key) for key in keys}, sort_keys=True)
+    return "k:" + json.dumps(
+        {key: item.get(key) for key in keys}, sort_keys=True, separators=(",", ":")
+    )
 
 
 def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = "") -> Iterator[Path]:
@@ -57,6 +59,7 @@ def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = ""
             yield from leaves(each, _inner(schema, key), (*at, f"f:{key}"), key)
     elif isinstance(value, list) and value and keys:
         for each in value:
+            yield (*at, _step(each, keys), ".")
             yield from leaves(each, dict(schema.get("items", {})), (*at, _step(each, keys)))
     elif at:
         yield at
@@ -65,13 +68,17 @@ def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = ""
 def find(value: Any, path: Path) -> Any:
     """The value at a path; None where there is none."""
     for step in path:
+        if step == ".":
+            return value is not None
         if step.startswith("f:"):
             value = value.get(step[2:]) if isinstance(value, dict) else None
         else:
-            wanted = json.loads(step[2:]).items()
-            items = value if isinstance(value, list) else []
-            value = next((e for e in items if all(e.get(k) == v for k, v in wanted)), None)
+            value = next((e for e in value or () if _is_item(e, step)), None)
     return value
+
+
+def _is_item(item: Any, step: str) -> bool:
+    return all(item.get(key) == value for key, value in json.loads(step[2:]).items())
 
 
 def without(value: Any, path: Path) -> None:
@@ -80,22 +87,16 @@ def without(value: Any, path: Path) -> None:
     inner = find(value, (step,))
     if inner is None:
         return
-    if rest:
-        without(inner, rest)
-        if inner not in ({}, []) and not _only_keys(inner, rest, step):
-            return
-    if step.startswith("f:"):
-        del value[step[2:]]
-    else:
+    if rest == (".",):
         value.remove(inner)
-
-
-def _only_keys(item: Any, rest: Path, step: str) -> bool:
-    return (
-        step.startswith("k:")
-        and isinstance(item, dict)
-        and not (item.keys() - json.loads(step[2:]).keys())
-    )
+    elif step.startswith("k:"):
+        if rest[0][2:] not in json.loads(step[2:]):
+            without(inner, rest)
+    else:
+        if rest:
+            without(inner, rest)
+        if not rest or inner in ({}, []):
+            del value[step[2:]]
 
 
 def merge(value: Any, applied: Any, schema: Mapping[str, Any], field: str = "") -> Any:

@@ -19,9 +19,8 @@ import celpy
 
 Cause = tuple[str, str]
 _ABSENT = object()
-_RESERVED = frozenset(
-    """true false null in as break const continue else for function if import let loop package
-    namespace return var void while""".split()
+_RESERVED = (
+    "as break const continue else for function if import in let loop package namespace return"
 )
 _ENVIRONMENT = celpy.Environment()
 
@@ -112,7 +111,7 @@ def _shaped(value: Any, schema: Mapping[str, Any]) -> Any:
         known, other = schema.get("properties", {}), schema.get("additionalProperties")
         loose = other if isinstance(other, Mapping) else {}
         return {
-            f"__{key}__" if key in known and key in _RESERVED else key: _shaped(
+            f"__{key}__" if key in known and key in _RESERVED.split() else key: _shaped(
                 each, known.get(key, loose)
             )
             for key, each in value.items()

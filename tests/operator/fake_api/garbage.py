@@ -37,8 +37,9 @@ def orphan(registry: Registry, uid: str) -> None:
     """Take the object out of the owners of its dependents."""
     for key, value in registry.store.dependents(uid):
         new = copy.deepcopy(value)
-        references = new["metadata"]["ownerReferences"]
-        new["metadata"]["ownerReferences"] = [e for e in references if e["uid"] != uid]
+        references = new["metadata"].pop("ownerReferences")
+        if left := [each for each in references if each["uid"] != uid]:
+            new["metadata"]["ownerReferences"] = left
         registry.store.put(registry.kinds[key], new)
 
 

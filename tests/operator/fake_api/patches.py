@@ -40,8 +40,6 @@ def json_patch(value: Any, operations: Any) -> Any:
         raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     try:
         return jsonpatch.apply_patch(value, operations)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(str(error)) from error
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         message = f"the server rejected our request due to an error in our request: {error}"
         raise ApiError(422, "Invalid", message) from error

@@ -95,17 +95,27 @@ class Registry:
             return self._store(kind, apply.updated(kind, None, value, how.manager, ""), how)
 
     def update(
-        self, kind: Kind, namespace: str, name: str, subresource: str, change: Change, how: Write
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        subresource: str,
+        change: Change,
+        how: Write,
+        *,
+        applied: bool = False,
     ) -> Object:
-        """Change an object (or its status). Raises ApiError: 400, 404, 409, 422."""
+        """Change an object (or its status). Raises ApiError: 400, 404, 409, 422.
+
+        `applied`: the change is an apply and has told by itself who owns what.
+        """
         with self.store.lock:
             old = self.get(kind, namespace, name)
             new = change(copy.deepcopy(old))
             _check_identity(kind, new, namespace, name)
             self._check_version(kind, old, new)
             new = self._fit(kind, _confined(kind, old, new, subresource), old, how)
-            before = apply.owners_of(old)
-            if apply.owners_of(new) == before:
+            if not applied:
                 new = apply.updated(kind, old, new, how.manager, subresource)
             if new == old:
                 return old
@@ -126,8 +136,6 @@ class Registry:
         how: Write,
     ) -> tuple[Object, bool]:
         """Server-side apply; returns the object and whether it was created."""
-        if not how.manager:
-            raise bad_request("PatchOptions.meta.k8s.io is invalid: fieldManager: Required value")
 
         def change(old: Object) -> Object:
             return apply.apply(
@@ -136,7 +144,8 @@ class Registry:
 
         with self.store.lock:
             if self.store.get(kind, namespace, name) or subresource:
-                return self.update(kind, namespace, name, subresource, change, how), False
+                where = (kind, namespace, name, subresource)
+                return self.update(*where, change, how, applied=True), False
             _check_identity(kind, body, namespace, name)
             new = copy.deepcopy(body)
             new["metadata"]["name"] = name

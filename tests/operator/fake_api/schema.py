@@ -52,8 +52,9 @@ class SchemaOf:
     def causes(self, value: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         """What is wrong, as pairs of path and text; rules run only on what is otherwise right."""
         content = {key: each for key, each in value.items() if key != "metadata"}
-        wrong = [_cause(error) for error in self._validator.iter_errors(content)]
-        wrong += _list_types(content, self._schema, "")
+        errors = self._validator.iter_errors(content)
+        wrong = {cause for error in errors for cause in _causes(error)}
+        wrong |= set(_list_types(content, self._schema, ""))
         return sorted(wrong) or self.rules.causes(value, old)
 
 
@@ -127,11 +128,13 @@ def _default(value: Any, schema: Schema) -> None:
             _default(value[key], other)
 
 
-def _cause(error: jsonschema.ValidationError) -> Cause:
-    path = "".join(
-        f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.absolute_path
-    )
-    return path.lstrip(".") or "<root>", f"Invalid value: {error.message}"
+def _causes(error: jsonschema.ValidationError) -> list[Cause]:
+    steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.absolute_path]
+    path = "".join(steps).lstrip(".")
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return [(f"{path}.{key}".lstrip("."), "Required value") for key in missing]
+    return [(path or "<root>", f"Invalid value: {error.message}")]
 
 
 def _list_types(value: Any, schema: Schema, path: str) -> list[Cause]:
