@@ -206,9 +206,9 @@ def test_an_invalid_spec_changes_nothing(world: World) -> None:
     assert plan(world.spec, world.seen()).actions == ()
 
 
-@given(worlds(), st.floats(0, 120))
+@given(worlds(), st.integers(0, 120))
 def test_a_log_that_cannot_be_reached_holds_a_deleted_object_for_a_limited_time(
-    world: World, waited_s: float
+    world: World, waited_s: int
 ) -> None:
     world.trouble = Trouble("LogUnreachable", "no ZooKeeper answers")
     world.finalizer = True

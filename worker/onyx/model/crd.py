@@ -101,7 +101,6 @@ def _columns() -> list[dict[str, Any]]:
         column("Phase", "string", ".status.phase"),
         column("Peers", "integer", ".status.peers.allocated"),
         column("Progress", "integer", ".status.progress.completed"),
-        column("Retried", "integer", ".status.progress.retried"),
         column("Age", "date", ".metadata.creationTimestamp"),
         column("Job", "string", ".status.jobId", priority=1),
         column("Message", "string", ".status.message", priority=1),

@@ -1,0 +1,49 @@
+"""What a plan may ask for, as values; `act` carries them out in order and stops at a failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.ids import JobId
+from onyx_operator.jobs.seen import Record
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the object until its job has been killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFinalizer:
+    """Let a deleted object go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write a record into the status, before what it announces is done."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Hand the job to the cluster under this id."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Write one of the commands about a job that the log takes: `suspend-job`, `resume-job`,
+    `drain-job`, `kill-job`. All may be repeated."""
+
+    fn: str
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete the object, whose job ended long enough ago."""
+
+
+Action = AddFinalizer | ReleaseFinalizer | Remember | Submit | Tell | DeleteObject

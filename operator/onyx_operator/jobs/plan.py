@@ -1,0 +1,273 @@
+"""From what an OnyxJob asks for and what there is, to what is to be done: pure, total, idempotent.
+
+A plan looks only at the present, never at what has changed: an operator that was killed anywhere,
+or ran twice, makes the same plan again. The order within a plan is the safety: an id is written
+down before it is submitted, and a job is in its end before the next one is submitted, so nothing is
+ever in the log that no object knows of.
+"""
+
+from __future__ import annotations
+
+import calendar
+import time
+from dataclasses import dataclass, replace
+
+from onyx.ids import JobId
+from onyx_operator.jobs.actions import (
+    Action,
+    AddFinalizer,
+    DeleteObject,
+    ReleaseFinalizer,
+    Remember,
+    Submit,
+    Tell,
+)
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
+from onyx_operator.jobs.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now, and what to say of the job when that is done."""
+
+    actions: tuple[Action, ...]
+    phase: str
+    reason: str
+    message: str
+    again_in_s: float | None = None
+    """Look again after so long, whatever happens."""
+
+
+def plan(spec: Spec, seen: Seen, release_timeout_s: float = 60.0) -> Plan:
+    """What to do about one OnyxJob.
+
+    Args:
+        spec: what is wanted.
+        seen: what there is; `seen.log.jobs` has the jobs of `ids_of_interest`.
+        release_timeout_s: a deleted object is let go after this if its log cannot be reached.
+    """
+    if spec.deleted_at:
+        return _delete(spec, seen, release_timeout_s)
+    if isinstance(seen.log, Trouble):
+        return _without_log(spec, seen, seen.log)
+    if spec.job is None:
+        return _invalid(spec, seen.record, seen.log)
+    return _live(spec, seen, seen.log)
+
+
+def ids_of_interest(spec: Spec, record: Record) -> tuple[JobId, ...]:
+    """The jobs whose place in the log a plan may ask for."""
+    if spec.job is None:
+        return (record.job_id,) if record.job_id else ()
+    wanted = spec.job_id(_attempt(spec, record))
+    return tuple(dict.fromkeys(each for each in (record.job_id, wanted) if each))
+
+
+def seconds(timestamp: str) -> float | None:
+    """Seconds since the epoch of a time as the API writes it; None when it is none."""
+    try:
+        return float(calendar.timegm(time.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None
+
+
+def _attempt(spec: Spec, record: Record) -> int:
+    """The attempt of what is wanted now: another job begins at 0."""
+    same = (record.digest, record.nonce) == (spec.digest, spec.declaration.restart_nonce)
+    return record.attempt if same and record.attempt > 0 else 0
+
+
+def _delete(spec: Spec, seen: Seen, release_timeout_s: float) -> Plan:
+    """Kill the job, then let the object go; nothing that cannot be reached holds it for ever."""
+    if not seen.has_finalizer:
+        return Plan((), "Killed", "Deleted", "the object is being deleted")
+    candidates = ids_of_interest(spec, seen.record)
+    if isinstance(seen.log, Trouble):
+        return _delete_without_log(spec, seen, seen.log, release_timeout_s)
+    log = seen.log
+    # An id that is only intended is killed too: a submission under way then comes too late.
+    intended = seen.record.job_id if not seen.record.submitted_at else None
+    to_kill = [each for each in candidates if log.job(each).stage == "live" or each == intended]
+    kills = tuple(Tell("kill-job", each) for each in to_kill if not log.job(each).ended)
+    return Plan((*kills, ReleaseFinalizer()), "Killed", "Deleted", "the object was deleted")
+
+
+def _delete_without_log(spec: Spec, seen: Seen, trouble: Trouble, release_timeout_s: float) -> Plan:
+    deleted_s = seconds(spec.deleted_at)
+    left_s = release_timeout_s - (seen.now_s - (deleted_s or 0.0))
+    if seen.record.job_id is None or seen.record.finished:
+        return Plan((ReleaseFinalizer(),), "Killed", "Deleted", "the object was deleted")
+    if left_s > 0:
+        message = f"cannot kill job {seen.record.job_id} yet: {trouble.message}"
+        return Plan((), _phase(seen.record), "KillPending", message, left_s)
+    message = (
+        f"job {seen.record.job_id} may go on, it could not be killed: {trouble.message}; "
+        f"`onyx kill {seen.record.job_id}` ends it"
+    )
+    return Plan((ReleaseFinalizer(),), "Unknown", "ReleasedWithoutKill", message)
+
+
+def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
+    """Nothing is done; what was known of the job is still said."""
+    record = seen.record
+    if spec.job is None and record.job_id is None:
+        return Plan((), "Invalid", spec.problem_reason, spec.problem)
+    if record.finished:
+        return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
+    return Plan((), _phase(record), trouble.reason, trouble.message)
+
+
+def _invalid(spec: Spec, record: Record, log: Log) -> Plan:
+    """A bad spec starts nothing and stops nothing: a job that runs goes on as it was."""
+    job = log.job(record.job_id)
+    if job.stage != "live":
+        return Plan((), "Invalid", spec.problem_reason, spec.problem)
+    phase, _, _ = _going_on(job)
+    message = f"the job of the former spec goes on; the new one is wrong: {spec.problem}"
+    return Plan((), phase, spec.problem_reason, message)
+
+
+def _live(spec: Spec, seen: Seen, log: Log) -> Plan:
+    record = seen.record
+    wanted = spec.job_id(_attempt(spec, record))
+    if record.job_id == wanted:
+        return _same(spec, seen, log.job(wanted))
+    former = log.job(record.job_id)
+    if former.stage == "live":
+        return _replace(spec, record.job_id or wanted, former)
+    if record.job_id and not record.submitted_at and not former.ended:
+        begun = _begin(spec, seen, log.job(wanted), _attempt(spec, record))
+        return replace(begun, actions=(Tell("kill-job", record.job_id), *begun.actions))
+    return _begin(spec, seen, log.job(wanted), _attempt(spec, record))
+
+
+def _begin(spec: Spec, seen: Seen, job: LogJob, attempt: int) -> Plan:
+    """Submit what is wanted, if it shall run now."""
+    if job.stage == "unknown" and spec.declaration.desired_state != "Running":
+        message = "nothing is submitted until desiredState is Running"
+        phase = "Stopped" if spec.declaration.desired_state == "Stopped" else "Suspended"
+        return Plan((), phase, "NotSubmitted", message)
+    wanted = spec.job_id(attempt)
+    record = Record(wanted, spec.digest, spec.declaration.restart_nonce, attempt)
+    actions: list[Action] = [] if seen.has_finalizer else [AddFinalizer()]
+    if seen.record != replace(record, phase=seen.record.phase):
+        actions.append(Remember(record))
+    if job.stage == "unknown":
+        actions.append(Submit(wanted))
+    return Plan(tuple(actions), "Submitted", "Submitted", f"job {wanted} is in the log")
+
+
+def _replace(spec: Spec, former: JobId, job: LogJob) -> Plan:
+    """The spec was edited: the job of the former one completes what it has begun."""
+    if spec.declaration.desired_state == "Suspended":
+        actions = () if job.suspended else (Tell("suspend-job", former),)
+        message = f"job {former} is suspended; the new spec is taken when desiredState is Running"
+        return Plan(actions, "Suspended", "SpecChanged", message)
+    message = (
+        f"job {former} of the former spec completes what it has begun, then the new one starts"
+    )
+    if spec.declaration.desired_state == "Stopped":
+        message = f"job {former} completes what it has begun; nothing is submitted after it"
+    return Plan(_drained(former, job), "Draining", "SpecChanged", _and_why(message, job))
+
+
+def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
+    """Drain, and only then resume, so that it reads nothing new in between."""
+    drain = () if job.draining else (Tell("drain-job", job_id),)
+    resume = (Tell("resume-job", job_id),) if job.suspended else ()
+    return (*drain, *resume)
+
+
+def _same(spec: Spec, seen: Seen, job: LogJob) -> Plan:
+    """The job in the log, or recorded, is the one that is wanted."""
+    record = seen.record
+    if job.stage == "live":
+        return _keep(spec, seen, job)
+    if job.stage == "completed":
+        stopped = spec.declaration.desired_state == "Stopped" or record.phase == "Stopped"
+        reason = "Drained" if stopped else "Completed"
+        message = "all inputs were processed to their end"
+        if stopped:
+            message = "the job was drained; another restartNonce runs it again from its beginning"
+        return _ended(spec, seen, "Stopped" if stopped else "Completed", reason, message)
+    if job.stage == "killed":
+        return _killed(spec, seen, job)
+    if record.finished:
+        return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
+    if not record.submitted_at:
+        return _begin(spec, seen, job, record.attempt)
+    message = (
+        f"the log does not know job {record.job_id} any more: it was collected after its end, or "
+        "ZooKeeper has lost its data; another restartNonce runs the job again from its beginning"
+    )
+    return Plan((), "Unknown", "Forgotten", message)
+
+
+def _keep(spec: Spec, seen: Seen, job: LogJob) -> Plan:
+    """Make a job that runs do what is wanted."""
+    desired, job_id = spec.declaration.desired_state, spec.job_id(seen.record.attempt)
+    actions: tuple[Action, ...] = ()
+    if desired == "Suspended" and not job.suspended:
+        actions = (Tell("suspend-job", job_id),)
+    elif desired == "Running" and job.suspended:
+        actions = (Tell("resume-job", job_id),)
+    elif desired == "Stopped":
+        actions = _drained(job_id, job)
+    if not seen.has_finalizer:
+        actions = (AddFinalizer(), *actions)
+    phase, reason, message = _going_on(job)
+    if desired == "Running" and job.draining:
+        message = _and_why("it was stopped and drains; another restartNonce runs it again", job)
+    return Plan(actions, phase, reason, message)
+
+
+def _going_on(job: LogJob) -> tuple[str, str, str]:
+    """Phase, reason and message of a job that has not ended."""
+    if job.suspended:
+        return "Suspended", "Suspended", "the job has given its peers to others and keeps its work"
+    if job.draining:
+        message = _and_why("it reads nothing new and completes what is pending", job)
+        return "Draining", "Draining", message
+    if not job.peers:
+        return "Waiting", "WaitingForPeers", job.waiting_for
+    if job.starting:
+        return "Running", "Starting", "its peers are getting ready"
+    return "Running", "Running", f"{job.peers} peers work on it"
+
+
+def _and_why(message: str, job: LogJob) -> str:
+    return f"{message}; {job.waiting_for}" if job.waiting_for else message
+
+
+def _killed(spec: Spec, seen: Seen, job: LogJob) -> Plan:
+    record, policy = seen.record, spec.declaration.failure_policy
+    if not job.failure:
+        message = "a command killed it; another restartNonce runs it again from its beginning"
+        return _ended(spec, seen, "Killed", "Killed", message)
+    if record.attempt >= policy.retries:
+        tries = f" (after {record.attempt} retries)" if record.attempt else ""
+        return _ended(spec, seen, "Failed", "TaskFailed", f"{job.failure}{tries}")
+    finished_s = seconds(record.finished_at)
+    ended_s = seen.now_s if finished_s is None else finished_s
+    left_s = ended_s + policy.backoff_seconds - seen.now_s
+    message = f"attempt {record.attempt + 1} of {policy.retries + 1} failed: {job.failure}"
+    if left_s > 0 or spec.declaration.desired_state != "Running":
+        return Plan((), "Pending", "BackOff", message, left_s if left_s > 0 else None)
+    again = _begin(spec, seen, LogJob(), record.attempt + 1)
+    return replace(again, reason="Retrying", message=message)
+
+
+def _ended(spec: Spec, seen: Seen, phase: str, reason: str, message: str) -> Plan:
+    """The job has ended for good: in time its object is deleted, if it shall be."""
+    ttl_s = spec.declaration.ttl_seconds_after_finished
+    if ttl_s is None:
+        return Plan((), phase, reason, message)
+    finished_s = seconds(seen.record.finished_at)
+    left_s = ttl_s if finished_s is None else finished_s + ttl_s - seen.now_s
+    if left_s > 0 or finished_s is None:
+        return Plan((), phase, reason, message, max(left_s, 1.0))
+    return Plan((DeleteObject(),), phase, "Expired", message)
+
+
+def _phase(record: Record) -> str:
+    return record.phase or "Pending"

@@ -1,0 +1,92 @@
+"""What an OnyxJob asks for, as a value: the declaration, the job, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from onyx.errors import ManifestError, Problem
+from onyx.ids import JobId
+from onyx.model.declaration import Declaration, JobRef
+from onyx.model.features import unsupported
+from onyx.model.job import Job
+from onyx.model.parse import job_hash, parse_declared, parse_manifest
+from onyx_operator.jobs.seen import job_id
+
+PROBLEMS_TOLD_MAX = 10
+"""Problems of an invalid spec that its condition lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One OnyxJob as its user wants it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    declaration: Declaration = field(default_factory=Declaration)
+    job: Job | None = None
+    """None when there is a problem."""
+    digest: str = ""
+    """SHA-256 of the job's canonical form."""
+    problem: str = ""
+    """Why there is no job."""
+    problem_reason: str = ""
+    """The same in one word."""
+    deleted_at: str = ""
+    """When the object was deleted by its user; empty while it is wanted."""
+
+    def job_id(self, attempt: int) -> JobId:
+        """The id of the job as it is asked for now, in an attempt."""
+        return job_id(self.uid, self.digest, self.declaration.restart_nonce, attempt)
+
+
+def reference(body: Mapping[str, Any]) -> JobRef | None:
+    """Where the job file is, if the object names one and is right otherwise."""
+    try:
+        declaration, _ = parse_declared(body)
+    except ManifestError:
+        return None
+    return declaration.job_ref
+
+
+def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
+    """The spec of an OnyxJob object. `referenced`: the text that its `jobRef` leads to, None when
+    there is none there."""
+    metadata = body["metadata"]
+    spec = Spec(
+        metadata["namespace"],
+        metadata["name"],
+        metadata["uid"],
+        metadata.get("generation", 0),
+        deleted_at=metadata.get("deletionTimestamp") or "",
+    )
+    try:
+        declaration, job = parse_declared(body)
+        spec = replace(spec, declaration=declaration)
+        if declaration.job_ref is not None:
+            job = _referenced(declaration.job_ref, referenced, spec.name)
+        assert job is not None
+        if missing := unsupported(job):
+            raise ManifestError(missing)
+    except LookupError as error:
+        return replace(spec, problem=str(error.args[0]), problem_reason="JobRefNotFound")
+    except ManifestError as error:
+        return replace(spec, problem=_told(error.problems), problem_reason="InvalidSpec")
+    return replace(spec, job=job, digest=job_hash(job))
+
+
+def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
+    source = f"ConfigMap {ref.config_map}, key {ref.key}"
+    if text is None:
+        raise LookupError(f"{source}: there is no such key; make it, or correct spec.jobRef")
+    # The object's own name, by which metrics and `kubectl get` speak of the job.
+    return replace(parse_manifest(text, source), name=name)
+
+
+def _told(problems: tuple[Problem, ...]) -> str:
+    told = [str(problem) for problem in problems[:PROBLEMS_TOLD_MAX]]
+    more = len(problems) - len(told)
+    return "\n".join([*told, *([f"and {more} more problems"] if more else [])])

@@ -1,0 +1,180 @@
+"""The status of an OnyxJob: what its conditions and counters say, from a plan and what there is.
+
+The status is a function of the present, but for two times that are kept: when a condition last
+changed, and when the job was submitted and ended. Equal statuses are not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from onyx.model.crd_status import TASKS_MAX
+from onyx_operator.jobs.plan import Plan
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
+from onyx_operator.jobs.spec import Spec
+from onyx_operator.kube import timestamp
+
+MESSAGE_CHARACTERS_MAX = 2_000
+
+Truth = Literal["True", "False", "Unknown"]
+Verdict = tuple[Truth, str, str]
+"""Status, reason and message of a condition."""
+
+
+def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole status after a plan has been carried out.
+
+    Args:
+        before: the status that the object has now.
+    """
+    record, log = seen.record, seen.log
+    job = log.job(record.job_id) if isinstance(log, Log) else None
+    now = timestamp(seen.now_s)
+    found: dict[str, Any] = {
+        "observedGeneration": spec.generation,
+        "phase": plan.phase,
+        "reason": plan.reason,
+        "message": _cut(plan.message),
+        **_record(record, job, now),
+        **_counters(before, record, log, job),
+    }
+    conditions = _conditions(spec, record, plan, log, job)
+    found["conditions"] = _dated(conditions, before, spec.generation, now)
+    return found
+
+
+def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch from one status to another; empty when they are equal."""
+    gone = {key: None for key in before if key not in after}
+    return gone | {
+        key: _difference(before.get(key), value)
+        for key, value in after.items()
+        if before.get(key) != value
+    }
+
+
+def _difference(before: Any, after: Any) -> Any:
+    """A merge patch of nested objects; lists are replaced as a whole."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return change(before, after)
+    return after
+
+
+def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
+    if record.job_id is None:
+        return {}
+    known = job is not None and job.stage != "unknown"
+    ended = job is not None and job.ended
+    submitted_at = record.submitted_at or (now if known else "")
+    finished_at = record.finished_at or (now if ended else "")
+    return {
+        "jobId": record.job_id,
+        "jobHash": record.digest,
+        "restartNonce": record.nonce,
+        "attempt": record.attempt,
+        **({"submittedAt": submitted_at} if submitted_at else {}),
+        **({"finishedAt": finished_at} if finished_at else {}),
+    }
+
+
+def _counters(
+    before: Mapping[str, Any], record: Record, log: Log | Trouble, job: LogJob | None
+) -> dict[str, Any]:
+    """Peers, tasks and progress; while the log cannot be reached, and of a job that it has
+    forgotten, as they were."""
+    same = before.get("jobId") == record.job_id and record.job_id is not None
+    old = {key: before[key] for key in ("logPosition", "progress") if same and key in before}
+    if job is None or isinstance(log, Trouble):
+        kept = {key: before[key] for key in ("peers", "tasks") if same and key in before}
+        return old | kept
+    if job.stage == "unknown":
+        return old
+    found = old | {
+        "peers": {"allocated": job.peers, "required": job.required},
+        "tasks": [{"name": name, "peers": peers} for name, peers in job.tasks[:TASKS_MAX]],
+    }
+    progress = dict(old.get("progress", {}))
+    if job.partitions:
+        progress |= {"partitions": job.partitions, "exhausted": job.exhausted}
+    if job.completed is not None:
+        progress["completed"] = max(job.completed, progress.get("completed", 0))
+    return found | ({"progress": progress} if progress else {})
+
+
+def _conditions(
+    spec: Spec, record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
+) -> dict[str, Verdict]:
+    """Every condition by its type, in the order in which they come true."""
+    found: dict[str, Verdict] = {
+        "Validated": ("False", spec.problem_reason, spec.problem)
+        if spec.problem
+        else ("True", "Valid", "the spec is a job that this version can run"),
+        "ClusterReady": ("False", log.reason, log.message)
+        if isinstance(log, Trouble)
+        else (
+            "True",
+            "Connected",
+            f"the log of cluster {spec.declaration.cluster_ref} is followed",
+        ),
+    }
+    if job is None:
+        unknown: Verdict = ("Unknown", "LogUnreachable", "the log of the cluster is not known now")
+        return found | dict.fromkeys(("Submitted", "Allocated", "Running"), unknown) | _ends(plan)
+    submitted = job.stage != "unknown" or bool(record.submitted_at)
+    not_yet = (plan.reason, plan.message)
+    found["Submitted"] = (
+        ("True", "InLog", f"job {record.job_id} is in the log")
+        if submitted
+        else ("False", *not_yet)
+    )
+    found["Allocated"] = (
+        ("True", "PeersAllocated", f"{job.peers} peers") if job.peers else ("False", *not_yet)
+    )
+    running = job.peers > 0 and not job.starting
+    found["Running"] = (
+        ("True", "Running", "its peers are ready") if running else ("False", *not_yet)
+    )
+    return found | _ends(plan)
+
+
+def _ends(plan: Plan) -> dict[str, Verdict]:
+    """The two conditions to wait for; while the job goes on, both are False."""
+    completed = plan.phase in ("Completed", "Stopped") and plan.reason != "NotSubmitted"
+    failed = plan.phase in ("Failed", "Killed")
+    told = (plan.reason, plan.message)
+    going = ("NotEnded", "the job has not ended")
+    return {
+        "Completed": ("True", *told) if completed else ("False", *(told if failed else going)),
+        "Failed": ("True", *told) if failed else ("False", *(told if completed else going)),
+    }
+
+
+def _dated(
+    conditions: Mapping[str, Verdict], before: Mapping[str, Any], generation: int, now: str
+) -> list[dict[str, Any]]:
+    """Conditions as the API has them; the time of one whose status is as before stays."""
+    listed = before.get("conditions")
+    old = {
+        each.get("type"): each
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, Mapping)
+    }
+    return [
+        {
+            "type": name,
+            "status": truth,
+            "reason": reason,
+            "message": _cut(message),
+            "observedGeneration": generation,
+            "lastTransitionTime": old[name].get("lastTransitionTime", now)
+            if name in old and old[name].get("status") == truth
+            else now,
+        }
+        for name, (truth, reason, message) in conditions.items()
+    ]
+
+
+def _cut(message: str) -> str:
+    too_long = len(message) > MESSAGE_CHARACTERS_MAX
+    return f"{message[: MESSAGE_CHARACTERS_MAX - 3]}..." if too_long else message
