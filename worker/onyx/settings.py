@@ -68,6 +68,9 @@ class ZooKeeperServerSettings:
     """Port on which an ensemble elects its leader."""
     heap_mib: int = 256
     """Memory of the Java virtual machine in MiB."""
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    """Of its ports, for clients and within an ensemble, which then ask for a certificate;
+    `server_name` has no effect: the certificate carries the names of the servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class TelemetrySettings:
     metrics_advertise_host: str = ""
     """Address that peers announce for the Prometheus endpoint; empty means the transport's."""
     stalled_after_s: float = 120.0
-    """`/livez` fails when a thread has not moved for so long; more than a function's batch takes."""
+    """`/livez` fails when a thread has not moved for so long; no batch may take a function longer."""
     log_level: str = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"

@@ -52,6 +52,7 @@ def run_zookeeper(
         ensemble=ensemble_of(chosen, socket.gethostname()),
         heap_mib=chosen.heap_mib,
         verbose=True,
+        tls=chosen.tls,
     )
     server.launch()
     pages = _open_pages(found, server)

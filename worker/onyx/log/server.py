@@ -19,6 +19,7 @@ import importlib.util
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -30,9 +31,21 @@ from typing import BinaryIO
 from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
 from onyx.log.server_config import Ensemble, ServerConfig
+from onyx.log.server_tls import ServerTls
+from onyx.settings import TlsSettings
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
 """Without metrics-core it does not start; without snappy-java it starts and never serves."""
+TLS_JARS = (
+    "netty-handler",
+    "netty-transport",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
+    "netty-common",
+    "netty-buffer",
+    "netty-codec-base",
+)
+"""ZooKeeper's own network code has no TLS for clients; that over Netty has."""
 LOG_JARS = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
 LOG_LEVEL = "WARN"
 START_TIMEOUT_S = 30.0
@@ -69,6 +82,10 @@ class ZooKeeperServer:
         heap_mib: Memory of the Java virtual machine.
         verbose: Write what it has to say to standard error, and not just what the virtual machine
             says to a file in the folder.
+        tls: Files for TLS on all its ports; there is none without it then.
+
+    Raises:
+        SettingsError: a file for TLS is wrong.
     """
 
     def __init__(
@@ -80,6 +97,7 @@ class ZooKeeperServer:
         ensemble: Ensemble | None = None,
         heap_mib: int = HEAP_MIB,
         verbose: bool = False,
+        tls: TlsSettings | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.port = port
@@ -88,6 +106,7 @@ class ZooKeeperServer:
         self._ensemble = ensemble
         self._heap_mib = heap_mib
         self._verbose = verbose
+        self._tls = ServerTls.of(tls or TlsSettings())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -107,7 +126,7 @@ class ZooKeeperServer:
 
     def serves(self) -> bool:
         """Whether it answers clients: in an ensemble, whether it has a leader."""
-        return is_serving(self._near_host, self.port)
+        return self._answers(1.0)
 
     def start(self) -> None:
         """Start and wait until it serves.
@@ -159,6 +178,8 @@ class ZooKeeperServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+        if self._tls:
+            self._tls.stop()
         atexit.unregister(self.kill)
 
     def __enter__(self) -> ZooKeeperServer:
@@ -191,7 +212,8 @@ class ZooKeeperServer:
         return "127.0.0.1" if self._host == "0.0.0.0" else self._host  # noqa: S104
 
     def _command(self, configuration: Path) -> list[str]:
-        jars = find_jars((*JARS, *LOG_JARS) if self._verbose else JARS)
+        more = (*(LOG_JARS if self._verbose else ()), *(TLS_JARS if self._tls else ()))
+        jars = find_jars((*JARS, *more))
         return [
             str(find_java().executable),
             *_JVM_FLAGS,
@@ -207,7 +229,10 @@ class ZooKeeperServer:
         try:
             self.data_dir.mkdir(parents=True, exist_ok=True)
             folder = self.data_dir.resolve()
-            config = ServerConfig(folder, self._host, self.port, self._tick_ms, self._ensemble)
+            stores = self._tls.start() if self._tls else None
+            config = ServerConfig(
+                folder, self._host, self.port, self._tick_ms, self._ensemble, stores
+            )
             if self._ensemble is not None:
                 _claim(folder / "myid", self._ensemble.id)
             path = folder / "zoo.cfg"
@@ -219,19 +244,24 @@ class ZooKeeperServer:
             ) from error
         return path
 
+    def _answers(self, timeout_s: float) -> bool:
+        tls = self._tls.client if self._tls else None
+        return is_serving(self._near_host, self.port, timeout_s, tls)
+
     def _wait_until_ready(self) -> None:
         process = self._process
         assert process is not None
         started_s = time.monotonic()
         while (waited_s := time.monotonic() - started_s) < START_TIMEOUT_S:
             if process.poll() is not None:
-                code, self._process = process.returncode, None
+                code = process.returncode
+                self.kill()
                 raise Unavailable(
                     f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
                     f"port taken? Its output: {self._output_place}"
                 )
             probe_s = min(_PROBE_MAX_S, max(_PROBE_MIN_S, waited_s / 4))
-            if is_serving(self._near_host, self.port, probe_s):
+            if self._answers(probe_s):
                 return
             time.sleep(_POLL_S)
         self.kill()
@@ -263,10 +293,15 @@ def find_jars(names: Sequence[str] = JARS) -> list[Path]:
     return jars
 
 
-def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
+def is_serving(
+    host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
+) -> bool:
     """Whether a ZooKeeper at this address serves clients (`ruok` also answers when it does not)."""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout_s))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection))
             connection.sendall(b"srvr")
             answer = b""
             while piece := connection.recv(4096):

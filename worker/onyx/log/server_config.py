@@ -24,6 +24,9 @@ SERVERS_MAX = 7
 COMMANDS = "srvr,ruok,mntr"
 """Four-letter commands that are answered; none tells or changes data."""
 
+KEY_STORE, TRUST_STORE = "key.pem", "ca.pem"
+"""Key in PKCS#8 with its certificate, and the authorities."""
+
 _SERVER = re.compile(r"(?P<host>[A-Za-z0-9_.-]+)(:(?P<quorum>\d{1,5}):(?P<election>\d{1,5}))?")
 
 
@@ -50,14 +53,15 @@ class ServerConfig:
     """Unit of time; the shortest session is two ticks."""
     ensemble: Ensemble | None = None
     """None: it stands alone."""
+    stores: Path | None = None
+    """Folder with the files for TLS; None: no TLS."""
 
     def text(self) -> str:
         """The file `zoo.cfg`."""
         lines = [
             f"tickTime={self.tick_ms}",
             f"dataDir={self.data_dir}",
-            f"clientPort={self.port}",
-            f"clientPortAddress={self.host}",
+            *self._client_lines(),
             f"maxSessionTimeout={SESSION_TIMEOUT_MAX_MS}",
             "maxClientCnxns=0",
             "autopurge.snapRetainCount=3",
@@ -67,6 +71,29 @@ class ServerConfig:
         ]
         return "\n".join([*lines, *self._ensemble_lines(), ""])
 
+    def _client_lines(self) -> list[str]:
+        if self.stores is None:
+            return [f"clientPort={self.port}", f"clientPortAddress={self.host}"]
+        return [
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"secureClientPort={self.port}",
+            f"secureClientPortAddress={self.host}",
+            "client.certReload=true",
+            *self._tls_lines("ssl", self.stores),
+        ]
+
+    def _tls_lines(self, prefix: str, stores: Path) -> list[str]:
+        return [
+            f"{prefix}.keyStore.location={stores / KEY_STORE}",
+            f"{prefix}.keyStore.type=PEM",
+            f"{prefix}.trustStore.location={stores / TRUST_STORE}",
+            f"{prefix}.trustStore.type=PEM",
+            f"{prefix}.enabledProtocols=TLSv1.3,TLSv1.2",
+            f"{prefix}.clientAuth=need",
+            # Who dials proves itself by its certificate; the address of a pod is in none.
+            f"{prefix}.clientHostnameVerification=false",
+        ]
+
     def _ensemble_lines(self) -> list[str]:
         if self.ensemble is None:
             return []
@@ -75,8 +102,15 @@ class ServerConfig:
             f"initLimit={max(2, INIT_TIMEOUT_MS // self.tick_ms)}",
             f"syncLimit={max(2, SYNC_TIMEOUT_MS // self.tick_ms)}",
             f"quorumListenOnAllIPs={everywhere}",
+            *self._quorum_lines(),
             *(f"server.{id}={each}" for id, each in enumerate(self.ensemble.servers, start=1)),
         ]
+
+    def _quorum_lines(self) -> list[str]:
+        if self.stores is None:
+            return []
+        reload = "sslQuorumReloadCertFiles=true"
+        return ["sslQuorum=true", reload, *self._tls_lines("ssl.quorum", self.stores)]
 
 
 def ensemble_of(settings: ZooKeeperServerSettings, host_name: str) -> Ensemble | None:
