@@ -50,9 +50,10 @@ sim: setup ## Simulate clusters: SEEDS=2000, or one by SEED=7 STEPS=300 (BUG=B1 
 conformance: setup ## Run conformance case files: CASES='FILE...'
 	$(BIN)/python -m tests.conformance $(CASES)
 
-generate: setup ## Generate what is derived: CRD, reference pages, protobuf classes
+generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, protobuf classes
 	$(BIN)/python -m onyx.model.generate
 	$(BIN)/python -m onyx.telemetry.generate
+	$(BIN)/python -m charts.generate
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
 cluster: setup ## Start a real Kubernetes on this machine (first time: builds it, some 8 minutes)

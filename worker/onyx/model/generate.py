@@ -1,4 +1,4 @@
-"""Write the files of `crds/` and the reference pages from the information model.
+"""Write the CRDs and the reference pages from the information model.
 
 Call it as `python -m onyx.model.generate [--check]`. With `--check` nothing is written; the exit
 code is 1 when a file is stale.
@@ -12,6 +12,8 @@ from pathlib import Path
 from onyx.model import crd, crd_cluster, crd_parts, reference, reference_cluster
 
 ROOT = Path(__file__).parents[3]
+CRD_FOLDERS = ("crds", "charts/onyx/crds")
+"""Where kubectl finds them, and where Helm does; it takes no links."""
 
 
 def files(root: Path = ROOT) -> dict[Path, str]:
@@ -19,7 +21,11 @@ def files(root: Path = ROOT) -> dict[Path, str]:
     pages = {**reference.pages(), reference_cluster.FILE: reference_cluster.page()}
     crds = {"onyxjob": crd.definition(), "onyxcluster": crd_cluster.definition()}
     return {
-        **{root / "crds" / f"{name}.yaml": crd_parts.written(each) for name, each in crds.items()},
+        **{
+            root / folder / f"{name}.yaml": crd_parts.written(each)
+            for folder in CRD_FOLDERS
+            for name, each in crds.items()
+        },
         **{root / "docs" / "reference" / name: page for name, page in pages.items()},
     }
 

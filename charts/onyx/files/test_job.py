@@ -1,0 +1,49 @@
+"""Run a small job through the operator and wait until it has completed: what `helm test` does.
+
+Usage: python test_job.py NAMESPACE TIMEOUT_S < job.yaml
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import yaml
+from kubernetes import client, config
+
+PLURAL = ("onyx.dev", "v1alpha1")
+POLL_S = 1.0
+
+
+def main(namespace: str, timeout_s: float) -> int:
+    config.load_incluster_config()
+    api = client.CustomObjectsApi()
+    job = yaml.safe_load(sys.stdin)
+    name = job["metadata"]["name"]
+    api.create_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", job)
+    try:
+        return wait(api, namespace, name, timeout_s)
+    finally:
+        api.delete_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
+
+
+def wait(api: client.CustomObjectsApi, namespace: str, name: str, timeout_s: float) -> int:
+    """0 when the job has completed, 1 when it has failed or takes too long."""
+    deadline_s, told = time.monotonic() + timeout_s, ""
+    while time.monotonic() < deadline_s:
+        found = api.get_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
+        status = found.get("status", {})
+        line = f"{status.get('phase', 'not seen by the operator')}: {status.get('message', '')}"
+        if line != told:
+            told = line
+            print(line, flush=True)
+        holds = {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
+        if holds & {"Completed", "Failed"}:
+            return 0 if "Completed" in holds else 1
+        time.sleep(POLL_S)
+    print(f"not completed within {timeout_s:g} s; see: kubectl describe oc,oj -n {namespace}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], float(sys.argv[2])))

@@ -1,0 +1,149 @@
+{{/* Names, labels and images: whatever several templates must agree on. */}}
+
+{{- define "onyx.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of an object: (dict "root" $ "component" "operator"). */}}
+{{- define "onyx.labels" -}}
+{{ include "onyx.selector" . }}
+app.kubernetes.io/part-of: onyx
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels by which the pods of a component are found; they never change. */}}
+{{- define "onyx.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Labels of the pods that the operator makes for an OnyxCluster. */}}
+{{- define "onyx.worker.selector" -}}
+app.kubernetes.io/name: onyx
+app.kubernetes.io/component: worker
+{{- end -}}
+
+{{/* An image: (dict "image" .Values.image "root" $). A digest counts instead of the tag. */}}
+{{- define "onyx.image" -}}
+{{- with .image.registry }}{{ . }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .root.Chart.AppVersion .image.tag }}{{ end -}}
+{{- end -}}
+
+{{/* Parts that may be empty are used as: {{- with include ... }}{{- . | nindent n }}{{- end }} */}}
+{{- define "onyx.pullSecrets" -}}
+{{- with .Values.imagePullSecrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the pods of a component may run: the values of the component. */}}
+{{- define "onyx.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* A list of NAME: value as variables of a container. */}}
+{{- define "onyx.settings" -}}
+{{- range $name, $value := . }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "onyx.operator.serviceAccount" -}}
+{{- $given := .Values.operator.serviceAccount -}}
+{{- if $given.create -}}
+{{- default (printf "%s-operator" (include "onyx.fullname" .)) $given.name -}}
+{{- else -}}
+{{- $given.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespaces that the operator looks after, as a JSON list; not used when clusterWide. */}}
+{{- define "onyx.namespaces" -}}
+{{- toJson (default (list .Release.Namespace) .Values.watchNamespaces | sortAlpha | uniq) -}}
+{{- end -}}
+
+{{/* "true" if an optional kind shall be made: (dict "root" $ "create" "auto" "api" "group/v1/Kind"). */}}
+{{- define "onyx.wanted" -}}
+{{- if eq (toString .create) "auto" -}}
+{{- if .root.Capabilities.APIVersions.Has .api }}true{{ end -}}
+{{- else if .create }}true{{ end -}}
+{{- end -}}
+
+{{- define "onyx.zookeeper.name" -}}
+{{ include "onyx.fullname" . }}-zookeeper
+{{- end -}}
+
+{{/* Connect string of ZooKeeper: the one given, or the Service of ours. */}}
+{{- define "onyx.zookeeper.address" -}}
+{{- if .Values.zookeeper.address -}}
+{{- .Values.zookeeper.address -}}
+{{- else -}}
+{{ include "onyx.zookeeper.name" . }}.{{ .Release.Namespace }}.svc:2181
+{{- end -}}
+{{- end -}}
+
+{{/* Secret with the certificate of workers, ZooKeeper and operator; empty without TLS. */}}
+{{- define "onyx.tls.secret" -}}
+{{- if .Values.tls.existingSecret -}}
+{{- .Values.tls.existingSecret -}}
+{{- else if .Values.tls.certManager.enabled -}}
+{{ include "onyx.fullname" . }}-tls
+{{- end -}}
+{{- end -}}
+
+{{/* Secret with the certificate of the webhook; empty without the webhook. */}}
+{{- define "onyx.webhook.secret" -}}
+{{- if .Values.webhook.existingSecret -}}
+{{- .Values.webhook.existingSecret -}}
+{{- else if .Values.webhook.certManager.enabled -}}
+{{ include "onyx.fullname" . }}-operator-webhook
+{{- end -}}
+{{- end -}}
+
+{{/* ConfigMap with the users' Python files; empty without. */}}
+{{- define "onyx.code.configMap" -}}
+{{- if .Values.cluster.code.existingConfigMap -}}
+{{- .Values.cluster.code.existingConfigMap -}}
+{{- else if .Values.cluster.code.files -}}
+{{ include "onyx.fullname" . }}-code
+{{- end -}}
+{{- end -}}
+
+{{/* Claim of the workers' shared volume; empty without. */}}
+{{- define "onyx.data.claim" -}}
+{{- if .Values.data.existingClaim -}}
+{{- .Values.data.existingClaim -}}
+{{- else if .Values.data.create -}}
+{{ include "onyx.fullname" . }}-data
+{{- end -}}
+{{- end -}}
