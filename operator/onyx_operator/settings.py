@@ -57,6 +57,38 @@ class JobSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    worker_image: str = ""
+    """Image of workers for an OnyxCluster that names none."""
+    concurrent_max: int = 4
+    """OnyxClusters that are reconciled at the same time."""
+    resync_interval_s: float = 30.0
+    """Every OnyxCluster is looked at again after this, whatever has happened."""
+    retry_min_s: float = 1.0
+    """First wait after a reconciliation that failed; doubles."""
+    retry_max_s: float = 60.0
+    """Longest wait after a reconciliation that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    cert_file: str = ""
+    """Certificate of the validating webhook, in PEM; empty means that there is no webhook."""
+    key_file: str = ""
+    """Its private key."""
+    host: str = "0.0.0.0"  # noqa: S104 - the API server reaches a pod by its address
+    """Address to listen on."""
+    port: int = 9443
+    """Port of the webhook; 0 takes a free one."""
+    body_bytes_max: int = 8_388_608
+    """Largest review that is read; it holds an object, and the one before it."""
+    review_timeout_s: float = 8.0
+    """Longest time for one answer; keep it below the API server's timeout for the webhook."""
+    reload_interval_s: float = 10.0
+    """Period at which the files are looked at for a new certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSettings:
     """All settings of the operator."""
 
@@ -65,6 +97,8 @@ class OperatorSettings:
     kube: KubeSettings = field(default_factory=KubeSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     jobs: JobSettings = field(default_factory=JobSettings)
+    clusters: ClusterSettings = field(default_factory=ClusterSettings)
+    webhook: WebhookSettings = field(default_factory=WebhookSettings)
     engine: Settings = field(default_factory=Settings)
     """From `ONYX_*`: defaults for clusters, and how to reach ZooKeeper."""
 
