@@ -73,8 +73,8 @@ def ledger_rows(size: int) -> dict[str, float]:
         "... of a fan-out by 3, per input": cost_ns(fanned_out, size),
         "fold, in order": cost_ns(lambda: fold(roots, ids), size),
         "fold, shuffled": cost_ns(lambda: fold(roots[shuffled], ids), size),
-        "acker, dense": cost_ns(lambda: acker.absorb(roots, ids), size),
-        "acker, 2 of 3": cost_ns(lambda: acker.absorb(roots[kept], ids[kept]), size),
+        "acker, dense": cost_ns(lambda: acker.absorb([(roots, ids)]), size),
+        "acker, 2 of 3": cost_ns(lambda: acker.absorb([(roots[kept], ids[kept])]), size),
         "pending: emit and complete": cost_ns(
             lambda: window.complete(window.emit(size, 0.0)), size
         ),

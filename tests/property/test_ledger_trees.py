@@ -63,7 +63,7 @@ def test_a_tree_is_complete_exactly_when_its_last_report_has_come(trees, data):
         part, everything = everything[:size], everything[size:]
         for root, _ in part:
             left[int(root[0])] -= 1
-        completed += acker.absorb(*concatenate(part)).tolist()
+        completed += acker.absorb(part).tolist()
         assert sorted(completed) == sorted(root for root, open_ in left.items() if open_ == 0)
     assert acker.pending_count() == 0
     assert acker.range_count() == 0
@@ -84,9 +84,9 @@ def test_late_acks_of_an_old_attempt_do_not_complete_the_new_one(trees, attempt,
     old, new = reports(0, 0, positions, trees), reports(0, attempt, positions, trees)
     lost = data.draw(st.integers(0, len(new) - 1))
     acker = Acker()
-    done = acker.absorb(*concatenate(old + new[:lost] + new[lost + 1 :])).tolist()
+    done = acker.absorb(old + new[:lost] + new[lost + 1 :]).tolist()
     assert int(new[lost][0][0]) not in done
-    assert acker.absorb(*new[lost]).tolist() == new[lost][0].tolist()
+    assert acker.absorb([new[lost]]).tolist() == new[lost][0].tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**64 - 1)), max_size=30))
@@ -119,7 +119,7 @@ def test_ackers_together_answer_like_a_dict(batches, n_ackers):
         touched = set(roots.tolist())
         done: list[int] = []
         for acker, part, folded in split_by_acker(*fold(roots, values), n_ackers):
-            done += ackers[acker].absorb(part, folded).tolist()
+            done += ackers[acker].absorb([(part, folded)]).tolist()
         assert sorted(done) == sorted(root for root in touched if model[root] == 0)
         open_ = sum(1 for value in model.values() if value)
         assert sum(acker.pending_count() for acker in ackers) == open_

@@ -13,41 +13,52 @@ def roots(*positions: int, partition: int = 0, attempt: int = 0) -> np.ndarray:
     return pack_roots(partition, attempt, u64(*positions))
 
 
+def absorb(acker, roots, values):
+    return acker.absorb([(roots, values)])
+
+
 def test_a_tree_is_complete_when_every_value_has_come_twice():
     acker = Acker()
-    assert acker.absorb(roots(1, 2, 3), u64(5, 6, 7)).tolist() == []
+    assert absorb(acker, roots(1, 2, 3), u64(5, 6, 7)).tolist() == []
     assert acker.pending_count() == 3
-    assert acker.absorb(roots(1, 3), u64(5, 7)).tolist() == roots(1, 3).tolist()
+    assert absorb(acker, roots(1, 3), u64(5, 7)).tolist() == roots(1, 3).tolist()
     assert acker.pending_count() == 1
-    assert acker.absorb(roots(2), u64(6)).tolist() == roots(2).tolist()
+    assert absorb(acker, roots(2), u64(6)).tolist() == roots(2).tolist()
     assert acker.pending_count() == 0
 
 
 def test_an_unknown_root_with_zero_is_complete_at_once():
-    assert Acker().absorb(roots(8), u64(0)).tolist() == roots(8).tolist()
+    assert absorb(Acker(), roots(8), u64(0)).tolist() == roots(8).tolist()
 
 
 def test_zero_for_an_open_root_changes_nothing():
     acker = Acker()
-    acker.absorb(roots(8), u64(3))
-    assert acker.absorb(roots(8), u64(0)).tolist() == []
+    absorb(acker, roots(8), u64(3))
+    assert absorb(acker, roots(8), u64(0)).tolist() == []
     assert acker.pending_count() == 1
 
 
 def test_roots_that_repeat_in_one_call_count_together_and_complete_once():
     acker = Acker()
-    done = acker.absorb(roots(5, 4, 5, 5), u64(1, 9, 2, 3))
+    done = absorb(acker, roots(5, 4, 5, 5), u64(1, 9, 2, 3))
     assert done.tolist() == roots(5).tolist()
+    assert acker.pending_count() == 1
+
+
+def test_roots_that_repeat_in_parcels_taken_together_count_together_and_complete_once():
+    acker = Acker()
+    parcels = [(roots(4, 5), u64(9, 1)), (roots(7), u64(0)), (roots(5), u64(1))]
+    assert acker.absorb(parcels).tolist() == roots(5, 7).tolist()
     assert acker.pending_count() == 1
 
 
 def test_attempts_and_partitions_are_separate_trees():
     acker = Acker()
-    acker.absorb(roots(1), u64(5))
-    acker.absorb(roots(1, attempt=1), u64(5))
-    acker.absorb(roots(1, partition=1), u64(5))
+    absorb(acker, roots(1), u64(5))
+    absorb(acker, roots(1, attempt=1), u64(5))
+    absorb(acker, roots(1, partition=1), u64(5))
     assert acker.pending_count() == 3
-    assert acker.absorb(roots(1, attempt=1), u64(5)).tolist() == roots(1, attempt=1).tolist()
+    assert absorb(acker, roots(1, attempt=1), u64(5)).tolist() == roots(1, attempt=1).tolist()
 
 
 def test_one_call_may_span_many_ranges():
@@ -55,54 +66,43 @@ def test_one_call_may_span_many_ranges():
     values = positions + np.uint64(1)
     acker = Acker()
     all_roots = pack_roots(3, 0, positions)
-    assert len(acker.absorb(all_roots, values)) == 0
+    assert len(absorb(acker, all_roots, values)) == 0
     assert acker.pending_count() == len(positions)
-    assert acker.absorb(all_roots[::-1], values[::-1]).tolist() == all_roots.tolist()
+    assert absorb(acker, all_roots[::-1], values[::-1]).tolist() == all_roots.tolist()
     assert acker.range_count() == 0
 
 
 def test_what_the_caller_gave_is_not_changed():
     values = u64(5, 6)
     acker = Acker()
-    acker.absorb(roots(1, 2), values)
-    acker.absorb(roots(1, 2), u64(1, 1))
+    absorb(acker, roots(1, 2), values)
+    absorb(acker, roots(1, 2), u64(1, 1))
     assert values.tolist() == [5, 6]
 
 
 def test_a_range_in_which_all_is_complete_takes_no_memory():
     acker = Acker()
     for first in range(0, 100 * RANGE_POSITIONS, RANGE_POSITIONS):
-        acker.absorb(roots(first), u64(7))
-        acker.absorb(roots(first), u64(7))
+        absorb(acker, roots(first), u64(7))
+        absorb(acker, roots(first), u64(7))
     assert acker.range_count() == 0
 
 
 def test_a_reused_range_remembers_nothing():
     acker = Acker()
-    acker.absorb(roots(0, 1), u64(7, 8))
-    acker.absorb(roots(0, 1), u64(7, 8))
-    assert acker.absorb(roots(RANGE_POSITIONS), u64(9)).tolist() == []
+    absorb(acker, roots(0, 1), u64(7, 8))
+    absorb(acker, roots(0, 1), u64(7, 8))
+    assert absorb(acker, roots(RANGE_POSITIONS), u64(9)).tolist() == []
     assert acker.pending_count() == 1
-
-
-def test_what_is_wholly_below_the_frontier_is_forgotten_for_every_attempt():
-    acker = Acker()
-    acker.absorb(roots(10, attempt=1), u64(1))
-    acker.absorb(roots(10, RANGE_POSITIONS), u64(1, 1))
-    acker.absorb(roots(10, partition=1), u64(1))
-    acker.drop_below(0, RANGE_POSITIONS - 1)
-    assert acker.pending_count() == 4
-    acker.drop_below(0, RANGE_POSITIONS + 1)
-    assert acker.pending_count() == 2
 
 
 def test_what_nothing_touches_for_the_idle_timeout_is_dropped():
     acker = Acker(idle_timeout_s=60)
     acker.expire(100.0)
-    acker.absorb(roots(1), u64(5))
-    acker.absorb(roots(RANGE_POSITIONS), u64(5))
+    absorb(acker, roots(1), u64(5))
+    absorb(acker, roots(RANGE_POSITIONS), u64(5))
     assert acker.expire(150.0) == 0
-    acker.absorb(roots(RANGE_POSITIONS), u64(6))
+    absorb(acker, roots(RANGE_POSITIONS), u64(6))
     assert acker.expire(161.0) == 1
     assert acker.pending_count() == 1
     assert acker.expire(211.0) == 1
@@ -112,16 +112,16 @@ def test_what_nothing_touches_for_the_idle_timeout_is_dropped():
 def test_memory_is_bounded_by_dropping_the_range_idle_longest():
     acker = Acker(ranges_max=3)
     for number in (0, 1, 2):
-        acker.absorb(roots(number * RANGE_POSITIONS), u64(5))
-    acker.absorb(roots(0), u64(1))
-    acker.absorb(roots(3 * RANGE_POSITIONS), u64(5))
+        absorb(acker, roots(number * RANGE_POSITIONS), u64(5))
+    absorb(acker, roots(0), u64(1))
+    absorb(acker, roots(3 * RANGE_POSITIONS), u64(5))
     assert acker.range_count() == 3
-    assert len(acker.absorb(roots(0), u64(4))) == 1
-    assert len(acker.absorb(roots(1 * RANGE_POSITIONS), u64(5))) == 0
+    assert len(absorb(acker, roots(0), u64(4))) == 1
+    assert len(absorb(acker, roots(1 * RANGE_POSITIONS), u64(5))) == 0
 
 
 def test_nothing_reported_completes_nothing():
-    assert Acker().absorb(u64(), u64()).tolist() == []
+    assert absorb(Acker(), u64(), u64()).tolist() == []
 
 
 def test_ranges_spread_evenly_over_ackers_and_a_range_stays_on_one():

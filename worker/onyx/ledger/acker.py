@@ -14,7 +14,7 @@ one, because frames of the old version are dropped and inputs replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -33,18 +33,20 @@ _SPARES_MAX = 16
 
 
 class _Range:
-    """The ledger of one range: `values[i]` belongs to its i-th position, `open` are not zero."""
+    """The ledger of one range: `values[i]` belongs to its i-th position."""
 
-    __slots__ = ("open", "touched_s", "values")
+    __slots__ = ("heard", "open", "touched_s", "values")
 
-    def __init__(self, values: U64) -> None:
-        self.values = values
+    def __init__(self) -> None:
+        self.values: U64 = np.zeros(RANGE_POSITIONS, dtype=np.uint64)
+        self.heard = np.zeros(RANGE_POSITIONS, dtype=np.bool_)
+        """Positions of which something has come since the last `settle`."""
         self.open = 0
+        """How many values are not zero, as of the last `settle`."""
         self.touched_s = 0.0
 
-    def absorb(self, roots: U64, values: U64) -> U64:
-        """XOR values in; `roots` are strictly increasing and all of this range. Returns those at
-        zero afterwards."""
+    def add(self, roots: U64, values: U64) -> None:
+        """XOR values in; `roots` are strictly increasing and all of this range."""
         first = int(roots[0]) & _OFFSET_MASK
         last = int(roots[-1]) & _OFFSET_MASK
         where: slice | Indices
@@ -52,15 +54,16 @@ class _Range:
             where = slice(first, last + 1)
         else:
             where = (roots & np.uint64(_OFFSET_MASK)).view(np.int64)
-        old = self.values[where]
-        opened_before = int(np.count_nonzero(old))
-        new = old ^ values
-        self.values[where] = new
-        open_now = int(np.count_nonzero(new))
-        self.open += open_now - opened_before
-        if open_now == 0:
-            return roots
-        return roots[new == 0] if open_now < len(new) else roots[:0]
+        self.values[where] ^= values
+        self.heard[where] = True
+
+    def settle(self) -> Indices:
+        """Positions heard of since the last time that are at zero now, in order."""
+        zero = self.values == 0
+        self.open = RANGE_POSITIONS - int(np.count_nonzero(zero))
+        done = np.flatnonzero(np.logical_and(zero, self.heard, out=zero))
+        self.heard.fill(False)
+        return done
 
 
 class Acker:
@@ -80,45 +83,40 @@ class Acker:
         self._spares: list[_Range] = []
         self._now_s = 0.0
 
-    def absorb(self, roots: U64, values: U64) -> U64:
-        """Take what peers report; equal roots may repeat and come in any order.
+    def absorb(self, parcels: Iterable[tuple[U64, U64]]) -> U64:
+        """Take what peers report, parcels of (roots, values); equal roots may repeat and come in
+        any order. All that waits is best taken at once: who asks in between pays for the answer.
 
         Returns:
-            The roots whose XOR is zero now, in increasing order, each once: their trees are
-            complete. A root that was unknown and comes with 0 is complete at once (an input segment
-            that nobody wanted); one that is open and comes with 0 stays open.
+            The roots of which something came and whose XOR is zero now, in increasing order, each
+            once: their trees are complete. A root that was unknown and comes with 0 is complete at
+            once (an input segment that nobody wanted); one that is open and comes with 0 stays
+            open.
         """
-        assert len(roots) == len(values)
-        if len(roots) == 0:
-            return roots
-        roots, values = fold(roots, values)
-        done = [self._absorb_range(*part) for part in _by_range(roots, values)]
-        return done[0] if len(done) == 1 else np.concatenate(done)
+        touched: dict[int, _Range] = {}
+        for roots, values in parcels:
+            assert len(roots) == len(values)
+            if len(roots):
+                for key, *part in _by_range(*fold(roots, values)):
+                    if key not in touched:
+                        touched[key] = self._ranges.pop(key, None) or self._new_range()
+                    touched[key].add(*part)
+        done = [self._settle(key, touched[key]) for key in sorted(touched)]
+        return np.concatenate(done) if done else np.empty(0, dtype=np.uint64)
 
-    def _absorb_range(self, key: int, roots: U64, values: U64) -> U64:
-        ledger = self._ranges.pop(key, None) or self._new_range()
-        ledger.touched_s = self._now_s
-        done = ledger.absorb(roots, values)
+    def _settle(self, key: int, ledger: _Range) -> U64:
+        positions = ledger.settle()
         if ledger.open:
+            if len(self._ranges) >= self._ranges_max:
+                del self._ranges[next(iter(self._ranges))]
+            ledger.touched_s = self._now_s
             self._ranges[key] = ledger
         elif len(self._spares) < _SPARES_MAX:
             self._spares.append(ledger)
-        return done
+        return positions.view(np.uint64) + np.uint64(key << 12)
 
     def _new_range(self) -> _Range:
-        if len(self._ranges) >= self._ranges_max:
-            del self._ranges[next(iter(self._ranges))]
-        if self._spares:
-            return self._spares.pop()
-        return _Range(np.zeros(RANGE_POSITIONS, dtype=np.uint64))
-
-    def drop_below(self, partition: int, position: int) -> None:
-        """The frontier of a partition has passed `position`: forget every range wholly below it,
-        of every attempt."""
-        for key in list(self._ranges):
-            end = ((key << 12) & ((1 << 40) - 1)) + RANGE_POSITIONS
-            if key >> 36 == partition and end <= position:
-                del self._ranges[key]
+        return self._spares.pop() if self._spares else _Range()
 
     def expire(self, now_s: float) -> int:
         """Drop ranges that nothing has touched for the idle timeout, and tell how many. Called

@@ -4,11 +4,12 @@ A *root* names one attempt at one input segment: partition (16 bits), attempt (8
 All descendants carry it. Attempts count modulo 256: what could confuse two of them would have to be
 late by 256 pending timeouts.
 
-An *id* names one segment of a tree. It is a splitmix64 of where the segment comes from (partition
-and position, or parent, edge and index among the parent's children; an only child keeps its
-parent's id, see `hop`) and never of the attempt, so it looks random, as the XOR ledger needs, and
-is the same on every replay, so that it also tells a repeat. Random ack vals, as in Storm and the
-original, would need a second column for that.
+An *id* names one segment of a tree: an input segment by partition and position; an only child by
+the id of its parent, which it keeps (see `hop`); any other by a splitmix64 of its parent's id, the
+edge and its index among the parent's children. It is never made of the attempt. So the ids of a
+tree look random beside each other, as the XOR ledger needs, and are the same on every replay, so
+that they also tell a repeat. Random ack vals, as in Storm and the original, would need a second
+column for that.
 
 Everything works on whole columns; nothing here loops over segments.
 """
@@ -34,7 +35,6 @@ _RANGE_SHIFT = np.uint64(12)
 _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _ATTEMPT_MASK = np.uint64(0xFF)
 
-_GOLDEN = 0x9E3779B97F4A7C15
 _EDGE_STEP = 0xD1342543DE82EF95
 _CHILD_STEP = np.uint64(0xAF251AF3B0F025B5)
 _WORD = (1 << 64) - 1
@@ -105,10 +105,11 @@ def mix(values: U64) -> U64:
 def root_ids(partition: int, positions: U64) -> U64:
     """Ids of input segments: the same whichever attempt reads them, all different, never 0.
 
-    (Only minus the golden ratio would give 0, and no partition and position add up to that.)
+    Not mixed: the ids of one tree have to look random beside each other, and there is only one of
+    these in each.
     """
     assert 0 <= partition < PARTITIONS_MAX
-    return mix(positions + np.uint64(((partition << 48) + _GOLDEN) & _WORD))
+    return positions + np.uint64((partition << 48) + 1)
 
 
 def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) -> U64:

@@ -118,9 +118,10 @@ class PendingWindow:
         Returns:
             How many positions became complete.
         """
+        roots = _increasing(roots)
         where: slice | Indices | None = self._run_of(roots)
         if where is None:
-            where = _distinct(self._slots_of(roots))
+            where = self._slots_of(roots)
         count = int(np.count_nonzero(self._state[where]))
         self._state[where] = _DONE
         self._incomplete -= count
@@ -156,8 +157,8 @@ class PendingWindow:
     def retry_roots(self, roots: U64) -> list[Range]:
         """What has become due because a flow condition asks for it; older attempts, and what is due
         already, are ignored."""
-        slots = self._slots_of(roots)
-        wanted = np.unique(slots[self._state[slots] == _IN_FLIGHT])
+        slots = self._slots_of(_increasing(roots))
+        wanted = slots[self._state[slots] == _IN_FLIGHT]
         offsets = (wanted - self._frontier) & self._mask
         return self._make_due(np.sort(offsets + self._frontier))
 
@@ -194,7 +195,8 @@ class PendingWindow:
         return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
 
     def _run_of(self, roots: U64) -> slice | None:
-        """The slots of roots that follow one another, as they mostly do; None if these do not."""
+        """The slots of increasing roots that follow one another, as they mostly do; None if these
+        do not."""
         count = len(roots)
         if count == 0 or int(roots[-1]) - int(roots[0]) != count - 1:
             return None
@@ -207,23 +209,39 @@ class PendingWindow:
             and self._frontier <= first
             and first + count <= self._next
             and run.stop <= self.capacity
-            and bool((roots[1:] > roots[:-1]).all())
             and bool((self._attempt[run] == attempt).all())
         )
         return run if whole else None
 
     def _slots_of(self, roots: U64) -> Indices:
-        """Ring slots of the roots that are of this partition, window and current attempt."""
-        partitions, attempts, unsigned = unpack(roots)
-        positions = unsigned.view(np.int64)
-        slots = positions & self._mask
-        valid = (
-            (partitions == self.partition)
-            & (positions >= self._frontier)
-            & (positions < self._next)
-            & (self._attempt[slots] == attempts)
-        )
+        """Ring slots of those of the increasing roots that are of this partition, window and
+        current attempt."""
+        if self._of_one_attempt(roots):
+            slots: Indices = (roots & np.uint64(self._mask)).view(np.int64)
+            valid = self._attempt[slots] == (int(roots[0]) >> 40) & 0xFF
+        else:
+            partitions, attempts, unsigned = unpack(roots)
+            positions = unsigned.view(np.int64)
+            slots = positions & self._mask
+            valid = (
+                (partitions == self.partition)
+                & (positions >= self._frontier)
+                & (positions < self._next)
+                & (self._attempt[slots] == attempts)
+            )
         return slots if valid.all() else slots[valid]
+
+    def _of_one_attempt(self, roots: U64) -> bool:
+        """Whether increasing roots are all of this partition and window and of one attempt."""
+        if len(roots) == 0:
+            return False
+        first, last = int(roots[0]), int(roots[-1])
+        return (
+            first >> 40 == last >> 40
+            and first >> 48 == self.partition
+            and first & (POSITIONS_MAX - 1) >= self._frontier
+            and last & (POSITIONS_MAX - 1) < self._next
+        )
 
     def _positions(self, state: np.uint8) -> Indices:
         """Positions of the window in one state, in order."""
@@ -261,9 +279,10 @@ class PendingWindow:
         return [part for _, part in self._parts(first, end)]
 
 
-def _distinct(slots: Indices) -> Indices:
-    in_order = len(slots) < 2 or bool((slots[1:] > slots[:-1]).all())
-    return slots if in_order else np.unique(slots)
+def _increasing(roots: U64) -> U64:
+    """The same roots in order, each once: as they mostly come."""
+    in_order = len(roots) < 2 or bool((roots[1:] > roots[:-1]).all())
+    return roots if in_order else np.unique(roots)
 
 
 def _ranges(positions: Indices) -> list[Range]:

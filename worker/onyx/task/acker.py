@@ -70,8 +70,7 @@ class AckerTask:
             return Progress.WAITING
         if not self._queue:
             return Progress.WAITING
-        done = [self._ledger.absorb(*parcel) for parcel in self._parcels()]
-        complete = done[0] if len(done) == 1 else np.concatenate(done)
+        complete = self._ledger.absorb(self._parcels())
         self._send(self._owners.split(complete))
         return Progress.ADVANCED
 

@@ -36,9 +36,9 @@ class Owners:
         """Roots by the peer to which their news goes; news of the end goes to every input."""
         if not len(roots):
             return []
-        partitions = partitions_of(roots)
         if len(self._everyone) == 1:
             return [(self._everyone[0], roots)]
+        partitions = partitions_of(roots)
         parcels: list[tuple[Site, U64]] = []
         for number in np.unique(partitions).tolist():
             mine = roots[partitions == number]

@@ -340,10 +340,13 @@ class Source:
             partition.to_retry.extend(partition.window.expired(now_s))
 
     def _by_partition(self, roots: U64) -> Sequence[tuple[int, U64]]:
+        """Increasing roots, cut where the partition changes."""
+        if not len(roots):
+            return []
+        first, last = int(roots[0]) >> 48, int(roots[-1]) >> 48
+        if first == last:
+            return [(first, roots)] if first in self.partitions else []
         numbers = partitions_of(roots)
-        if len(self.partitions) == 1:
-            (number,) = self.partitions
-            return [(number, roots[numbers == number])]
         return [
             (number, roots[numbers == number])
             for number in np.unique(numbers).tolist()
