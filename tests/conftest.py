@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import trustme
+from tests.support.certificates import Secret
 
 from onyx.log.server import ZooKeeperServer
+from onyx.settings import ZooKeeperSettings
 
 hypothesis.settings.register_profile("onyx", deadline=None)
 hypothesis.settings.load_profile("onyx")
@@ -31,3 +33,18 @@ def authority() -> trustme.CA:
 def stranger() -> trustme.CA:
     """Signs certificates that the cluster must not accept."""
     return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def secure_zookeeper(
+    tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA
+) -> Iterator[ZooKeeperSettings]:
+    """Settings that lead to a server with TLS, with a certificate and a user."""
+    folder = tmp_path_factory.mktemp("secure-zookeeper")
+    password = folder / "password"
+    password.write_text("not-to-be-seen\n")
+    tls = Secret(folder / "tls", authority).settings()
+    with ZooKeeperServer(folder / "data", tls=tls) as server:
+        yield ZooKeeperSettings(
+            server.address, tls=tls, auth_user="onyx", auth_password_file=str(password)
+        )

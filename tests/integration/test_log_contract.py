@@ -1,9 +1,11 @@
-"""The contract of the log: the same tests over memory and over a real ZooKeeper."""
+"""The contract of the log: the same tests over memory and over a real ZooKeeper, with and without
+TLS and a user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from onyx.log.interface import Document, GroupLog, Origin, Session
 from onyx.log.memory import MemoryLog
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
-from onyx.settings import LogSettings
+from onyx.settings import LogSettings, Settings
 
 LIMITS = LogSettings(entry_bytes_max=20_000, chunk_bytes_max=50_000)
 
@@ -49,7 +51,13 @@ class World:
         self._stack.close()
 
 
-@pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.server)])
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("zookeeper", marks=pytest.mark.server),
+        pytest.param("secure zookeeper", marks=pytest.mark.server),
+    ]
+)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "memory":
         memory = MemoryLog(LIMITS)
@@ -59,15 +67,18 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
             lambda log: memory.expire(log.group),
             lambda data: (memory.append_raw(data), None)[1],
         )
+    elif request.param == "zookeeper":
+        address = request.getfixturevalue("zookeeper").address
+        opened = zookeeper_world(settings_for(address, log=LIMITS))
     else:
-        opened = zookeeper_world(request.getfixturevalue("zookeeper").address)
+        secure = request.getfixturevalue("secure_zookeeper")
+        settings = settings_for(secure.address, log=LIMITS)
+        opened = zookeeper_world(replace(settings, zookeeper=secure))
     with closing(opened):
         yield opened
 
 
-def zookeeper_world(address: str) -> World:
-    settings = settings_for(address, log=LIMITS)
-
+def zookeeper_world(settings: Settings) -> World:
     def append_raw(data: bytes) -> None:
         with closing(ZooKeeperClientLog(settings)) as log:
             log._session.perform(
@@ -77,7 +88,7 @@ def zookeeper_world(address: str) -> World:
     return World(
         lambda group: ZooKeeperGroupLog(settings, group),
         lambda: ZooKeeperClientLog(settings),
-        lambda log: expire_session(log, address),
+        lambda log: expire_session(log, settings.zookeeper.address),
         append_raw,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from onyx.ids import GroupId
+from onyx.log.tls_handler import TlsHandler
 from onyx.log.zookeeper import ZooKeeperGroupLog
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
@@ -62,7 +63,12 @@ def settings_for(
 
 def expire_session(log: ZooKeeperGroupLog, address: str) -> None:
     """End the session of a log on the server, as its expiry would."""
-    client = KazooClient(address, client_id=log._session._client.client_id)
+    files = log._session._certificates
+    client = KazooClient(
+        address,
+        client_id=log._session._client.client_id,
+        handler=TlsHandler(files) if files else None,
+    )
     client.start()
     client.stop()
     client.close()

@@ -55,6 +55,8 @@ _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 """A server that is still starting takes a question and never answers it, so early ones are given up
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
+_HANDSHAKE_S = 1.0
+"""The first handshake of a virtual machine that has just started takes a third of a second."""
 _PR_SET_PDEATHSIG = 1
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _MAIN_OF_ENSEMBLE = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -245,8 +247,10 @@ class ZooKeeperServer:
         return path
 
     def _answers(self, timeout_s: float) -> bool:
-        tls = self._tls.client if self._tls else None
-        return is_serving(self._near_host, self.port, timeout_s, tls)
+        if self._tls is None:
+            return is_serving(self._near_host, self.port, timeout_s)
+        patience_s = max(_HANDSHAKE_S, timeout_s)
+        return is_serving(self._near_host, self.port, patience_s, self._tls.client)
 
     def _wait_until_ready(self) -> None:
         process = self._process
