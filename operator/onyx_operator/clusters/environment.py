@@ -1,0 +1,81 @@
+"""The variables of a worker: who it is, what follows from the cluster's keys, what its owner adds.
+
+Three layers: identity, which nobody else may set (validation refuses it); settings that follow from
+other keys, which the owner may override; the owner's own. Each name occurs once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onyx.model.information_cluster import ENV_VAR
+from onyx_operator.clusters.mounts import CODE_PATH, TLS_PATH, ZOOKEEPER_ACCOUNT_PATH
+from onyx_operator.clusters.pool import Pool
+
+TRANSPORT_PORT = 7700
+METRICS_PORT = 9600
+_TLS_FILES = {"CA_FILE": "ca.crt", "CERT_FILE": "tls.crt", "KEY_FILE": "tls.key"}
+
+Source = str | dict[str, Any]
+"""A value, or where Kubernetes takes it from."""
+
+
+def environment(pool: Pool) -> list[dict[str, Any]]:
+    """The variables of the worker's container, as Kubernetes takes them."""
+    settings = {**_derived(pool), **pool.cluster.settings}
+    own = [ENV_VAR.write(each) for each in pool.cluster.env]
+    overridden = {each["name"] for each in own}
+    ours = _identity(pool) | {
+        name: settings[name] for name in sorted(settings) if name not in overridden
+    }
+    return [*(_variable(name, source) for name, source in ours.items()), *own]
+
+
+def _variable(name: str, source: Source) -> dict[str, Any]:
+    return {"name": name, "value" if isinstance(source, str) else "valueFrom": source}
+
+
+def _identity(pool: Pool) -> dict[str, Source]:
+    """Who the worker is and whom it talks to."""
+    modules = {"ONYX_MODULES": ",".join(pool.cluster.modules)} if pool.cluster.modules else {}
+    return {
+        "ONYX_TENANCY_ID": pool.tenancy_id,
+        "ONYX_JOB_SCHEDULER": pool.cluster.job_scheduler,
+        "ONYX_ZOOKEEPER_ADDRESS": pool.zookeeper_address,
+        **modules,
+        "ONYX_TRANSPORT_BIND_HOST": "0.0.0.0",  # noqa: S104 - a pod is reached by its address
+        "ONYX_TRANSPORT_ADVERTISE_HOST": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "ONYX_TRANSPORT_PORT": str(TRANSPORT_PORT),
+        "ONYX_TELEMETRY_METRICS_HOST": "0.0.0.0",  # noqa: S104
+        "ONYX_TELEMETRY_METRICS_PORT": str(METRICS_PORT),
+    }
+
+
+def _derived(pool: Pool) -> dict[str, Source]:
+    """Settings that follow from other keys of the cluster."""
+    cluster = pool.cluster
+    # A quarter of the grace period is left to the process for its end after it has left.
+    leave_timeout_s = max(1, cluster.termination_grace_period_seconds * 3 // 4)
+    found: dict[str, Source] = {
+        "ONYX_LEAVE_TIMEOUT_S": str(leave_timeout_s),
+        "ONYX_TELEMETRY_LOG_FORMAT": "json",
+    }
+    if cluster.data is not None:
+        found["ONYX_DATA_DIR"] = cluster.data.mount_path
+    if pool.code is not None:
+        found["PYTHONPATH"] = CODE_PATH
+    if cluster.tls is not None:
+        found |= _tls("ONYX_TLS")
+        # Workers dial each other by address, which no certificate can name in advance.
+        found["ONYX_TLS_SERVER_NAME"] = f"{pool.name}.{pool.namespace}.svc"
+        found |= _tls("ONYX_ZOOKEEPER_TLS") if cluster.tls.zookeeper else {}
+    secret = cluster.zookeeper.auth_secret
+    if secret is not None:
+        user = {"secretKeyRef": {"name": secret, "key": "user"}}
+        found["ONYX_ZOOKEEPER_AUTH_USER"] = user
+        found["ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE"] = f"{ZOOKEEPER_ACCOUNT_PATH}/password"
+    return found
+
+
+def _tls(prefix: str) -> dict[str, Source]:
+    return {f"{prefix}_{key}": f"{TLS_PATH}/{file}" for key, file in _TLS_FILES.items()}

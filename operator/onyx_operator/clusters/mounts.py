@@ -1,0 +1,55 @@
+"""What is mounted into the pods of a worker pool, as one table: volume and path together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from onyx_operator.clusters.pool import Pool
+
+TLS_PATH = "/etc/onyx/tls"
+ZOOKEEPER_ACCOUNT_PATH = "/etc/onyx/zookeeper"
+CODE_PATH = "/opt/onyx/code"
+_GROUP_MAY_READ = 0o440
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A volume and where the worker finds it."""
+
+    name: str
+    path: str
+    source: dict[str, Any]
+    """The volume, as Kubernetes takes it, without its name."""
+    read_only: bool = True
+
+    def volume(self) -> dict[str, Any]:
+        return {"name": self.name, **self.source}
+
+    def volume_mount(self) -> dict[str, Any]:
+        only = {"readOnly": True} if self.read_only else {}
+        return {"name": self.name, "mountPath": self.path, **only}
+
+
+def mounts(pool: Pool) -> Iterator[Mount]:
+    """Everything that the pool's pods mount."""
+    cluster = pool.cluster
+    yield Mount("tmp", "/tmp", {"emptyDir": {}}, read_only=False)  # noqa: S108 - not ours
+    if cluster.tls is not None:
+        yield Mount("tls", TLS_PATH, _secret(cluster.tls.secret_name))
+    if cluster.zookeeper.auth_secret is not None:
+        source = _secret(cluster.zookeeper.auth_secret)
+        yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, source)
+    if pool.code is not None:
+        items = [{"key": key, "path": path} for key, path in pool.code.paths.items()]
+        yield Mount(
+            "code", CODE_PATH, {"configMap": {"name": pool.code.config_map, "items": items}}
+        )
+    if cluster.data is not None:
+        claim = {"persistentVolumeClaim": {"claimName": cluster.data.claim_name}}
+        yield Mount("data", cluster.data.mount_path, claim, read_only=False)
+
+
+def _secret(name: str) -> dict[str, Any]:
+    return {"secret": {"secretName": name, "defaultMode": _GROUP_MAY_READ}}

@@ -1,0 +1,122 @@
+"""The pods of a worker pool: pure, from a pool to a pod template.
+
+They run under the restricted Pod Security standard: a numeric user, no privileges, a read-only root
+with `/tmp` to write to. What the cluster's `podTemplate` says is merged last and may change all of
+it but the labels by which the pods are found. There is no preStop hook: a worker leaves the cluster
+on SIGTERM, and no Service sends it anything that would have to be drained first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onyx.model.information_cluster import ENV_SOURCE, PULL_SECRET
+from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT, environment
+from onyx_operator.clusters.merge import merged
+from onyx_operator.clusters.mounts import mounts
+from onyx_operator.clusters.pool import Pool
+
+CONTAINER = "worker"
+USER_ID = 65532
+CODE_ANNOTATION = "onyx.dev/code"
+
+
+def pod_template(pool: Pool) -> dict[str, Any]:
+    """The template of the pool's pods."""
+    wanted = pool.cluster.pod_template
+    labels, annotations = wanted.metadata.labels, wanted.metadata.annotations
+    theirs = {
+        "metadata": {"labels": dict(labels), "annotations": dict(annotations)},
+        "spec": dict(wanted.spec),
+    }
+    template: dict[str, Any] = merged({"metadata": _metadata(pool), "spec": _pod(pool)}, theirs)
+    template["metadata"]["labels"].update(pool.selector)
+    return template
+
+
+def account_name(pool: Pool) -> str:
+    """The service account of the pods."""
+    account = pool.cluster.service_account
+    return account.name or (pool.name if account.create else "default")
+
+
+def _metadata(pool: Pool) -> dict[str, Any]:
+    # New code in a ConfigMap changes the template, and so the pods are replaced one by one.
+    annotations = {CODE_ANNOTATION: pool.code.digest} if pool.code else {}
+    return {"labels": pool.labels, "annotations": annotations}
+
+
+def _pod(pool: Pool) -> dict[str, Any]:
+    secrets = [PULL_SECRET.write(each) for each in pool.cluster.image_pull_secrets]
+    return {
+        "containers": [_container(pool)],
+        "volumes": [mount.volume() for mount in mounts(pool)],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        "serviceAccountName": account_name(pool),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": pool.cluster.termination_grace_period_seconds,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": pool.selector},
+            }
+        ],
+    }
+
+
+def _container(pool: Pool) -> dict[str, Any]:
+    cluster = pool.cluster
+    return {
+        "name": CONTAINER,
+        "image": pool.image,
+        **({"imagePullPolicy": policy} if (policy := cluster.image_pull_policy) else {}),
+        "command": ["onyx", "worker", "--peers", str(cluster.peers_per_worker)],
+        "env": environment(pool),
+        **_sources(pool),
+        **_resources(pool),
+        "ports": [
+            {"name": "transport", "containerPort": TRANSPORT_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": _probe("/livez", period_s=2, failures=60),
+        "livenessProbe": _probe("/livez", period_s=20, failures=3),
+        "readinessProbe": _probe("/readyz", period_s=3, failures=2),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [mount.volume_mount() for mount in mounts(pool)],
+    }
+
+
+def _sources(pool: Pool) -> dict[str, Any]:
+    found = [ENV_SOURCE.write(each) for each in pool.cluster.env_from]
+    return {"envFrom": found} if found else {}
+
+
+def _resources(pool: Pool) -> dict[str, Any]:
+    wanted = pool.cluster.resources
+    found = {"requests": dict(wanted.requests), "limits": dict(wanted.limits)}
+    found = {key: amounts for key, amounts in found.items() if amounts}
+    return {"resources": found} if found else {}
+
+
+def _probe(path: str, period_s: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": "metrics"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }

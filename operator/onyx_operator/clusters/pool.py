@@ -1,0 +1,109 @@
+"""A worker pool: everything that its resources are built from, gathered in one value."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model.canonical import canonical_json
+from onyx.model.cluster import Cluster
+from onyx.model.information import API_VERSION
+from onyx.model.information_cluster import KIND
+
+CLUSTER_LABEL = "onyx.dev/cluster"
+MANAGED_BY = "onyx-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The Python files of a ConfigMap: where each key is mounted, and a digest of all content."""
+
+    config_map: str
+    digest: str
+    paths: Mapping[str, str]
+    """Path below the mount by key: `flights.tasks.py` is at `flights/tasks.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What an OnyxCluster asks for, with every default settled."""
+
+    cluster: Cluster
+    namespace: str
+    uid: str
+    tenancy_id: str
+    zookeeper_address: str
+    image: str
+    code: Code | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the StatefulSet, and of what else there is one of."""
+        return pool_name(self.cluster.name)
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Labels that only this pool's pods have; they can never change."""
+        return selector(self.cluster.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of everything that belongs to the pool."""
+        return {
+            **self.selector,
+            "app.kubernetes.io/instance": self.cluster.name,
+            "app.kubernetes.io/managed-by": MANAGED_BY,
+        }
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        """The owner reference of everything that belongs to the pool."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": self.cluster.name,
+            "uid": self.uid,
+            "controller": True,
+        }
+
+
+def pool_name(cluster: str) -> str:
+    """Name of the StatefulSet of the cluster called so."""
+    return f"{cluster}-worker"
+
+
+def selector(cluster: str) -> dict[str, str]:
+    """Labels of the pods of the cluster called so."""
+    return {
+        "app.kubernetes.io/name": "onyx",
+        "app.kubernetes.io/component": "worker",
+        CLUSTER_LABEL: cluster,
+    }
+
+
+def selector_text(labels: Mapping[str, str]) -> str:
+    """Labels as a query of the API takes them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def code_of(config_map: Mapping[str, Any]) -> Code:
+    """The code in a ConfigMap.
+
+    Keys of a ConfigMap have no slashes, so the dots of a Python file's name are those of its
+    module; other files stay where they are.
+    """
+    name = config_map["metadata"]["name"]
+    content = {**config_map.get("data", {}), **config_map.get("binaryData", {})}
+    digest = hashlib.sha256(canonical_json(content)).digest()
+    shown = base64.b32encode(digest).decode().lower()[:16]
+    return Code(name, shown, {key: _path(key) for key in sorted(content)})
+
+
+def _path(key: str) -> str:
+    module, dot, ending = key.rpartition(".")
+    if ending != "py" or not all(part.isidentifier() for part in module.split(".")):
+        return key
+    return module.replace(".", "/") + dot + ending

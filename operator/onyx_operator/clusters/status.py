@@ -1,0 +1,131 @@
+"""The status of an OnyxCluster: what its conditions and counters say.
+
+Two conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all
+workers are there, up to date and have joined; why not is found in the pods and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onyx_operator.clusters.pool import Pool, selector, selector_text
+from onyx_operator.clusters.wanted import Refusal
+from onyx_operator.conditions import Verdict, dated
+
+Object = Mapping[str, Any]
+_PODS_TOLD_MAX = 3
+_USUAL = ("ContainerCreating", "PodInitializing")
+_DELETING = "Deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a reconciliation has come to."""
+
+    trouble: Refusal | None
+    """Why not all is as it should be; None: it is."""
+    pool: Pool | None
+    """What the cluster asks for; None when that cannot be told."""
+    workers: Object | None
+    """The StatefulSet, as it is now."""
+    pods: Sequence[Object] = ()
+    """The pods; looked at only when not all workers are ready."""
+
+
+def status(cluster: Object, outcome: Outcome, now: str) -> dict[str, Any]:
+    """The whole status after a reconciliation.
+
+    Args:
+        cluster: the OnyxCluster object.
+        now: the time, as the API writes it.
+    """
+    metadata, before = cluster["metadata"], cluster.get("status") or {}
+    told = (outcome.workers or {}).get("status") or {}
+    ready = _count(told, "readyReplicas")
+    verdicts = {
+        "Reconciled": _reconciled(outcome),
+        "Ready": _ready(outcome, told),
+    }
+    return {
+        "observedGeneration": metadata["generation"],
+        **_from_spec(outcome.pool, ready, before),
+        "replicas": _count(told, "replicas"),
+        "readyReplicas": ready,
+        "updatedReplicas": _count(told, "updatedReplicas"),
+        "selector": selector_text(selector(metadata["name"])),
+        "conditions": dated(verdicts, before, metadata["generation"], now),
+    }
+
+
+def _from_spec(pool: Pool | None, ready: int, before: Object) -> dict[str, Any]:
+    """What needs a spec that can be read; until it can, as it was."""
+    if pool is None:
+        return {key: before[key] for key in ("tenancyId", "peers") if key in before}
+    return {"tenancyId": pool.tenancy_id, "peers": ready * pool.cluster.peers_per_worker}
+
+
+def deleting(jobs: Sequence[str]) -> Refusal:
+    """What a cluster says that is being deleted: which jobs lose their workers."""
+    told = f"; jobs that lose their workers: {', '.join(jobs)}" if jobs else ""
+    return Refusal(_DELETING, f"the cluster is being deleted{told}")
+
+
+def _count(told: Object, key: str) -> int:
+    value = told.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _reconciled(outcome: Outcome) -> Verdict:
+    if outcome.trouble is None:
+        return "True", "Applied", "all objects of the cluster are as its spec says"
+    return "False", outcome.trouble.reason, outcome.trouble.message
+
+
+def _ready(outcome: Outcome, told: Object) -> Verdict:
+    if outcome.trouble is not None and outcome.trouble.reason == _DELETING:
+        return "False", _DELETING, outcome.trouble.message
+    if outcome.workers is None:
+        why = outcome.trouble.message if outcome.trouble else "its StatefulSet is not there yet"
+        return "False", "NoWorkers", why
+    metadata, spec = outcome.workers["metadata"], outcome.workers["spec"]
+    replicas = spec.get("replicas", 1)
+    if _count(told, "observedGeneration") < metadata.get("generation", 0):
+        return "False", "Updating", "the StatefulSet's controller has not seen the last change yet"
+    ready, updated = _count(told, "readyReplicas"), _count(told, "updatedReplicas")
+    counts = f"{ready} of {replicas} workers are ready"
+    if _count(told, "replicas") > replicas:
+        return "False", "ScalingDown", f"{_count(told, 'replicas') - replicas} workers are leaving"
+    if ready >= replicas and updated >= replicas:
+        return "True", "WorkersReady" if replicas else "NoWorkersWanted", counts
+    troubles = list(_troubles(outcome.pods))[:_PODS_TOLD_MAX]
+    if troubles:
+        return "False", "WorkersFailing", "; ".join([counts, *troubles])
+    if ready >= replicas:
+        return "False", "Updating", f"{counts}, {updated} are up to date"
+    return "False", "WorkersStarting", counts
+
+
+def _troubles(pods: Sequence[Object]) -> Iterator[str]:
+    """What Kubernetes says of pods that will not start by themselves."""
+    for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
+        told = pod.get("status") or {}
+        for why in (*_waiting(told), *_unscheduled(told)):
+            yield f"{pod['metadata']['name']}: {why}"
+
+
+def _waiting(told: Object) -> Iterator[str]:
+    for container in told.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, message = waiting.get("reason", ""), waiting.get("message", "")
+        if reason and reason not in _USUAL:
+            last = (container.get("lastState") or {}).get("terminated") or {}
+            code = f" (it ended with {last['exitCode']})" if "exitCode" in last else ""
+            yield f"{reason}: {message}{code}" if message else f"{reason}{code}"
+
+
+def _unscheduled(told: Object) -> Iterator[str]:
+    for condition in told.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield f"{condition.get('reason')}: {condition.get('message')}"

@@ -1,0 +1,71 @@
+"""From an OnyxCluster to the pool that it asks for, or to the reason why there can be none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.errors import ManifestError
+from onyx.model.parse_cluster import parse_cluster
+from onyx.settings import Settings, ZooKeeperSettings
+from onyx_operator.clusters.pool import Pool, code_of
+from onyx_operator.connection import connection
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing is made or changed; what runs goes on."""
+
+    reason: str
+    """One word, for conditions and events."""
+    message: str
+
+
+def wanted(
+    cluster: Mapping[str, Any],
+    config_map: Mapping[str, Any] | None,
+    engine: Settings,
+    default_image: str,
+) -> Pool | Refusal:
+    """The pool of a cluster.
+
+    Args:
+        cluster: the OnyxCluster object.
+        config_map: the ConfigMap that `spec.code` names; None when it is not there.
+        engine: defaults for clusters, see `connection`.
+        default_image: image of workers for clusters that name none.
+    """
+    try:
+        parsed = parse_cluster(cluster)
+    except ManifestError as error:
+        return Refusal("InvalidSpec", str(error))
+    found = connection(cluster, engine)
+    image = parsed.image or default_image
+    if not image:
+        return Refusal("ImageMissing", "spec.image is missing: name an image of workers")
+    if parsed.zookeeper.address is None and not _configured(engine):
+        return Refusal(
+            "ZooKeeperAddressMissing",
+            "spec.zookeeper.address is missing, and the operator was given no "
+            "ONYX_ZOOKEEPER_ADDRESS: say where the log's ZooKeeper is, such as zookeeper:2181",
+        )
+    if parsed.code is not None and config_map is None:
+        return Refusal(
+            "CodeMissing",
+            f"ConfigMap {parsed.code.config_map} of spec.code is not there: make it",
+        )
+    return Pool(
+        cluster=parsed,
+        namespace=cluster["metadata"]["namespace"],
+        uid=cluster["metadata"]["uid"],
+        tenancy_id=found.tenancy_id,
+        zookeeper_address=found.zookeeper.address,
+        image=image,
+        code=code_of(config_map) if config_map is not None else None,
+    )
+
+
+def _configured(engine: Settings) -> bool:
+    """Whether the operator was told an address; that of a laptop is no use to pods."""
+    return engine.zookeeper.address != ZooKeeperSettings().address
