@@ -12,7 +12,7 @@ from tests.support.logs import Inbox, expire_session, pulse_gone, settings_for
 from tests.support.proxy import ReplyLossProxy
 from tests.support.tcp_proxy import TcpProxy
 
-from onyx.errors import Fenced, Unavailable, UserError
+from onyx.errors import Fenced, LogReplaced, Unavailable
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server import ZooKeeperServer
@@ -200,14 +200,14 @@ def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_pat
     client._session.perform(lambda kazoo: kazoo.delete_async(log))
     client._session.perform(lambda kazoo: kazoo.create_async(log))
     heard.take_until(Session.LOST)
-    with pytest.raises(UserError, match="deleted and made anew"):
+    with pytest.raises(LogReplaced, match="deleted and made anew"):
         group.append([Command("a")])
-    with pytest.raises(UserError, match="deleted and made anew"):
+    with pytest.raises(LogReplaced, match="deleted and made anew"):
         ZooKeeperClientLog(settings)
 
 
 def test_a_process_that_knew_a_log_refuses_an_empty_one_in_its_place(zookeeper):
-    with pytest.raises(UserError, match="lost its data"):
+    with pytest.raises(LogReplaced, match="lost its data"):
         ZooKeeperGroupLog(settings_for(zookeeper.address), GroupId("g1"), identity=1)
 
 

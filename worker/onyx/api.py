@@ -88,27 +88,11 @@ def start_peer_group(
 ) -> PeerGroup:
     """Make this process a member of the cluster; returns when it has joined.
 
-    Args:
-        settings: of the process.
-        metrics: what the group tells about itself goes here.
-        site: announced with every peer beside its address.
-
     Raises:
-        SettingsError: a setting or a module in `modules` is wrong.
+        SettingsError: as `open_peer_group`.
         Unavailable: it could not join within a minute.
     """
-
-    certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
-
-    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
-        return ZooKeeperGroupLog(settings, group, identity)
-
-    def open_transport() -> GrpcTransport:
-        return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
-
-    resolver = Resolver(settings.modules)
-    group = PeerGroup(settings, open_log, open_transport, resolver, metrics, site)
-    group.start()
+    group = open_peer_group(settings, metrics, site)
     waited = threading.Event()
     for _ in range(int(JOIN_TIMEOUT_S / 0.01)):
         if group.joined:
@@ -123,9 +107,39 @@ def start_peer_group(
     )
 
 
-def shutdown_peer_group(group: PeerGroup) -> None:
-    """Leave the cluster; what its peers did goes to others."""
-    group.stop()
+def open_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics = NULL_GROUP,
+    site: Mapping[str, Any] | None = None,
+) -> PeerGroup:
+    """Start a peer group and do not wait: it tries to join for as long as it takes.
+
+    Args:
+        settings: of the process.
+        metrics: what the group tells about itself goes here.
+        site: announced with every peer beside its address.
+
+    Raises:
+        SettingsError: a setting or a module in `modules` is wrong.
+    """
+    certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+
+    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
+        return ZooKeeperGroupLog(settings, group, identity)
+
+    def open_transport() -> GrpcTransport:
+        return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
+
+    resolver = Resolver(settings.modules)
+    group = PeerGroup(settings, open_log, open_transport, resolver, metrics, site)
+    group.start()
+    return group
+
+
+def shutdown_peer_group(group: PeerGroup) -> bool:
+    """Leave the cluster; what its peers did goes to others. False when `leave_timeout_s` was not
+    enough: then others notice when the session expires."""
+    return group.stop()
 
 
 def start_peers(count: int, group: PeerGroup) -> list[Peer]:

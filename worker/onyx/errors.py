@@ -7,6 +7,7 @@
      |   +- UserFunctionError     a user's function raised; the original is the cause
      |   +- SettingsError         a setting of a worker or client is wrong
      |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
+     |   +- LogReplaced           the log is not the one that this process knew: ZooKeeper was wiped
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
      +- Fenced                    this incarnation was declared dead; only a new one may act
      +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
@@ -71,6 +72,11 @@ class SettingsError(UserError):
 class SegmentError(UserError):
     """A segment cannot travel between processes: it holds a value that has no encoding, it is too
     large or nested too deeply, or the bytes that came are not segments."""
+
+
+class LogReplaced(UserError):
+    """The log of the cluster is not the one that this process knew, so nothing may go on from what
+    it knew. Whoever runs the cluster must decide whether ZooKeeper's data can be restored."""
 
 
 class Unavailable(OnyxError):

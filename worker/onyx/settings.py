@@ -142,7 +142,7 @@ class TelemetrySettings:
     metrics_advertise_host: str = ""
     """Address that peers announce for the Prometheus endpoint; empty means the transport's."""
     stalled_after_s: float = 120.0
-    """`/livez` fails when a thread has not moved for so long; no batch may take a function longer."""
+    """`/livez` fails when a thread has not moved for so long; more than any batch takes."""
     log_level: str = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import json
 import logging
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, get_logger
+from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, locate
+
+log = logging.getLogger("onyx.peer")
 
 
 @pytest.fixture(autouse=True)
@@ -18,37 +22,53 @@ def restored_logging() -> Iterator[None]:
     root, onyx = logging.getLogger(), logging.getLogger("onyx")
     handlers, level, onyx_level = root.handlers[:], root.level, onyx.level
     yield
+    configure()
+    locate({})
     root.handlers[:] = handlers
     root.setLevel(level)
     onyx.setLevel(onyx_level)
 
 
-def written(log_format: str, level: str = "INFO") -> io.StringIO:
+def written(log_format: str, level: str = "INFO", **fields: Any) -> io.StringIO:
     stream = io.StringIO()
-    configure(level, log_format, stream)
+    configure(level, log_format, stream, fields)
     return stream
 
 
-def test_a_json_line_has_the_event_and_its_fields() -> None:
-    stream = written("json")
-    log = get_logger("onyx.peer", group="g1").with_fields(job="flights")
-    log.info("task started", task="parse", slot=0)
+def test_a_json_line_has_the_event_and_says_where_it_happened() -> None:
+    stream = written("json", tenancy="acme")
+    locate({"group": "g1", "job": "flights", "task": "parse"})
+    logging.getLogger("users.module").warning("odd row %d", 7)
     line = json.loads(stream.getvalue())
     assert line.pop("time").endswith("+00:00")
     assert line == {
-        "level": "info",
-        "logger": "onyx.peer",
-        "event": "task started",
+        "level": "warning",
+        "logger": "users.module",
+        "event": "odd row 7",
+        "tenancy": "acme",
         "group": "g1",
         "job": "flights",
         "task": "parse",
-        "slot": 0,
     }
+
+
+def test_a_thread_says_where_it_is_itself() -> None:
+    stream = written("json")
+    locate({"job": "flights", "task": "parse"})
+    locate({"job": "trains"})
+    other = threading.Thread(target=lambda: log.info("elsewhere"))
+    other.start()
+    other.join()
+    log.info("here")
+    elsewhere, here = map(json.loads, stream.getvalue().splitlines())
+    assert "job" not in elsewhere
+    assert (here["job"], "task" in here) == ("trains", False)
 
 
 def test_a_text_line_reads_well() -> None:
     stream = written("text")
-    get_logger("onyx.peer").warning("task is slow", job="flights", seconds=2.5)
+    locate({"job": "flights", "seconds": 2.5})
+    log.warning("task is slow")
     assert "WARNING onyx.peer: task is slow  job=flights  seconds=2.5" in stream.getvalue()
     assert stream.getvalue().count("\n") == 1
 
@@ -60,7 +80,7 @@ def test_the_text_of_an_exception_is_cut_and_no_line_of_code_is_shown(log_format
     try:
         raise ValueError(secret)
     except ValueError:
-        get_logger("onyx.task").exception("function failed", task="parse")
+        log.exception("function failed")
     text = stream.getvalue()
     assert text.count("x") >= 200
     assert text.count("y") <= ERROR_CHARACTERS_MAX
@@ -72,26 +92,29 @@ def test_the_text_of_an_exception_is_cut_and_no_line_of_code_is_shown(log_format
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_segment_passed_as_a_field_by_mistake_is_cut(log_format: str) -> None:
     stream = written(log_format)
-    get_logger("onyx.task").info("odd", field={"name": "z" * 5_000})
+    locate({"field": {"name": "z" * 5_000}})
+    log.info("odd")
     assert stream.getvalue().count("z") < 256
 
 
 def test_fields_cannot_forge_the_event() -> None:
     stream = written("json")
-    get_logger("onyx.task").info("real", event="forged", logger="forged")
+    locate({"event": "forged", "logger": "forged"})
+    log.info("real")
     line = json.loads(stream.getvalue())
-    assert (line["event"], line["logger"]) == ("real", "onyx.task")
+    assert (line["event"], line["logger"]) == ("real", "onyx.peer")
 
 
 def test_newlines_in_a_value_do_not_make_a_second_line() -> None:
     stream = written("text")
-    get_logger("onyx.task").info("odd", name="a\nERROR onyx: forged")
+    locate({"name": "a\nERROR onyx: forged"})
+    log.info("odd")
     assert stream.getvalue().count("\n") == 1
 
 
 def test_lines_below_the_level_and_chatter_of_libraries_are_not_written() -> None:
     stream = written("text", level="warning")
-    get_logger("onyx.task").info("quiet")
+    log.info("quiet")
     logging.getLogger("kazoo.client").info("chatter")
     logging.getLogger("kazoo.client").warning("connection dropped")
     assert stream.getvalue().count("\n") == 1

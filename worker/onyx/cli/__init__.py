@@ -1,5 +1,4 @@
-"""The `onyx` command. Exit codes: 0 success, 1 failure, 2 invalid input, 130
-interrupted.
+"""The `onyx` command.
 
 One module a group of commands; this one only puts them together and turns errors into messages for
 the person who must act. A traceback is shown only for a bug in Onyx itself.
@@ -13,12 +12,8 @@ import typer
 
 from onyx.cli import cluster, inspect, jobs, zookeeper
 from onyx.cli import run as run_command
-from onyx.errors import ManifestError, OnyxError, UserError
-
-EXIT_FAILURE = 1
-EXIT_INVALID = 2
-EXIT_INTERRUPTED = 130
-"""As shells count: 128 and the number of SIGINT."""
+from onyx.cli.exit_codes import ExitCode, exit_code_of
+from onyx.errors import ManifestError, OnyxError
 
 app = typer.Typer(
     name="onyx",
@@ -44,13 +39,10 @@ def main() -> None:
             print(f"error: {problem}", file=sys.stderr)
         count = len(error.problems)
         print(f"{count} problem{'' if count == 1 else 's'} found", file=sys.stderr)
-        sys.exit(EXIT_INVALID)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_INVALID)
+        sys.exit(ExitCode.INVALID)
     except OnyxError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_FAILURE)
+        sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)

@@ -146,7 +146,7 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
     try:
         if len(peers) == 1:
             workers = Worker(env.settings)
-            workers.start(peers[0])
+            workers.start(peers[0], wait=True)
         else:
             workers = Supervisor(env.settings, peers)
             workers.start()

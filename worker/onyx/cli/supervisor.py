@@ -1,29 +1,44 @@
 """Several worker processes under one parent: Python has one interpreter lock, so CPU parallelism
-comes from processes. A worker that dies is started again, with a growing wait if it keeps dying.
-Workers die with the supervisor, even if it is killed. The system ties them to the thread that
-started them, so one thread starts, watches and ends them.
+comes from processes. A worker that dies is started again, with a growing wait if it keeps dying,
+unless it says that this cannot help. Workers die with the supervisor, even if it is killed. The
+system ties them to the thread that started them, so one thread starts, watches and ends them.
+
+At a metrics port that was chosen the supervisor answers for all of them (`telemetry.processes`);
+each listens on a socket that the supervisor opens and keeps, so that it is where it was after a
+restart. At port 0, on a laptop, each takes a port of its own and announces it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onyx.cli.exit_codes import FINAL, ExitCode
+from onyx.errors import LogReplaced, OnyxError, SettingsError
 from onyx.log.server import end_with_parent
 from onyx.settings import Settings, to_environment
+from onyx.telemetry.processes import ProcessPages
+from onyx.telemetry.server import TelemetryServer
+
+logger = logging.getLogger("onyx.supervisor")
 
 RESTART_BACK_OFF_S = 0.5
 RESTART_BACK_OFF_MAX_S = 10.0
-STOP_TIMEOUT_S = 30.0
+STOP_MARGIN_S = 5.0
+"""Beyond the time that a worker has for leaving."""
 
 
 @dataclass(slots=True)
 class _Child:
+    number: int
     peers: int
+    listener: socket.socket | None
     process: subprocess.Popen[bytes]
     back_off_s: float = RESTART_BACK_OFF_S
 
@@ -32,49 +47,114 @@ class Supervisor:
     """One child a number of peers in `peers`."""
 
     def __init__(self, settings: Settings, peers: Sequence[int]) -> None:
+        self._settings = settings
         self._environment = {**os.environ, **to_environment(settings)}
         self._environment.setdefault("OPENBLAS_NUM_THREADS", "1")
         self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self._peers = peers
         self._children: list[_Child] = []
+        self._listeners: list[socket.socket | None] = [None] * len(peers)
+        self._pages: TelemetryServer | None = None
+        self._final: int | None = None
+        self._left = True
         self._started = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="onyx-supervisor", daemon=True)
 
     def start(self) -> None:
+        """Start the processes and the endpoint.
+
+        Raises:
+            Unavailable: the endpoint's port is taken.
+        """
+        telemetry = self._settings.telemetry
+        if telemetry.metrics_port:
+            opened = [socket.create_server(("127.0.0.1", 0)) for _ in self._peers]
+            pages = ProcessPages([each.getsockname()[1] for each in opened], self._is_running)
+            self._pages = TelemetryServer(
+                telemetry.metrics_host,
+                telemetry.metrics_port,
+                pages.registry,
+                pages.healthy,
+                pages.ready,
+            )
+            self._listeners = [*opened]
         self._thread.start()
         self._started.wait()
 
-    def stop(self) -> None:
-        """Ask every child to leave the cluster; kill what does not in time."""
+    @property
+    def failure(self) -> OnyxError | None:
+        """Why no process runs any more; None while they run or are started again."""
+        if self._final is None:
+            return None
+        kind = LogReplaced if self._final == ExitCode.LOG_REPLACED else SettingsError
+        return kind(
+            f"a worker process ended with code {self._final}, which starting it again does not "
+            "mend; its message is above"
+        )
+
+    def stop(self) -> bool:
+        """Ask every child to leave the cluster; kill what does not in time. False when one did not
+        leave in an orderly way."""
         self._stopping.set()
         self._thread.join()
+        if self._pages is not None:
+            self._pages.close()
+        return self._left
+
+    def _is_running(self, number: int) -> bool:
+        return number < len(self._children) and self._children[number].process.poll() is None
 
     def _end(self) -> None:
         for child in self._children:
             child.process.terminate()
         for child in self._children:
             try:
-                child.process.wait(STOP_TIMEOUT_S)
+                code = child.process.wait(self._settings.leave_timeout_s + STOP_MARGIN_S)
             except subprocess.TimeoutExpired:
                 child.process.kill()
-                child.process.wait()
+                code = child.process.wait()
+            self._left &= code == ExitCode.SUCCESS
 
-    def _spawn(self, peers: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "onyx.cli", "worker", "--peers", str(peers)]
+    def _spawn(self, peers: int, listener: socket.socket | None) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "onyx.cli", "worker"]
+        command += ["--peers", str(peers), "--processes", "1"]
+        handed_over: tuple[int, ...] = ()
+        if listener is not None:
+            handed_over = (listener.fileno(),)
+            command += ["--telemetry-socket", str(listener.fileno())]
         return subprocess.Popen(
             command,
             env=self._environment,
             start_new_session=True,
+            pass_fds=handed_over,
             preexec_fn=end_with_parent(),
         )
 
     def _watch(self) -> None:
-        self._children = [_Child(peers, self._spawn(peers)) for peers in self._peers]
+        for number, peers in enumerate(self._peers):
+            listener = self._listeners[number]
+            process = self._spawn(peers, listener)
+            self._children.append(_Child(number, peers, listener, process))
         self._started.set()
-        while not self._stopping.wait(0.1):
+        while self._final is None and not self._stopping.wait(0.1):
             for child in self._children:
-                if child.process.poll() is not None and not self._stopping.wait(child.back_off_s):
-                    child.back_off_s = min(child.back_off_s * 2, RESTART_BACK_OFF_MAX_S)
-                    child.process = self._spawn(child.peers)
+                self._look_after(child)
         self._end()
+
+    def _look_after(self, child: _Child) -> None:
+        code = child.process.poll()
+        if code is None:
+            return
+        if code in FINAL:
+            self._final = code
+            return
+        logger.warning(
+            "worker process %d ended with code %d; it is started again in %.1f s",
+            child.number,
+            code,
+            child.back_off_s,
+        )
+        if not self._stopping.wait(child.back_off_s):
+            child.back_off_s = min(child.back_off_s * 2, RESTART_BACK_OFF_MAX_S)
+            child.process = self._spawn(child.peers, child.listener)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import socket
 
 from onyx import __version__, api
+from onyx.errors import OnyxError
 from onyx.peer.peer_group import PeerGroup
 from onyx.replica.commands import NAMES
 from onyx.settings import Settings
@@ -24,35 +26,49 @@ def tune_collector() -> None:
 
 
 class Worker:
-    """Start, let it work, stop."""
+    """Start, let it work, stop.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: of the process.
+        listener: where the metrics endpoint listens, if that is not for this process to choose: the
+            supervisor serves `metrics_port`, which peers announce, and asks here.
+    """
+
+    def __init__(self, settings: Settings, listener: socket.socket | None = None) -> None:
         self._settings = settings
+        self._listener = listener
         self._group: PeerGroup | None = None
         self._telemetry: TelemetryServer | None = None
-        self._last_passes = -1
 
-    def start(self, peers: int) -> None:
-        """Join the cluster with so many virtual peers; returns when it has joined."""
+    def start(self, peers: int, wait: bool = False) -> None:
+        """Join the cluster with so many virtual peers, for as long as it takes.
+
+        Args:
+            peers: how many.
+            wait: return when it has joined.
+
+        Raises:
+            SettingsError: a setting or a module is wrong.
+            Unavailable: the endpoint's port is taken; or it could not join, if it was waited for.
+        """
         tune_collector()
         metrics = self._open_telemetry()
-        site = {}
-        if self._telemetry is not None:
-            site["metrics"] = f"{self._settings.telemetry.metrics_host}:{self._telemetry.port}"
-        self._group = api.start_peer_group(self._settings, metrics, site)
+        site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
+        start = api.start_peer_group if wait else api.open_peer_group
+        self._group = start(self._settings, metrics, site)
         api.start_peers(peers, self._group)
 
     @property
-    def ended(self) -> bool:
-        """Whether the group has given up for good."""
-        return self._group is not None and self._group.failure is not None
+    def failure(self) -> OnyxError | None:
+        """Why it has given up for good; None while it works or tries."""
+        return None if self._group is None else self._group.failure
 
-    def stop(self) -> None:
-        """Leave the cluster in an orderly way."""
-        if self._group is not None:
-            api.shutdown_peer_group(self._group)
+    def stop(self) -> bool:
+        """Leave the cluster in an orderly way; False when that took too long."""
+        left = self._group is None or api.shutdown_peer_group(self._group)
         if self._telemetry is not None:
             self._telemetry.close()
+        return left
 
     def _open_telemetry(self) -> GroupMetrics:
         telemetry = self._settings.telemetry
@@ -63,15 +79,17 @@ class Worker:
             telemetry.metrics_host,
             telemetry.metrics_port,
             metrics.registry,
-            healthy=self._healthy,
-            ready=lambda: self._group is not None and self._group.joined,
+            healthy=lambda: self._group is None or self._group.stalled() or True,
+            ready=self._ready,
+            listener=self._listener,
         )
         return metrics
 
-    def _healthy(self) -> bool:
-        """The executor has moved since the last probe, or the group is between incarnations."""
-        if self._group is None or not self._group.joined:
-            return True
-        passes = self._group.passes
-        moved, self._last_passes = passes != self._last_passes, passes
-        return moved
+    def _ready(self) -> bool | str:
+        return "starting" if self._group is None else self._group.obstacle() or True
+
+    def _announced(self, port: int) -> str:
+        """Address of the endpoint for other machines."""
+        telemetry, transport = self._settings.telemetry, self._settings.transport
+        host = telemetry.metrics_advertise_host or transport.advertise_host or transport.bind_host
+        return f"{host}:{port if self._listener is None else telemetry.metrics_port}"

@@ -139,6 +139,10 @@ class GroupLog(LogReader, Protocol):
 
     def on_session(self, listener: Callable[[Session], None]) -> None: ...
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Run this on the log's thread, which so proves that it moves."""
+        ...
+
     def confirmed_s(self) -> float:
         """Monotonic time at which the server last confirmed the session (for the lease)."""
         ...

@@ -266,6 +266,9 @@ class MemoryGroupLog(MemorySession):
         with self._store.lock:
             self._listeners.append(listener)
 
+    def call(self, function: Callable[[], None]) -> None:
+        self._loop.call(function)
+
     def confirmed_s(self) -> float:
         with self._store.lock:
             if self._connected and not self._lost:

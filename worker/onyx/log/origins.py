@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import msgspec
 from kazoo.exceptions import BadVersionError, NodeExistsError
 
-from onyx.errors import Unavailable, UserError
+from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.log.chunks import Chunks
 from onyx.log.interface import Origin
@@ -42,7 +42,7 @@ class Origins:
         expected_czxid: Identity of the log that this process knew before; None if it knew none.
 
     Raises:
-        UserError: the log was recreated since the origin was written or the identity was known.
+        LogReplaced: the log was recreated since the origin was written or the identity was known.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Origins:
         self._delete_through(Position(stored.position))
         return moved
 
-    def recreated(self) -> UserError:
+    def recreated(self) -> LogReplaced:
         """What to tell when the log is not the one that this process knows."""
-        return UserError(
+        return LogReplaced(
             f"the log {self._paths.log} was deleted and made anew, or ZooKeeper lost its data: "
             "positions start again, so nothing may go on from what was known. Restore "
             f"ZooKeeper's data, or delete {self._paths.root} as a whole (this forgets all jobs) "

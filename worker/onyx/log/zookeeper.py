@@ -46,7 +46,7 @@ class ZooKeeperLog:
 
     Raises:
         Unavailable: no ZooKeeper answered.
-        UserError: the log was recreated; SettingsError: the address or tenancy is wrong.
+        LogReplaced: the log was recreated; SettingsError: the address or tenancy is wrong.
     """
 
     def __init__(

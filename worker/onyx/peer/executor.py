@@ -21,6 +21,8 @@ from onyx.task.phases import Progress
 
 logger = logging.getLogger("onyx.peer")
 
+STEP_PATIENCE_S = 1.0
+"""For the current step of a loop, once its tasklets have been waited for."""
 IDLE_WAIT_FIRST_S = 0.001
 IDLE_WAIT_MAX_S = 0.02
 """An idle loop looks again after this even if nothing woke it (sources that have to be asked)."""
@@ -42,15 +44,20 @@ class _Place:
 class Loop:
     """A thread that advances tasklets in turn."""
 
-    def __init__(self, name: str, crashed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        crashed: Callable[[Exception], None],
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`moved` is called in each round: a liveness probe wants to know."""
         self._event = threading.Event()
         self._crashed = crashed
+        self._moved = moved
         self._tasklets: tuple[_Place, ...] = ()
         self._lock = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.passes = 0
-        """Rounds made: a liveness probe sees that it moves."""
 
     def start(self) -> None:
         self._thread.start()
@@ -85,7 +92,7 @@ class Loop:
         wait_s = IDLE_WAIT_FIRST_S
         while not self._stopping:
             self._event.clear()
-            self.passes += 1
+            self._moved()
             if self._round() or self._event.wait(wait_s):
                 wait_s = IDLE_WAIT_FIRST_S
             else:
@@ -108,18 +115,23 @@ class Executor:
     """All loops of one incarnation."""
 
     def __init__(
-        self, name: str, stop_timeout_s: float, crashed: Callable[[Exception], None]
+        self,
+        name: str,
+        stop_timeout_s: float,
+        crashed: Callable[[Exception], None],
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """`crashed` is called on the thread of a loop that ends because of a bug."""
+        """`crashed` is called on the thread of a loop that ends because of a bug, `moved` on the
+        cooperative thread in each of its rounds."""
         self._stop_timeout_s = stop_timeout_s
-        self._crashed = crashed
-        self._shared = Loop(f"onyx-executor-{name}", crashed)
+        self._told = crashed
+        self._shared = Loop(f"onyx-executor-{name}", self._crash, moved)
         self._own: list[Loop] = []
-        self._lock = threading.Lock()
-
-    @property
-    def passes(self) -> int:
-        return self._shared.passes
+        self._changed = threading.Condition()
+        self._tasklets = 0
+        """Those that have not ended; one that moves from loop to loop counts all the time."""
+        self._given_up = False
+        """Tasklets that have not ended will not: a loop has crashed, or one hangs."""
 
     def start(self) -> None:
         self._shared.start()
@@ -135,26 +147,55 @@ class Executor:
 
     def run_shared(self, tasklet: Tasklet, done: Callable[[], None], order: int) -> None:
         """Advance a tasklet that never blocks, after those of lower `order`."""
-        self._shared.add(tasklet, done, order)
+        self._count(1)
+        self._shared.add(tasklet, lambda: self._finished(done), order)
 
     def run_alone(self, name: str, tasklet: Tasklet, done: Callable[[], None]) -> Loop:
         """Advance a tasklet that may block, on a thread of its own."""
-        loop = Loop(f"onyx-{name}", self._crashed)
+        loop = Loop(f"onyx-{name}", self._crash)
 
         def finished() -> None:
             loop.stop(0)
-            with self._lock:
+            with self._changed:
                 self._own.remove(loop)
-            done()
+            self._finished(done)
 
-        with self._lock:
+        self._count(1)
+        with self._changed:
             self._own.append(loop)
         loop.add(tasklet, finished, 0)
         loop.start()
         return loop
 
+    def drain(self) -> None:
+        """Wait until all tasklets have ended by themselves; one that hangs in user code is waited
+        for until the time-out, and after a crash nobody is."""
+        self.wake()
+        with self._changed:
+            self._given_up |= not self._changed.wait_for(self._nothing_left, self._stop_timeout_s)
+
     def stop(self) -> None:
         """End all loops; one that hangs in user code is left behind and said so."""
-        for loop in (self._shared, *tuple(self._own)):
-            if not loop.stop(self._stop_timeout_s):
-                logger.error("a task did not stop within %.0f s", self._stop_timeout_s)
+        self.drain()
+        loops = (self._shared, *tuple(self._own))
+        hanging = [loop for loop in loops if not loop.stop(STEP_PATIENCE_S)]
+        if hanging:
+            logger.error("a task did not stop within %.0f s", self._stop_timeout_s)
+
+    def _nothing_left(self) -> bool:
+        return not self._tasklets or self._given_up
+
+    def _finished(self, done: Callable[[], None]) -> None:
+        done()
+        self._count(-1)
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._tasklets += change
+            self._changed.notify_all()
+
+    def _crash(self, error: Exception) -> None:
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+        self._told(error)

@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ from onyx.peer.events import (
     SessionChanged,
 )
 from onyx.peer.executor import Executor
+from onyx.peer.liveness import Liveness, Watched
 from onyx.peer.observer import Observer
 from onyx.peer.workload import Workload
 from onyx.plugins.protocol import Input, Output, PluginContext
@@ -65,6 +66,7 @@ from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -76,6 +78,8 @@ POST_PATIENCE_S = 1.0
 TELL_INTERVAL_S = 1.0
 """Period at which telemetry hears of the traffic."""
 BACKGROUND_THREADS = 4
+BACKGROUND_PATIENCE_S = 2.0
+"""How long a group that leaves waits for what its tasks still save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class Incarnation:
         randomness: Randomness,
         replace_peer: Callable[[PeerId], None],
         site: Mapping[str, Any],
+        liveness: Liveness,
     ) -> None:
         self.settings = settings
         self.log = log
@@ -114,7 +119,14 @@ class Incarnation:
         self._site = site
         self._events: queue.Queue[Event | _Crash] = queue.Queue(EVENTS_MAX)
         self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
-        self._executor = Executor(str(self.group), settings.task.stop_timeout_s, self._crash)
+        self._liveness = liveness
+        self._background: set[Future[Any]] = set()
+        self._executor = Executor(
+            str(self.group),
+            settings.task.stop_timeout_s,
+            self._crash,
+            lambda: liveness.beat(Watched.EXECUTOR),
+        )
         self._workload = Workload(self, self._executor)
         self._timers: list[threading.Timer] = []
         self._state: group.GroupState | None = None
@@ -133,11 +145,14 @@ class Incarnation:
             end = self._interpret(actions)
             self.post(self.peers_event(peers))
             while end is None:
+                self._liveness.beat(Watched.GROUP)
                 self._tell_traffic()
                 event = self._next_event()
                 if isinstance(event, _Crash):
                     end = Restart(event.reason)
                 elif event is not None:
+                    if isinstance(event, Leave):
+                        self._end_tasks()
                     end = self._step(event)
             return end
         except Fenced as error:
@@ -158,6 +173,7 @@ class Incarnation:
         now_s = self.clock.monotonic_s()
         if now_s >= self._next_tell_s:
             self._next_tell_s = now_s + TELL_INTERVAL_S
+            self.log.call(lambda: self._liveness.beat(Watched.LOG))
             self._observer.traffic(self.transport.counters())
 
     def post(self, event: Event) -> None:
@@ -187,12 +203,9 @@ class Incarnation:
         self.post(RemovePeer(peer))
 
     @property
-    def joined(self) -> bool:
-        return self._state is not None and self._state.joined
-
-    @property
-    def passes(self) -> int:
-        return self._executor.passes
+    def state(self) -> group.GroupState | None:
+        """What it knows; None while it connects."""
+        return self._state
 
     def _connect(self) -> Origin:
         self.log.on_session(self._on_session)
@@ -279,11 +292,19 @@ class Incarnation:
             self._metrics.session_lost()
         self.post(SessionChanged(session))
 
+    def _end_tasks(self) -> None:
+        """Before leaving: inputs give their partitions away and outputs close what they write,
+        while this group is still the one that may."""
+        self._workload.stop()
+        self._executor.drain()
+        wait(tuple(self._background), BACKGROUND_PATIENCE_S)
+
     def _stop(self) -> None:
         for timer in self._timers:
             timer.cancel()
         self._workload.stop()
         self._executor.stop()
+        self._liveness.forget(Watched.EXECUTOR, Watched.LOG)
         self.transport.stop()
         self._observer.traffic(self.transport.counters())
         self._observer.close()
@@ -312,13 +333,22 @@ class Incarnation:
         self.post(Propose(peer, command))
 
     def permitted(self) -> bool:
-        if self._paused:
+        if self._paused or self._ended:
             return False
         timeout_s = self.log.session_timeout_s
         return lease.permitted(self.clock.monotonic_s(), self.log.confirmed_s(), timeout_s)
 
     def background(self, work: Callable[[], T]) -> Future[T]:
-        return self._pool.submit(work)
+        where = location()
+
+        def located() -> T:
+            locate(where)
+            return work()
+
+        future = self._pool.submit(located)
+        self._background.add(future)
+        future.add_done_callback(self._background.discard)
+        return future
 
     def resolve(self, name: str) -> Callable[..., Any]:
         return self._resolver.resolve(name)

@@ -21,11 +21,14 @@ from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
+from onyx.peer.group import GroupState
 from onyx.peer.incarnation import Incarnation
+from onyx.peer.liveness import Liveness, Watched, obstacle
 from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.telemetry.logs import locate
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -66,6 +69,7 @@ class PeerGroup:
         """The ids that virtual peers were offered under, and those that they have now."""
         self._log_identity: int | None = None
         self._incarnation: Incarnation | None = None
+        self._liveness = Liveness(self._clock, settings.telemetry.stalled_after_s)
         self._stopping = threading.Event()
         self._failure: OnyxError | None = None
         self._thread = threading.Thread(target=self._run, name="onyx-peer-group", daemon=True)
@@ -92,27 +96,37 @@ class PeerGroup:
                 if self._incarnation is not None:
                     self._incarnation.remove_peer(current)
 
-    def stop(self, timeout_s: float = 30.0) -> bool:
-        """Leave the cluster in an orderly way; False when that took too long."""
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Leave the cluster in an orderly way; False when that took longer than `timeout_s` (the
+        setting `leave_timeout_s`, if None)."""
         self._stopping.set()
         with self._lock:
             if self._incarnation is not None:
                 self._incarnation.leave()
         if self._thread.is_alive():
-            self._thread.join(timeout_s)
+            self._thread.join(self.settings.leave_timeout_s if timeout_s is None else timeout_s)
         return not self._thread.is_alive()
 
     @property
     def joined(self) -> bool:
-        """Whether the group is a member now (readiness)."""
-        incarnation = self._incarnation
-        return incarnation is not None and incarnation.joined
+        """Whether the group is a member now."""
+        state = self._state
+        return state is not None and state.joined
+
+    def obstacle(self) -> str:
+        """Why the group does not take part with all its peers (readiness); empty when it does."""
+        with self._lock:
+            state, peers = self._state, tuple(self._peers.values())
+        return "leaving the cluster" if self._stopping.is_set() else obstacle(state, peers)
+
+    def stalled(self) -> str:
+        """Which of the group's threads is stuck (liveness); empty when all move."""
+        return self._liveness.stalled()
 
     @property
-    def passes(self) -> int:
-        """Grows while the executor moves (liveness)."""
+    def _state(self) -> GroupState | None:
         incarnation = self._incarnation
-        return incarnation.passes if incarnation is not None else 0
+        return incarnation.state if incarnation is not None else None
 
     @property
     def group(self) -> GroupId | None:
@@ -138,6 +152,7 @@ class PeerGroup:
     def _run(self) -> None:
         back_off_s = RESTART_BACK_OFF_S
         while not self._stopping.is_set():
+            self._liveness.beat(Watched.GROUP)
             try:
                 if self._live_once():
                     return
@@ -162,7 +177,9 @@ class PeerGroup:
 
     def _live_once(self) -> bool:
         """One incarnation, from joining to its end; True when it has left for good."""
-        log = self._open_log(GroupId(str(self._new_peer())), self._log_identity)
+        group = GroupId(str(self._new_peer()))
+        locate({"group": group})
+        log = self._open_log(group, self._log_identity)
         incarnation = Incarnation(
             self.settings,
             log,
@@ -173,6 +190,7 @@ class PeerGroup:
             self._randomness,
             self._replace_peer,
             self._site,
+            self._liveness,
         )
         with self._lock:
             self._incarnation = incarnation

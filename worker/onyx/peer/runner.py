@@ -13,6 +13,7 @@ from onyx.peer.executor import Executor, Loop
 from onyx.task import machine
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.state import Task
+from onyx.telemetry.logs import locate, location
 
 logger = logging.getLogger("onyx.peer")
 
@@ -31,6 +32,7 @@ class TaskRunner:
         self._loop: Loop | None = None
         self._settled = False
         self._moving = False
+        self._where = {**location(), "job": task.job_id, "task": task.name, "peer": task.peer}
 
     def start(self) -> None:
         if self.task.kind is Kind.FUNCTION:
@@ -47,6 +49,7 @@ class TaskRunner:
             self._executor.wake_shared()
 
     def advance(self) -> Progress:
+        locate(self._where)
         progress = machine.advance(self.task)
         if self._settled or progress is Progress.DONE or self.task.phase is Phase.LOAD_JOB:
             return progress

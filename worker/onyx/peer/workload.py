@@ -52,10 +52,11 @@ class Workload:
         self._next: dict[PeerId, StartTask] = {}
         """The newest task of each peer whose last one is still ending: at most one counts."""
         self._ackers: dict[AckerKey, AckerTask] = {}
+        self._stopping = False
 
     def apply(self, effects: Sequence[Effect]) -> None:
         """Carry out what concerns tasks, in order."""
-        if not effects:
+        if not effects or self._stopping:
             return
         replica = self._incarnation.replica()
         self._connect(replica)
@@ -90,6 +91,7 @@ class Workload:
 
     def stop(self) -> None:
         """The incarnation ends: every task is told, none is started any more."""
+        self._stopping = True
         self._next.clear()
         for runner in tuple(self._running.values()):
             runner.task.post(Stop("peer-left"))
@@ -97,7 +99,7 @@ class Workload:
             acker.stopped = True
 
     def _start_next(self, peer: PeerId) -> None:
-        if peer not in self._next or peer in self._running:
+        if self._stopping or peer not in self._next or peer in self._running:
             return
         effect = self._next.pop(peer)
         replica = self._incarnation.replica()

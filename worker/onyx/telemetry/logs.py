@@ -1,8 +1,12 @@
 """Logs: one event a line, with fields; text for people, JSON for machines.
 
 On the standard library's logging, so that lines of libraries come out the same way. Fields say
-where (job, task, group), never what: no segment and no parameter is ever logged, and text that may
-carry a user's data, the message of an exception, is cut. A traceback is given as places only.
+where (tenancy, group, job, task), never what: no segment and no parameter is ever logged, and text
+that may carry a user's data, the message of an exception, is cut. A traceback is given as places
+only.
+
+Fields belong to the process or to the thread (`locate`), and not to the logger: so the lines that a
+user's function writes say of which job and task they are, without the function knowing.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import traceback
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -23,39 +28,35 @@ MESSAGE_CHARACTERS_MAX = 1_024
 FRAMES_MAX = 8
 """Places of a traceback that are logged, the innermost."""
 
-_PASSED_ON = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-class FieldLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose keyword arguments are fields: `log.info("task started", job=..., task=...)`.
-
-    `with_fields` gives one that adds some to every line.
-    """
-
-    def __init__(self, logger: logging.Logger, fields: Mapping[str, Any]) -> None:
-        super().__init__(logger, dict(fields))
-
-    def with_fields(self, **fields: Any) -> FieldLogger:
-        return FieldLogger(self.logger, {**(self.extra or {}), **fields})
-
-    def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        fields = {**(self.extra or {})}
-        fields.update((key, value) for key, value in kwargs.items() if key not in _PASSED_ON)
-        passed = {key: value for key, value in kwargs.items() if key in _PASSED_ON}
-        passed["extra"] = {**passed.get("extra", {}), "fields": fields}
-        return msg, passed
+class _Where(threading.local):
+    fields: Mapping[str, Any] = {}
 
 
-def get_logger(name: str, **fields: Any) -> FieldLogger:
-    """A logger below `onyx`, with fields that every line of it has."""
-    return FieldLogger(logging.getLogger(name), fields)
+_process: dict[str, Any] = {}
+_where = _Where()
 
 
-def configure(level: str = "INFO", log_format: str = "text", stream: TextIO | None = None) -> None:
-    """Send all logs of this process to `stream` (default: standard error). Call it once at start.
+def locate(fields: Mapping[str, Any]) -> None:
+    """From now on the lines that this thread writes have these fields, and none from before."""
+    _where.fields = fields
+
+
+def location() -> Mapping[str, Any]:
+    """The fields of this thread, for one that works for it."""
+    return _where.fields
+
+
+def configure(
+    level: str = "INFO",
+    log_format: str = "text",
+    stream: TextIO | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> None:
+    """Send all logs of this process to `stream` (default: standard error), each line with these
+    fields. Call it once at start.
 
     Raises:
         SettingsError: an unknown level or format.
@@ -64,6 +65,8 @@ def configure(level: str = "INFO", log_format: str = "text", stream: TextIO | No
         raise SettingsError(f"log_level={level!r}: expected one of {', '.join(LEVELS)}")
     if log_format not in _FORMATTERS:
         raise SettingsError(f"log_format={log_format!r}: expected text or json")
+    _process.clear()
+    _process.update(fields or {})
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_FORMATTERS[log_format]())
     root = logging.getLogger()
@@ -95,7 +98,7 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX),
         }
-        line.update((key, value) for key, value in _fields(record) if key not in line)
+        line.update((key, value) for key, value in _fields() if key not in line)
         error = _error(record)
         if error is not None:
             line["error"] = describe(error)
@@ -105,7 +108,7 @@ class _JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = truncated(record.getMessage(), MESSAGE_CHARACTERS_MAX)
-        fields = "".join(f"  {key}={value}" for key, value in _fields(record))
+        fields = "".join(f"  {key}={value}" for key, value in _fields())
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}{fields}"
         error = _error(record)
         if error is None:
@@ -126,8 +129,8 @@ def _error(record: logging.LogRecord) -> BaseException | None:
     return record.exc_info[1] if record.exc_info else None
 
 
-def _fields(record: logging.LogRecord) -> list[tuple[str, Any]]:
-    fields: Mapping[str, Any] = getattr(record, "fields", {})
+def _fields() -> list[tuple[str, Any]]:
+    fields = {**_process, **_where.fields}
     return [(key, _value(value)) for key, value in fields.items()]
 
 

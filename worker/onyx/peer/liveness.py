@@ -1,0 +1,75 @@
+"""Whether the threads of a peer group move (`/livez`), and whether it takes part (`/readyz`).
+
+A thread shows that it moves by a beat in each of its rounds. Only threads that never block for long
+are watched: the group's own, the cooperative executor's and the log's. One that runs a blocking
+task may take as long as the task does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from onyx.ids import PeerId
+from onyx.peer.group import GroupState
+from onyx.seams import Clock
+
+
+class Watched(StrEnum):
+    """Threads that must move."""
+
+    GROUP = "the thread of the peer group"
+    EXECUTOR = "the executor's thread"
+    LOG = "the thread of the log"
+
+
+class Liveness:
+    """The beats of one peer group, over all its incarnations. Any thread may call.
+
+    Args:
+        clock: monotonic time.
+        stalled_after_s: a thread without a beat for so long is stuck.
+    """
+
+    def __init__(self, clock: Clock, stalled_after_s: float) -> None:
+        self._clock = clock
+        self._stalled_after_s = stalled_after_s
+        self._beats: dict[Watched, float] = {}
+
+    def beat(self, thread: Watched) -> None:
+        """This thread moves; from now on it has to."""
+        self._beats[thread] = self._clock.monotonic_s()
+
+    def forget(self, *threads: Watched) -> None:
+        """These threads have ended."""
+        for thread in threads:
+            self._beats.pop(thread, None)
+
+    def stalled(self) -> str:
+        """Which thread has not moved for too long; empty when all move."""
+        now_s = self._clock.monotonic_s()
+        for thread, beat_s in sorted(self._beats.copy().items()):
+            if now_s - beat_s > self._stalled_after_s:
+                return f"{thread} has not moved for {now_s - beat_s:.0f} s"
+        return ""
+
+
+def obstacle(state: GroupState | None, peers: Collection[PeerId]) -> str:
+    """Why a group does not take part with all its peers; empty when it does.
+
+    Args:
+        state: of the present incarnation; None while it connects.
+        peers: that it offers.
+    """
+    if state is None:
+        return "connecting to ZooKeeper"
+    if state.leaving:
+        return "leaving the cluster"
+    if not state.connected:
+        return "suspended: ZooKeeper does not answer"
+    if not state.joined:
+        return "joining the cluster"
+    there = set(peers).intersection(state.replica.groups_index.get(state.group, ()))
+    if len(there) < len(peers):
+        return f"joining the cluster: {len(there)} of {len(peers)} peers take part"
+    return ""
