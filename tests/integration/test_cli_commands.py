@@ -17,7 +17,8 @@ import pytest
 from onyx.log.server import ZooKeeperServer
 
 BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
-COMMANDS = ("run", "validate", "submit", "kill", "jobs", "log", "replica", "worker", "zookeeper")
+COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")
+COMMANDS += ("replica", "worker", "zookeeper")
 TIMEOUT_S = 60.0
 
 TASKS = """\
@@ -222,11 +223,15 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
     try:
         done = onyx(folder, "submit", "--wait", "--json", "job.yaml", **there)
         assert done.returncode == 0, done.stderr
-        job = json.loads(done.stdout)["job"]
+        assert json.loads(done.stdout)["job"]
         endless = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
+        _check_lifecycle(folder, there, endless)
         assert "killed" in onyx(folder, "kill", endless, **there).stdout
+        refused = onyx(folder, "suspend", endless, **there)
+        assert (refused.returncode, "is killed" in refused.stderr) == (2, True)
         listed = {each["id"]: each["state"] for each in _json(folder, "jobs", there)}
-        assert listed == {job: "completed", endless: "killed"}
+        assert listed.pop(endless) == "killed"
+        assert set(listed.values()) == {"completed"}
         assert onyx(folder, "jobs", "nonsense", **there).returncode == 2
         _check_inspection(folder, there, endless)
     finally:
@@ -236,6 +241,15 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
     entries = onyx(folder, "log", "--json", **there).stdout.splitlines()
     last = [json.loads(line)["fn"] for line in entries][-1]
     assert last == "group-leave-cluster", "it left and was not found dead"
+
+
+def _check_lifecycle(folder: Path, there: dict[str, str], job: str) -> None:
+    assert "is suspended: `onyx resume" in onyx(folder, "suspend", job, **there).stdout
+    answer = json.loads(onyx(folder, "resume", "--json", job, **there).stdout)
+    assert (answer["id"], answer["state"]) == (job, "running")
+    other = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
+    done = onyx(folder, "drain", "--wait", other, **there)
+    assert (done.returncode, done.stdout) == (0, f"job {other} is completed\n"), "it had no peers"
 
 
 def _check_inspection(folder: Path, there: dict[str, str], job: str) -> None:

@@ -95,12 +95,15 @@ def submit(
 
 
 def kill(
-    job: JobArgument, zookeeper: ZooKeeperOption = None, tenancy: TenancyOption = None
+    job: JobArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Stop a job for ever."""
+    """Stop a job for ever; one that has completed stays completed."""
     with api.connect(settings(zookeeper, tenancy)) as client:
         client.kill(JobId(job))
-    print(f"job {job} is killed")
+        _tell(client.status(JobId(job)), as_json)
 
 
 def suspend(
@@ -140,9 +143,9 @@ def drain(
     wait: WaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a job end well: it reads nothing new, finishes what is pending, and completes.
+    """Let a job finish what it has read, and complete.
 
-    There is no way back. A suspended job does this when it is resumed.
+    It reads nothing new. There is no way back. A suspended job does this when it is resumed.
     """
     with api.connect(settings(zookeeper, tenancy)) as client:
         client.drain(JobId(job))

@@ -1,0 +1,117 @@
+"""Suspending, resuming and draining jobs against a real cluster in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
+
+from onyx import api
+from onyx.errors import UserError
+from onyx.ids import JobId
+from onyx.plugins.channel import Channel
+from onyx.settings import Settings
+from onyx.testing import TestEnv, with_test_env
+
+pytestmark = pytest.mark.server
+PEERS = 3
+VERBS: dict[str, Callable[[Settings, JobId], None]] = {
+    "suspended": api.suspend_job,
+    "resumed": api.resume_job,
+    "drained": api.drain_job,
+}
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[TestEnv]:
+    with with_test_env(PEERS, modules=[FUNCTIONS]) as env:
+        yield env
+
+
+def start(
+    env: TestEnv, guarantee: str = "at-least-once", min_peers: int = 1
+) -> tuple[JobId, Channel, Channel]:
+    """A job that reads one channel, which nobody ever closes, and writes another."""
+    source, target = channel(), channel()
+    spec = f"""
+        guarantee: {guarantee}
+        workflow: [[read, work], [work, write]]
+        catalog:
+          - {{name: read, type: input, plugin: channel, batchSize: 5,
+              options: {{channel: {source.name}}}}}
+          - {{name: work, type: function, fn: "f:inc", batchSize: 5, minPeers: {min_peers}}}
+          - {{name: write, type: output, plugin: channel, batchSize: 5,
+              options: {{channel: {target.name}}}}}
+    """
+    return env.submit(manifest(spec)), source, target
+
+
+def put(source: Channel, target: Channel, first: int, end: int) -> list[int]:
+    """Segments in, and what came out of the first of them."""
+    source.put(*({"n": n} for n in range(first, end)))
+    return [segment["n"] for segment in target.take(timeout_s=30.0)]
+
+
+def test_a_job_goes_on_after_a_suspension_where_it_was(env: TestEnv) -> None:
+    job, source, target = start(env)
+    found = put(source, target, 0, 20)
+    assert found
+    env.client.suspend(job)
+    until(env, lambda replica: job not in replica.allocations)
+    status = env.client.status(job)
+    assert (status.state, status.peers) == ("suspended", 0)
+    assert f"onyx resume {job}" in status.waiting_for
+    source.put({"n": 20})
+    env.client.resume(job)
+    source.close()
+    assert env.client.wait(job, 30.0)
+    found += [segment["n"] for segment in taken(target)]
+    assert set(found) == set(range(1, 22))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
+def test_a_drained_job_completes_though_its_source_never_ends(env: TestEnv, guarantee: str) -> None:
+    job, source, target = start(env, guarantee)
+    found = put(source, target, 0, 20)
+    api.drain_job(env.settings, job)
+    assert env.client.wait(job, 30.0)
+    found += [segment["n"] for segment in taken(target)]
+    assert found == list(range(1, len(found) + 1))
+    assert target.closed, "the output is sealed"
+
+
+def test_a_job_that_never_started_is_drained_at_once(env: TestEnv) -> None:
+    job, _, _ = start(env, min_peers=50)
+    env.client.drain(job)
+    assert env.client.status(job).state == "completed"
+
+
+def test_a_suspended_job_that_is_drained_completes_when_it_is_resumed(env: TestEnv) -> None:
+    job, source, target = start(env)
+    put(source, target, 0, 5)
+    env.client.suspend(job)
+    env.client.drain(job)
+    env.client.drain(job)
+    status = env.client.status(job)
+    assert (status.state, "finish what is pending" in status.waiting_for) == ("suspended", True)
+    env.client.resume(job)
+    assert env.client.wait(job, 30.0)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_that_has_ended_is_left_alone_and_says_so(env: TestEnv, verb: str) -> None:
+    for end in ("completed", "killed"):
+        job, source, _ = start(env)
+        if end == "killed":
+            env.client.kill(job)
+        source.close()
+        env.client.wait(job, 30.0)
+        with pytest.raises(UserError, match=f"{job} is {end}: only a job that runs can be {verb}"):
+            VERBS[verb](env.settings, job)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_that_nobody_knows_is_told(env: TestEnv, verb: str) -> None:
+    with pytest.raises(UserError, match="there is no job nonsense"):
+        VERBS[verb](env.settings, JobId("nonsense"))
