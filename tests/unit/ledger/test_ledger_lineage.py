@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from onyx.ledger.lineage import (
+    PARTITION_SHIFT,
     POSITIONS_MAX,
     child_ids,
+    cut,
     fold,
     pack_roots,
     positions_of,
@@ -96,3 +98,11 @@ def test_computing_children_leaves_the_parents_as_they_are():
 def test_fold_gives_one_xor_for_each_root_in_order(roots, values, folded):
     got = fold(u64(*roots), u64(*values))
     assert (got[0].tolist(), got[1].tolist()) == folded
+
+
+def test_increasing_roots_are_cut_where_the_key_changes():
+    column = np.concatenate([pack_roots(number, 0, u64(0, 5)) for number in (1, 2, 4)])
+    found = [(key, column[part].tolist()) for key, part in cut(column, PARTITION_SHIFT)]
+    assert found == [(number, pack_roots(number, 0, u64(0, 5)).tolist()) for number in (1, 2, 4)]
+    assert cut(column[:2], PARTITION_SHIFT) == [(1, slice(0, 2))]
+    assert cut(column[:0], PARTITION_SHIFT) == []

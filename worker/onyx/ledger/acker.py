@@ -14,15 +14,16 @@ one, because frames of the old version are dropped and inputs replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable
 
 import numpy as np
 
 from onyx.ledger.lineage import (
     RANGE_POSITIONS,
+    RANGE_SHIFT,
     U64,
     Indices,
+    cut,
     fold,
     mix,
     range_key,
@@ -96,11 +97,11 @@ class Acker:
         touched: dict[int, _Range] = {}
         for roots, values in parcels:
             assert len(roots) == len(values)
-            if len(roots):
-                for key, *part in _by_range(*fold(roots, values)):
-                    if key not in touched:
-                        touched[key] = self._ranges.pop(key, None) or self._new_range()
-                    touched[key].add(*part)
+            roots, values = fold(roots, values)
+            for key, part in cut(roots, RANGE_SHIFT):
+                if key not in touched:
+                    touched[key] = self._take(key)
+                touched[key].add(roots[part], values[part])
         done = [self._settle(key, touched[key]) for key in sorted(touched)]
         return np.concatenate(done) if done else np.empty(0, dtype=np.uint64)
 
@@ -113,9 +114,11 @@ class Acker:
             self._ranges[key] = ledger
         elif len(self._spares) < _SPARES_MAX:
             self._spares.append(ledger)
-        return positions.view(np.uint64) + np.uint64(key << 12)
+        return positions.view(np.uint64) + np.uint64(key << RANGE_SHIFT)
 
-    def _new_range(self) -> _Range:
+    def _take(self, key: int) -> _Range:
+        if key in self._ranges:
+            return self._ranges.pop(key)
         return self._spares.pop() if self._spares else _Range()
 
     def expire(self, now_s: float) -> int:
@@ -136,18 +139,6 @@ class Acker:
     def range_count(self) -> int:
         """Ranges held in memory."""
         return len(self._ranges)
-
-
-def _by_range(roots: U64, values: U64) -> Iterator[tuple[int, U64, U64]]:
-    """Cut sorted columns where the range changes."""
-    first, last = int(roots[0]) >> 12, int(roots[-1]) >> 12
-    if first == last:
-        yield first, roots, values
-        return
-    keys = range_key(roots)
-    starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(roots)]
-    for start, end in pairwise(starts):
-        yield int(keys[start]), roots[start:end], values[start:end]
 
 
 def acker_of(ranges: U64, n_ackers: int) -> Indices:

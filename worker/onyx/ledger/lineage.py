@@ -16,6 +16,7 @@ Everything works on whole columns; nothing here loops over segments.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +30,12 @@ POSITIONS_MAX = 1 << 40
 RANGE_POSITIONS = 4096
 """Positions that one ledger array covers; `range_key` tells them apart."""
 
-_PARTITION_SHIFT = np.uint64(48)
+PARTITION_SHIFT = 48
+"""`root >> PARTITION_SHIFT` is the partition, as `range_key` is `root >> RANGE_SHIFT`."""
+RANGE_SHIFT = 12
+_PARTITION_SHIFT = np.uint64(PARTITION_SHIFT)
 _ATTEMPT_SHIFT = np.uint64(40)
-_RANGE_SHIFT = np.uint64(12)
+_RANGE_SHIFT = np.uint64(RANGE_SHIFT)
 _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _ATTEMPT_MASK = np.uint64(0xFF)
 
@@ -43,7 +47,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint64(1)
 
-assert 1 << int(_RANGE_SHIFT) == RANGE_POSITIONS
+assert 1 << RANGE_SHIFT == RANGE_POSITIONS
 
 
 class Origin(NamedTuple):
@@ -87,6 +91,18 @@ def positions_of(roots: U64) -> U64:
 def range_key(roots: U64) -> U64:
     """The range of 4,096 positions (of one partition and attempt) that each root belongs to."""
     return roots >> _RANGE_SHIFT
+
+
+def cut(roots: U64, shift: int) -> list[tuple[int, slice]]:
+    """Increasing roots cut where `root >> shift` changes: each value with the slice that has it."""
+    if not len(roots):
+        return []
+    first, last = int(roots[0]) >> shift, int(roots[-1]) >> shift
+    if first == last:
+        return [(first, slice(0, len(roots)))]
+    keys = roots >> np.uint64(shift)
+    starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(roots)]
+    return [(int(keys[start]), slice(start, end)) for start, end in pairwise(starts)]
 
 
 def mix(values: U64) -> U64:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from onyx.flow.batch import U64
 from onyx.ids import JobId, TaskName
-from onyx.ledger.lineage import partitions_of
+from onyx.ledger.lineage import PARTITION_SHIFT, cut
 from onyx.replica.state import Replica
 from onyx.task.ends import END_PARTITION
 from onyx.task.wiring import Site
@@ -33,19 +31,16 @@ class Owners:
         self._everyone = [site for _, _, sites in self._inputs for site in sites]
 
     def split(self, roots: U64) -> list[tuple[Site, U64]]:
-        """Roots by the peer to which their news goes; news of the end goes to every input."""
-        if not len(roots):
-            return []
-        if len(self._everyone) == 1:
+        """Increasing roots by the peer to which their news goes; news of the end goes to every
+        input."""
+        if len(self._everyone) == 1 and len(roots):
             return [(self._everyone[0], roots)]
-        partitions = partitions_of(roots)
         parcels: list[tuple[Site, U64]] = []
-        for number in np.unique(partitions).tolist():
-            mine = roots[partitions == number]
+        for number, part in cut(roots, PARTITION_SHIFT):
             if number == END_PARTITION:
-                parcels.extend((site, mine) for site in self._everyone)
+                parcels.extend((site, roots[part]) for site in self._everyone)
             else:
-                parcels.append((self._owner(number), mine))
+                parcels.append((self._owner(number), roots[part]))
         return parcels
 
     def _owner(self, number: int) -> Site:

@@ -7,13 +7,13 @@ source under a new attempt, and only what is still incomplete of it is sent.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Segment
-from onyx.ledger.lineage import partitions_of, positions_of, root_ids
+from onyx.ledger.lineage import PARTITION_SHIFT, cut, positions_of, root_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Cursor, Input, Reader
@@ -339,16 +339,10 @@ class Source:
         for partition in self.partitions.values():
             partition.to_retry.extend(partition.window.expired(now_s))
 
-    def _by_partition(self, roots: U64) -> Sequence[tuple[int, U64]]:
-        """Increasing roots, cut where the partition changes."""
-        if not len(roots):
-            return []
-        first, last = int(roots[0]) >> 48, int(roots[-1]) >> 48
-        if first == last:
-            return [(first, roots)] if first in self.partitions else []
-        numbers = partitions_of(roots)
+    def _by_partition(self, roots: U64) -> list[tuple[int, U64]]:
+        """Increasing roots of the partitions that are here."""
         return [
-            (number, roots[numbers == number])
-            for number in np.unique(numbers).tolist()
+            (number, roots[part])
+            for number, part in cut(roots, PARTITION_SHIFT)
             if number in self.partitions
         ]
