@@ -86,6 +86,11 @@ def explain(error: ssl.SSLError, ours: CertificateFiles, name: str) -> str:
         return _refused(ours)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         return f"it does not use TLS and this process does ({variable}_CA_FILE): set both alike"
+    if isinstance(error, ssl.SSLEOFError):
+        return (
+            "it hangs up when the TLS handshake begins, as a server without TLS does, and this "
+            f"process uses TLS ({variable}_CA_FILE): set both alike"
+        )
     return f"the TLS handshake failed: {error.reason or error}"
 
 
