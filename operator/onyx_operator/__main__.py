@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 
@@ -18,6 +19,7 @@ def main() -> int:
         settings = operator_settings(os.environ)
         telemetry = settings.engine.telemetry
         configure(telemetry.log_level, telemetry.log_format)
+        logging.getLogger("onyx_operator").setLevel(telemetry.log_level.upper())
         asyncio.run(run(settings))
     except OnyxError as error:
         sys.stderr.write(f"{error}\n")

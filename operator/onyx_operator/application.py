@@ -11,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 import kopf
 from kubernetes import client as kubernetes_client
 
+from onyx.log.interface import ClientLog
+from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.settings import Settings
 from onyx.telemetry.server import TelemetryServer
 from onyx_operator.admission import handlers as admission
 from onyx_operator.clusters import handlers as clusters
@@ -35,6 +39,7 @@ async def run(
     settings: OperatorSettings,
     configuration: kubernetes_client.Configuration | None = None,
     stop: asyncio.Event | None = None,
+    connect: Callable[[Settings], ClientLog] = ZooKeeperClientLog,
 ) -> None:
     """Run the operator until it is told to stop (by `stop`, SIGTERM or SIGINT).
 
@@ -42,6 +47,7 @@ async def run(
         settings: all settings.
         configuration: where the API server is; by default that of the pod or of `KUBECONFIG`.
         stop: set it to end the operator in an orderly way.
+        connect: opens the log of a cluster.
 
     Raises:
         Unavailable: there is no API server to talk to, or the port of the pages is taken.
@@ -52,7 +58,7 @@ async def run(
     metrics = OperatorMetrics()
     kube = Kube(settings.kube, configuration, metrics.api_request)
     liveness = Liveness(settings.server.stalled_after_s)
-    operator = Operator(settings, kube, metrics, liveness)
+    operator = Operator(settings, kube, metrics, liveness, connect)
     with contextlib.ExitStack() as opened:
         opened.callback(kube.close)
         pages = TelemetryServer(

@@ -50,6 +50,10 @@ class Resource:
     def group(self) -> str:
         return self.api_version.rpartition("/")[0]
 
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
         root = "/apis" if self.group else "/api"
         parts = ["namespaces", namespace, self.plural] if namespace else [self.plural]

@@ -31,22 +31,23 @@ class Liveness:
         self._behind_since_s: dict[str, float] = {}
         self._ready = False
 
-    def alive(self) -> bool:
-        """Whether the loop and all watches move."""
-        now_s = self._monotonic_s()
-        oldest_s = min([self._beat_s, *self._behind_since_s.values()])
-        return now_s - oldest_s < self._stalled_after_s
+    def alive(self) -> bool | str:
+        """True while the loop and all watches move; else what does not."""
+        since_s = {"the event loop": self._beat_s, **self._behind_since_s}
+        stalled_s = self._monotonic_s() - self._stalled_after_s
+        stalled = sorted(name for name, each_s in since_s.items() if each_s <= stalled_s)
+        return f"stalled: {', '.join(stalled)}" if stalled else True
 
-    def ready(self) -> bool:
-        """Whether the handlers have started."""
-        return self._ready and self.alive()
+    def ready(self) -> bool | str:
+        """True when the handlers have started and all moves; else what is missing."""
+        return self.alive() if self._ready else "the handlers have not started"
 
     def started(self) -> None:
         """The handlers have started."""
         self._ready = True
 
     def behind(self, watch: str, behind: bool) -> None:
-        """Whether the watch of a kind owes an event that a list has shown."""
+        """Whether a watch (or a task that must never end) owes something."""
         if behind:
             self._behind_since_s.setdefault(watch, self._monotonic_s())
         else:

@@ -42,10 +42,8 @@ class JobSettings:
     """OnyxJobs that are reconciled at the same time."""
     resync_interval_s: float = 60.0
     """Every OnyxJob is looked at again after this, whatever has happened."""
-    status_interval_s: float = 2.0
-    """Shortest time between two status updates of a job that only tell of its peers."""
     progress_interval_s: float = 15.0
-    """Period at which the workers are asked how far the jobs are; 0 asks never."""
+    """Period at which it is looked how far the jobs are; 0 never looks."""
     retry_min_s: float = 1.0
     """First wait after a reconciliation that failed; doubles."""
     retry_max_s: float = 60.0
@@ -53,7 +51,9 @@ class JobSettings:
     release_timeout_s: float = 60.0
     """A deleted OnyxJob whose cluster cannot be reached is let go after this."""
     log_threads_max: int = 4
-    """Threads that write to the log of one cluster."""
+    """Threads that read and write beside the subscription to the log of one cluster."""
+    logs_max: int = 100
+    """Logs of clusters that are followed at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,22 @@ class Client:
                 f"job {job_id} exists already with other content: choose another metadata.jobId, "
                 "or leave it out for a new one each time"
             )
+        return Submission(job_id, self._append(job_id, job, digest))
+
+    def hand_in(self, job_id: JobId, job: Job) -> Position:
+        """Write the submission of a job whose id is made of its content, without reading the log.
+
+        The first one of an id counts, a repeat changes nothing.
+
+        Raises:
+            UserError: the job has too many tasks for an entry of the log.
+        """
+        digest = self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
+        return self._append(job_id, job, digest)
+
+    def _append(self, job_id: JobId, job: Job, digest: str) -> Position:
         scheduler = self._parameters()["job-scheduler"]
-        position = self.log.append(submission(job_id, job, digest, scheduler))
-        return Submission(job_id, position)
+        return self.log.append(submission(job_id, job, digest, scheduler))
 
     def kill(self, job: JobId) -> None:
         """Stop a job for ever.

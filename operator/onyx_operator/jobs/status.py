@@ -7,19 +7,14 @@ changed, and when the job was submitted and ended. Equal statuses are not writte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from onyx.model.crd_status import TASKS_MAX
+from onyx_operator.conditions import Verdict, cut, dated
 from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import timestamp
-
-MESSAGE_CHARACTERS_MAX = 2_000
-
-Truth = Literal["True", "False", "Unknown"]
-Verdict = tuple[Truth, str, str]
-"""Status, reason and message of a condition."""
 
 
 def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,30 +30,13 @@ def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dic
         "observedGeneration": spec.generation,
         "phase": plan.phase,
         "reason": plan.reason,
-        "message": _cut(plan.message),
+        "message": cut(plan.message),
         **_record(record, job, now),
         **_counters(before, record, log, job),
     }
-    conditions = _conditions(spec, record, plan, log, job)
-    found["conditions"] = _dated(conditions, before, spec.generation, now)
+    verdicts = _conditions(spec, record, plan, log, job)
+    found["conditions"] = dated(verdicts, before, spec.generation, now)
     return found
-
-
-def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch from one status to another; empty when they are equal."""
-    gone = {key: None for key in before if key not in after}
-    return gone | {
-        key: _difference(before.get(key), value)
-        for key, value in after.items()
-        if before.get(key) != value
-    }
-
-
-def _difference(before: Any, after: Any) -> Any:
-    """A merge patch of nested objects; lists are replaced as a whole."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return change(before, after)
-    return after
 
 
 def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
@@ -148,33 +126,3 @@ def _ends(plan: Plan) -> dict[str, Verdict]:
         "Completed": ("True", *told) if completed else ("False", *(told if failed else going)),
         "Failed": ("True", *told) if failed else ("False", *(told if completed else going)),
     }
-
-
-def _dated(
-    conditions: Mapping[str, Verdict], before: Mapping[str, Any], generation: int, now: str
-) -> list[dict[str, Any]]:
-    """Conditions as the API has them; the time of one whose status is as before stays."""
-    listed = before.get("conditions")
-    old = {
-        each.get("type"): each
-        for each in (listed if isinstance(listed, list) else ())
-        if isinstance(each, Mapping)
-    }
-    return [
-        {
-            "type": name,
-            "status": truth,
-            "reason": reason,
-            "message": _cut(message),
-            "observedGeneration": generation,
-            "lastTransitionTime": old[name].get("lastTransitionTime", now)
-            if name in old and old[name].get("status") == truth
-            else now,
-        }
-        for name, (truth, reason, message) in conditions.items()
-    ]
-
-
-def _cut(message: str) -> str:
-    too_long = len(message) > MESSAGE_CHARACTERS_MAX
-    return f"{message[: MESSAGE_CHARACTERS_MAX - 3]}..." if too_long else message

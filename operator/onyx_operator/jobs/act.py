@@ -1,0 +1,116 @@
+"""Carries out the actions of a plan: against the API server and against the log.
+
+Every write to the object carries the version that the plan was made from, so that two operators, or
+an operator and a user, never overwrite each other's: the loser looks again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from onyx.replica.entry import Command
+from onyx_operator.jobs.actions import (
+    Action,
+    AddFinalizer,
+    DeleteObject,
+    ReleaseFinalizer,
+    Remember,
+    Submit,
+    Tell,
+)
+from onyx_operator.jobs.log_view import LogView
+from onyx_operator.jobs.seen import Record
+from onyx_operator.jobs.spec import Spec
+from onyx_operator.kube import JOBS, Kube, NotFound, Object
+from onyx_operator.metrics import OperatorMetrics
+
+FINALIZER = "onyx.dev/job"
+_EVENTS = {
+    "suspend-job": ("Suspending", "job {job} gives its peers to others"),
+    "resume-job": ("Resuming", "job {job} asks for peers again"),
+    "drain-job": ("Draining", "job {job} reads nothing new and completes what is pending"),
+    "kill-job": ("Killing", "job {job} is killed"),
+}
+"""Reason and message of the event that follows a command."""
+
+
+class Actor:
+    """Everything that changes the world for an OnyxJob.
+
+    All methods raise KubeError, NotFound and Conflict of the API server, and Unavailable.
+    """
+
+    def __init__(self, kube: Kube, metrics: OperatorMetrics) -> None:
+        self._kube = kube
+        self._metrics = metrics
+
+    async def do(self, action: Action, body: Object, spec: Spec, view: LogView | None) -> Object:
+        """Carry out one action; the object as it is after it."""
+        match action:
+            case AddFinalizer():
+                return await self._finalizers(body, [*finalizers(body), FINALIZER])
+            case ReleaseFinalizer():
+                left = [each for each in finalizers(body) if each != FINALIZER]
+                return await self._finalizers(body, left)
+            case Remember(record):
+                return await self.write_status(body, _remembered(record))
+            case Submit(job):
+                assert view is not None
+                assert spec.job is not None
+                await view.submit(job, spec.job)
+                self._metrics.log_written("submit-job")
+                await self._kube.event(body, "Submitted", f"job {job} is in the log")
+            case Tell(fn, job):
+                assert view is not None
+                await view.tell(Command(fn, {"job": job}))
+                self._metrics.log_written(fn)
+                reason, message = _EVENTS[fn]
+                await self._kube.event(body, reason, message.format(job=job))
+            case DeleteObject():
+                uid = body["metadata"]["uid"]
+                await self._kube.delete(JOBS, spec.namespace, spec.name, uid)
+            case _:
+                assert_never(action)
+        return body
+
+    async def write_status(self, body: Object, patch: dict[str, Any]) -> Object:
+        """Merge a patch into the status of this version of the object."""
+        change = {"metadata": _this_version(body), "status": patch}
+        return await self._patch(body, change, "status")
+
+    async def _finalizers(self, body: Object, wanted: list[str]) -> Object:
+        change = {"metadata": {**_this_version(body), "finalizers": wanted}}
+        try:
+            return await self._patch(body, change)
+        except NotFound:
+            if wanted and FINALIZER in wanted:
+                raise
+            return body
+
+    async def _patch(self, body: Object, change: Object, subresource: str = "") -> Object:
+        metadata = body["metadata"]
+        return await self._kube.patch(
+            JOBS, metadata["namespace"], metadata["name"], change, subresource
+        )
+
+
+def finalizers(body: Object) -> list[str]:
+    """The finalizers of an object."""
+    return list(body["metadata"].get("finalizers") or ())
+
+
+def _this_version(body: Object) -> Object:
+    return {"uid": body["metadata"]["uid"], "resourceVersion": body["metadata"]["resourceVersion"]}
+
+
+def _remembered(record: Record) -> dict[str, Any]:
+    """A record as an intent; what belongs to the former job goes."""
+    return {
+        "jobId": record.job_id,
+        "jobHash": record.digest,
+        "restartNonce": record.nonce,
+        "attempt": record.attempt,
+        "submittedAt": None,
+        "finishedAt": None,
+        "progress": None,
+    }

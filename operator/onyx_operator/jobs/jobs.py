@@ -1,0 +1,246 @@
+"""All OnyxJobs of one operator: what is known of them, and the look at one.
+
+A look reads nothing over the network unless it must: objects come by the watch, jobs by the
+subscription to their cluster's log. It carries out plans until there is nothing left to do, writes
+the status if it differs, and tells what is new as events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from onyx.errors import JobRefused, OnyxError, Unavailable, UserError
+from onyx.ids import JobId
+from onyx.model.crd_status import PHASES
+from onyx.model.declaration import JobRef
+from onyx.settings import Settings
+from onyx_operator.conditions import change
+from onyx_operator.connection import connection
+from onyx_operator.context import Operator
+from onyx_operator.jobs.act import FINALIZER, Actor, finalizers
+from onyx_operator.jobs.actions import DeleteObject, ReleaseFinalizer
+from onyx_operator.jobs.log_view import LogView
+from onyx_operator.jobs.log_views import LogViews
+from onyx_operator.jobs.plan import Plan, ids_of_interest, plan
+from onyx_operator.jobs.seen import Seen, Trouble, read_record
+from onyx_operator.jobs.spec import Spec, read_spec, reference
+from onyx_operator.jobs.status import status
+from onyx_operator.jobs.store import Store
+from onyx_operator.jobs.watched import Watched
+from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, KubeError, NotFound, Object
+from onyx_operator.reconciler import Key, Pace, Reconciler
+
+PLANS_MAX = 8
+"""Plans that are carried out in one look; the rest is left to the next one."""
+_QUIET = ("Submitted", "Starting", "Connecting", "Draining", "Suspended", "Deleted")
+"""Reasons of a status that an action has told of already, or that pass at once."""
+_WARNING = ("Failed", "Invalid", "Unknown")
+"""Phases that need somebody to act."""
+
+
+class Jobs:
+    """See the module. Belongs to one event loop."""
+
+    def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
+        settings = operator.settings.jobs
+        self._operator = operator
+        self._settings = settings
+        self._now_s = now_s
+        self._actor = Actor(operator.kube, operator.metrics)
+        self._views = LogViews(settings, operator.connect, self._on_log, operator.metrics)
+        pace = Pace(settings.concurrent_max, settings.retry_min_s, settings.retry_max_s)
+        self._reconciler = Reconciler(JOBS.kind, self.look, pace, operator.metrics)
+        self._watched = Watched(JOBS.kind, operator.liveness)
+        self._jobs, self._clusters = Store(), Store()
+        self._owners: dict[JobId, Key] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; then the logs are let go."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._reconciler.run())
+                group.create_task(self._every(self._settings.resync_interval_s, self._resync))
+                group.create_task(
+                    self._every(self._settings.progress_interval_s, self._views.learn_progress)
+                )
+        finally:
+            await self._views.keep(())
+
+    def job_event(self, body: Mapping[str, Any], *, gone: bool) -> None:
+        """The watch tells of an OnyxJob."""
+        self._operator.metrics.watch_event(JOBS.kind)
+        self._watched.told(body, gone=gone)
+        if gone:
+            self._forget(self._jobs.drop(body))
+        else:
+            self._reconciler.touch(self._jobs.put(body))
+
+    def cluster_event(self, body: Mapping[str, Any], *, gone: bool) -> None:
+        """The watch tells of an OnyxCluster: its jobs are looked at."""
+        key = self._clusters.drop(body) if gone else self._clusters.put(body)
+        for job_key, job in self._jobs.items():
+            if self._cluster_of(job) == key:
+                self._reconciler.touch(job_key)
+
+    async def look(self, key: Key) -> None:
+        """Have one OnyxJob be as its spec says, and say how it is.
+
+        Raises:
+            Unavailable, KubeError: the API server or the log cannot be reached, or refuses.
+        """
+        body = self._jobs.get(key)
+        if body is None:
+            return
+        try:
+            await self._look(key, body)
+        except NotFound:
+            self._forget(self._jobs.drop(body))
+        except Conflict:
+            fresh = await self._operator.kube.get(JOBS, key.namespace, key.name)
+            if fresh is not None:
+                self._jobs.put(fresh)
+                self._reconciler.touch(key)
+
+    async def _look(self, key: Key, body: Object) -> None:
+        spec = read_spec(body, await self._referenced(body))
+        view = self._view(spec)
+        seen = await self._see(key, spec, body, view)
+        found = self._plan(spec, seen)
+        for _ in range(PLANS_MAX):
+            if not found.actions:
+                break
+            try:
+                for action in found.actions:
+                    log = view if isinstance(view, LogView) else None
+                    body = await self._actor.do(action, body, spec, log)
+                    self._jobs.put(body)
+                    if isinstance(action, ReleaseFinalizer | DeleteObject):
+                        await self._tell_end(spec, found, body)
+                        return
+            except (UserError, JobRefused) as error:
+                wait_s = self._settings.retry_max_s
+                found = Plan((), "Invalid", "Refused", str(error), wait_s)
+                break
+            seen = await self._see(key, spec, body, view)
+            found = self._plan(spec, seen)
+        await self._tell(spec, seen, found, body)
+        self._again(key, found.again_in_s)
+
+    def _plan(self, spec: Spec, seen: Seen) -> Plan:
+        return plan(spec, seen, self._settings.release_timeout_s)
+
+    async def _see(self, key: Key, spec: Spec, body: Object, view: LogView | Trouble) -> Seen:
+        record = read_record(body)
+        ids = ids_of_interest(spec, record)
+        for job in ids:
+            self._owners[job] = key
+        if isinstance(view, LogView):
+            with contextlib.suppress(Unavailable):
+                for job in ids:
+                    await view.learn(job)
+        log = view.seen(ids) if isinstance(view, LogView) else view
+        return Seen(self._now_s(), FINALIZER in finalizers(body), record, log)
+
+    async def _tell(self, spec: Spec, seen: Seen, found: Plan, body: Object) -> None:
+        """Write the status if it has changed, and an event if its reason has."""
+        before = body.get("status") or {}
+        difference = change(before, status(spec, seen, found, before))
+        if not difference:
+            return
+        self._jobs.put(await self._actor.write_status(body, difference))
+        told = (before.get("phase"), before.get("reason"))
+        if told != (found.phase, found.reason) and found.reason not in _QUIET:
+            warning = found.phase in _WARNING or spec.problem != ""
+            await self._operator.kube.event(body, found.reason, found.message, warning=warning)
+
+    async def _tell_end(self, spec: Spec, found: Plan, body: Object) -> None:
+        if found.reason not in _QUIET:
+            warning = found.phase in _WARNING
+            await self._operator.kube.event(body, found.reason, found.message, warning=warning)
+
+    def _again(self, key: Key, wait_s: float | None) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if wait_s is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(wait_s, self._reconciler.touch, key)
+
+    def _cluster_of(self, body: Mapping[str, Any]) -> Key:
+        """Which OnyxCluster an OnyxJob belongs to, whether its spec is right or not."""
+        name = (body.get("spec") or {}).get("clusterRef")
+        default = Spec("", "", "", 0).declaration.cluster_ref
+        return Key(body["metadata"]["namespace"], name if isinstance(name, str) else default)
+
+    def _connection(self, cluster: Key) -> Settings | Trouble:
+        body = self._clusters.get(cluster)
+        if body is None:
+            told = f"there is no OnyxCluster {cluster.name} in namespace {cluster.namespace}"
+            return Trouble("ClusterNotFound", f"{told}: make it, or correct spec.clusterRef")
+        settings = connection(body, self._operator.settings.engine)
+        if not settings.zookeeper.address:
+            told = f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address"
+            return Trouble("ClusterNotReady", told)
+        return settings
+
+    def _view(self, spec: Spec) -> LogView | Trouble:
+        body = self._jobs.get(Key(spec.namespace, spec.name))
+        assert body is not None
+        settings = self._connection(self._cluster_of(body))
+        return settings if isinstance(settings, Trouble) else self._views.view(settings)
+
+    async def _referenced(self, body: Object) -> str | None:
+        """The text of the job file that an object refers to; not read again at every look."""
+        ref = reference(body) if (body.get("spec") or {}).get("jobRef") else None
+        if ref is None:
+            return None
+        namespace, now_s = body["metadata"]["namespace"], self._now_s()
+        read_s, text = self._files.get((namespace, ref), (0.0, None))
+        if text is None or now_s - read_s >= self._settings.resync_interval_s:
+            found = await self._operator.kube.get(CONFIG_MAPS, namespace, ref.config_map)
+            text = ((found or {}).get("data") or {}).get(ref.key)
+            self._files[namespace, ref] = (now_s, text)
+        return text
+
+    def _on_log(self, jobs: Collection[JobId] | None) -> None:
+        """Some jobs have changed in their log; None: any may have."""
+        if jobs is None:
+            for key in self._jobs:
+                self._reconciler.touch(key)
+            return
+        for job in jobs:
+            if job in self._owners:
+                self._reconciler.touch(self._owners[job])
+
+    async def _resync(self) -> None:
+        """Look at everything again, at what no watch has told of too."""
+        listed: list[Object] = []
+        for namespace in self._operator.settings.namespaces or (None,):
+            listed += await self._operator.kube.list_all(JOBS, namespace)
+        for body in listed:
+            self._jobs.put(body)
+        self._watched.listed(listed)
+        wanted = [self._connection(self._cluster_of(body)) for _, body in self._jobs.items()]
+        await self._views.keep(each for each in wanted if isinstance(each, Settings))
+        phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
+        self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
+        self._files.clear()
+        for key in self._jobs:
+            self._reconciler.touch(key)
+
+    async def _every(self, interval_s: float, do: Callable[[], Any]) -> None:
+        while interval_s > 0:
+            await asyncio.sleep(interval_s)
+            with contextlib.suppress(OnyxError, KubeError):
+                await do()
+
+    def _forget(self, key: Key) -> None:
+        self._again(key, None)
+        self._owners = {job: owner for job, owner in self._owners.items() if owner != key}

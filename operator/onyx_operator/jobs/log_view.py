@@ -1,0 +1,256 @@
+"""Follows the log of one cluster for all of its OnyxJobs, and writes to it.
+
+One subscription a cluster, however many jobs: the log folds into one replica here as at every peer.
+All that blocks (connecting, reading, appending) happens on a few threads of this cluster's own, so
+that a ZooKeeper that cannot be reached stalls nobody else. Methods belong to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from onyx.client import Client
+from onyx.errors import OnyxError, Unavailable
+from onyx.ids import JobId, Position
+from onyx.log.interface import ClientLog, Origin
+from onyx.model.job import Job
+from onyx.replica import canonical, machine
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import NOTHING, Replica
+from onyx.settings import Settings
+from onyx_operator.jobs.frontiers import Frontiers
+from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job
+from onyx_operator.jobs.seen import Log, Trouble
+
+Connect = Callable[[Settings], ClientLog]
+Changed = Callable[[Collection[JobId] | None], None]
+"""Told which jobs have changed; None: all, because the log was found or lost."""
+T = TypeVar("T")
+
+CHECK_INTERVAL_S = 5.0
+"""Period at which it is asked whether ZooKeeper still answers."""
+REOPEN_S = 5.0
+"""Wait before a log that could not be opened is tried again."""
+ARRIVAL_TIMEOUT_S = 20.0
+"""Longest wait for our own entry to come back by the subscription."""
+WAITING_INTERVAL_S = 5.0
+"""Jobs that wait for peers are looked at again at most once in this time."""
+FAILURES_MAX = 2_000
+"""Failures of killed jobs that are remembered."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogView:
+    """See the module. `connect` opens a log; `changed` is called on the event loop."""
+
+    def __init__(
+        self, settings: Settings, connect: Connect, changed: Changed, threads_max: int
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
+        self._client: Client | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._newest = self._replica = Replica()
+        self._closed = False
+        self._told = True
+        self._waiting_since_s: float | None = None
+        self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
+        self._failures: dict[JobId, str] = {}
+        self.frontiers = Frontiers()
+        self._poke = asyncio.Event()
+        self.trouble: Trouble | None = Trouble("Connecting", f"connecting to {self._where()}")
+        self._task = asyncio.create_task(self._follow(), name="onyx-log-view")
+
+    def seen(self, jobs: Iterable[JobId]) -> Log | Trouble:
+        """What is known of some jobs now, or why nothing is."""
+        if self.trouble is not None:
+            return self.trouble
+        found = {
+            job: log_job(
+                self._replica, job, self._failures.get(job, ""), self.frontiers.completed(job)
+            )
+            for job in jobs
+        }
+        return Log(self._replica.version, found)
+
+    async def learn(self, job: JobId) -> None:
+        """Find out what killed a job, and how far one that has ended came, if that is not known.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        if self.trouble is not None:
+            return
+        if job in self._replica.killed_jobs and job not in self._failures:
+            client = self._opened()
+            report = await self._in_thread(client.exception, job)
+            while len(self._failures) >= FAILURES_MAX:
+                del self._failures[next(iter(self._failures))]
+            self._failures[job] = _told(report)
+        if job in self._replica.completed_jobs and self.frontiers.stale(job):
+            await self._read_frontiers(job)
+
+    async def learn_progress(self) -> None:
+        """Ask how far the jobs with peers are, a bounded number of partitions each."""
+        for job in self._replica.jobs:
+            if self.trouble is None and self._replica.allocations.get(job):
+                with contextlib.suppress(OnyxError):
+                    if await self._read_frontiers(job):
+                        self._changed([job])
+
+    async def submit(self, job_id: JobId, job: Job) -> None:
+        """Write the submission of a job and wait until it is seen in the log.
+
+        Raises:
+            Unavailable: it may have been written or not; a repeat does no harm.
+        """
+        client = self._opened()
+        await self._arrived(await self._in_thread(client.hand_in, job_id, job))
+
+    async def tell(self, command: Command) -> None:
+        """Write a command and wait until it is seen in the log.
+
+        Raises:
+            Unavailable: it may have been written or not; a repeat does no harm.
+        """
+        await self._arrived(await self._in_thread(self._opened().log.append, command))
+
+    async def close(self) -> None:
+        """Stop following; the session ends in the background."""
+        self._closed = True
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._threads.submit(self._close_log)
+        self._threads.shutdown(wait=False)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._in_thread(self._open)
+                await self._stay()
+            except OnyxError as error:
+                self._set_trouble(Trouble("LogUnreachable", str(error)))
+            except Exception as error:
+                logger.exception("following the log at %s failed", self._where())
+                self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
+            await self._in_thread(self._close_log)
+            await asyncio.sleep(REOPEN_S)
+
+    async def _stay(self) -> None:
+        """While the session can be used, with breaks; another error ends it."""
+        while True:
+            try:
+                await self._in_thread(self._opened().log.origin)
+                self._set_trouble(None)
+            except Unavailable as error:
+                self._set_trouble(Trouble("LogUnreachable", str(error)))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._poke.wait(), CHECK_INTERVAL_S)
+            self._poke.clear()
+
+    def _open(self) -> None:
+        """On a thread: connect, read all there is, and follow from there."""
+        client = Client(self._connect(self._settings), self._settings.job_scheduler)
+        self._client = client
+        self._newest = client.replica()
+        self._unsubscribe = client.log.subscribe(self._newest.version, self._deliver)
+        if self._closed:
+            self._close_log()
+        else:
+            self._loop.call_soon_threadsafe(self._publish)
+
+    def _close_log(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            self._unsubscribe()
+            client.close()
+
+    def _deliver(self, item: Entry | Origin) -> None:
+        """On the log's thread: the next entry."""
+        if isinstance(item, Origin):
+            self._newest = canonical.decode(item.replica)
+        else:
+            self._newest = machine.apply(self._newest, item)
+        if self._told:
+            self._told = False
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._publish)
+
+    def _publish(self) -> None:
+        """Take over the newest replica, and tell whom it concerns."""
+        self._told = True
+        old, self._replica = self._replica, self._newest
+        changed = changed_jobs(old, self._replica)
+        if changed:
+            self._changed(changed)
+        if old.peers != self._replica.peers or old.allocations is not self._replica.allocations:
+            self._look_at_waiting()
+        position = self._replica.version
+        for place, arrived in self._arrivals:
+            if place <= position and not arrived.done():
+                arrived.set_result(None)
+        self._arrivals = [each for each in self._arrivals if each[0] > position]
+
+    def _look_at_waiting(self) -> None:
+        if self._waiting_since_s is None:
+            self._waiting_since_s = self._loop.time()
+            self._loop.call_later(WAITING_INTERVAL_S, self._tell_waiting)
+
+    def _tell_waiting(self) -> None:
+        self._waiting_since_s = None
+        self._changed(list(jobs_that_wait(self._replica)))
+
+    def _set_trouble(self, trouble: Trouble | None) -> None:
+        if (trouble is None) != (self.trouble is None):
+            logger.info("the log at %s is %s", self._where(), "lost" if trouble else "found")
+            self.trouble = trouble
+            self._changed(None)
+        self.trouble = trouble
+
+    def _opened(self) -> Client:
+        if self._client is None or self.trouble is not None:
+            raise Unavailable(self.trouble.message if self.trouble else "the log is closed")
+        return self._client
+
+    async def _arrived(self, position: Position) -> None:
+        if self._replica.version >= position:
+            return
+        arrived: asyncio.Future[None] = self._loop.create_future()
+        self._arrivals.append((position, arrived))
+        try:
+            await asyncio.wait_for(arrived, ARRIVAL_TIMEOUT_S)
+        except TimeoutError as error:
+            raise Unavailable(f"entry {position} of {self._where()} does not arrive") from error
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await self._loop.run_in_executor(self._threads, function, *arguments)
+        except Unavailable:
+            self._poke.set()
+            raise
+
+    async def _read_frontiers(self, job: JobId) -> bool:
+        partitions = self._replica.partitions.get(job, NOTHING)
+        count = sum(each.count for each in partitions.values())
+        client = self._opened()
+        return await self._in_thread(self.frontiers.read, client.log, job, count)
+
+    def _where(self) -> str:
+        return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"
+
+
+def _told(report: dict[str, Any] | None) -> str:
+    """What a task stored before it killed its job, in one sentence."""
+    if report is None:
+        return ""
+    return f"task {report.get('task')}, {report.get('phase')}: {report.get('detail')}"

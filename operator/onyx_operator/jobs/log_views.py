@@ -1,0 +1,59 @@
+"""The logs that are followed: one view a cluster, shared by all its OnyxJobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from onyx.ids import JobId
+from onyx.settings import Settings
+from onyx_operator.jobs.log_view import Changed, Connect, LogView
+from onyx_operator.jobs.seen import Trouble
+from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import JobSettings
+
+
+class LogViews:
+    """Opens a view when a cluster is first asked for, closes those that nobody wants any more."""
+
+    def __init__(
+        self, settings: JobSettings, connect: Connect, changed: Changed, metrics: OperatorMetrics
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._changed = changed
+        self._metrics = metrics
+        self._views: dict[Settings, LogView] = {}
+
+    def view(self, settings: Settings) -> LogView | Trouble:
+        """The view of the log that these settings lead to."""
+        found = self._views.get(settings)
+        if found is not None:
+            return found
+        if len(self._views) >= self._settings.logs_max:
+            told = (
+                f"{len(self._views)} logs are followed already: raise ONYX_OPERATOR_JOBS_LOGS_MAX"
+            )
+            return Trouble("TooManyClusters", told)
+        made = LogView(settings, self._connect, self._on_change, self._settings.log_threads_max)
+        self._views[settings] = made
+        return made
+
+    async def keep(self, wanted: Iterable[Settings]) -> None:
+        """Close all views but these."""
+        keep = set(wanted)
+        gone = [settings for settings in self._views if settings not in keep]
+        await asyncio.gather(*(self._views.pop(settings).close() for settings in gone))
+        self._count()
+
+    async def learn_progress(self) -> None:
+        """Ask every log how far its jobs are, all at the same time."""
+        await asyncio.gather(*(view.learn_progress() for view in self._views.values()))
+
+    def _on_change(self, jobs: Collection[JobId] | None) -> None:
+        self._count()
+        self._changed(jobs)
+
+    def _count(self) -> None:
+        unreachable = sum(view.trouble is not None for view in self._views.values())
+        self._metrics.clusters(len(self._views) - unreachable, unreachable)

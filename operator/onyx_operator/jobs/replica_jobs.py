@@ -1,0 +1,84 @@
+"""Jobs as a replica knows them, and which of them differ between two replicas: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onyx.ids import JobId
+from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.state import NOTHING, Replica
+from onyx_operator.jobs.seen import UNKNOWN, LogJob
+
+_BY_JOB = (
+    "allocations",
+    "allocation_version",
+    "suspended_jobs",
+    "draining_jobs",
+    "partitions",
+    "exhausted_partitions",
+)
+"""Parts of a replica, by job, that the status tells of."""
+
+
+def log_job(
+    replica: Replica, job: JobId, failure: str = "", completed: int | None = None
+) -> LogJob:
+    """A job as of a replica; `failure` and `completed` are known from beside the log."""
+    if job in replica.completed_jobs:
+        return LogJob("completed", completed=completed, required=_required(replica, job))
+    if job in replica.killed_jobs:
+        return LogJob(
+            "killed", failure=failure, completed=completed, required=_required(replica, job)
+        )
+    if job not in replica.tasks:
+        return UNKNOWN
+    allocations = replica.allocations.get(job, NOTHING)
+    peers = [peer for each in allocations.values() for peer in each]
+    version = replica.allocation_version.get(job)
+    return LogJob(
+        "live",
+        suspended=job in replica.suspended_jobs,
+        draining=job in replica.draining_jobs,
+        tasks=tuple((task, len(allocations.get(task, ()))) for task in replica.tasks[job]),
+        required=_required(replica, job),
+        starting=any(replica.ready.get(peer) != version for peer in peers),
+        waiting_for=why_waiting(replica, job) or "",
+        partitions=sum(each.count for each in replica.partitions.get(job, NOTHING).values()),
+        exhausted=len(replica.exhausted_partitions.get(job, NOTHING)),
+        completed=completed,
+    )
+
+
+def _required(replica: Replica, job: JobId) -> int:
+    return sum(replica.min_required_peers.get(job, NOTHING).values())
+
+
+def changed_jobs(old: Replica, new: Replica) -> set[JobId]:
+    """The jobs about which something is different."""
+    found: set[JobId] = set()
+    for lists in ("jobs", "completed_jobs", "killed_jobs"):
+        before, after = getattr(old, lists), getattr(new, lists)
+        if before is not after:
+            found |= set(before) ^ set(after)
+    for name in _BY_JOB:
+        before, after = getattr(old, name), getattr(new, name)
+        if before is not after:
+            found |= {job for job in before if before[job] is not after.get(job)}
+            found |= {job for job in after if job not in before}
+    if old.ready is not new.ready:
+        found |= {job for job in new.jobs if _readiness(old, job) != _readiness(new, job)}
+    return found
+
+
+def jobs_that_wait(replica: Replica) -> Iterable[JobId]:
+    """Those without peers: why may be different whenever members or other jobs change."""
+    return (job for job in replica.jobs if not replica.allocations.get(job))
+
+
+def _readiness(replica: Replica, job: JobId) -> bool:
+    version = replica.allocation_version.get(job)
+    return all(
+        replica.ready.get(peer) == version
+        for peers in replica.allocations.get(job, NOTHING).values()
+        for peer in peers
+    )

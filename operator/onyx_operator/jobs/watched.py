@@ -1,0 +1,41 @@
+"""Does the watch of a kind still live? A list shows what it owes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onyx_operator.jobs.store import key_of, version
+from onyx_operator.liveness import Liveness
+from onyx_operator.reconciler import Key
+
+
+class Watched:
+    """Compares what a watch has told with what a list shows; see `Liveness.behind`."""
+
+    def __init__(self, kind: str, liveness: Liveness) -> None:
+        self._kind = kind
+        self._liveness = liveness
+        self._versions: dict[Key, int] = {}
+        self._owed: dict[Key, int] = {}
+
+    def told(self, body: Mapping[str, Any], *, gone: bool = False) -> None:
+        """The watch has told of an object."""
+        key = key_of(body)
+        if gone:
+            self._versions.pop(key, None)
+            self._owed.pop(key, None)
+        else:
+            self._versions[key] = version(body)
+            if self._owed.get(key, 0) <= version(body):
+                self._owed.pop(key, None)
+        self._liveness.behind(self._kind, bool(self._owed))
+
+    def listed(self, bodies: Iterable[Mapping[str, Any]]) -> None:
+        """A list shows these objects: what is newer than told is owed."""
+        self._owed = {
+            key_of(body): version(body)
+            for body in bodies
+            if version(body) > self._versions.get(key_of(body), 0)
+        }
+        self._liveness.behind(self._kind, bool(self._owed))
