@@ -54,6 +54,12 @@ METRICS = (
         "Time of the last event seen of the watch; one that stands still may be dead.",
     ),
     Metric(
+        "onyx_operator_admission_reviews_total",
+        "counter",
+        ("result",),
+        "Answers of the validating webhook; result is allowed, denied or failed.",
+    ),
+    Metric(
         "onyx_operator_api_requests_total",
         "counter",
         ("verb", "code"),
@@ -103,6 +109,10 @@ class OperatorMetrics:
         """The watch of a kind has told something."""
         gauge = self._metrics["onyx_operator_watch_last_event_timestamp_seconds"]
         gauge.labels(kind).set(time.time())
+
+    def reviewed(self, result: str) -> None:
+        """The webhook has answered: `allowed`, `denied` or `failed`."""
+        self._metrics["onyx_operator_admission_reviews_total"].labels(result).inc()
 
     def api_request(self, verb: str, status: int, seconds: float) -> None:
         """A request to the API server has ended."""

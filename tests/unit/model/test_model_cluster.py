@@ -110,6 +110,17 @@ def test_nothing_has_to_be_given() -> None:
             "is given under settings too",
         ),
         ({"envFrom": [{"prefix": "A"}]}, "spec.envFrom[0]: names not exactly one"),
+        (
+            {"envFrom": [{"secretRef": {"name": "s", "namespace": "other"}}]},
+            "secretRef.namespace: is not a key of a secretRef (what it names is in the cluster's",
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "keys": "k"}}}]},
+            "spec.env[0].valueFrom.secretKeyRef.keys: is not a key of a secretKeyRef",
+        ),
+        ({"env": [{"name": "A", "valueFrom": {"secret": {}}}]}, "did you mean secretRef?"),
+        ({"env": [{"name": "A", "valueFrom": {"fieldRef": "x"}}]}, "must be a mapping with the"),
+        ({"tls": {"secretName": "other/onyx-tls"}}, "the name of a Kubernetes object"),
         ({"resources": {"requests": {"cpu": 0.5}}}, "a fraction is written in quotes"),
         ({"resources": {"requests": {"memory": "1 GB"}}}, "spec.resources.requests.memory"),
         ({"resources": {"claims": []}}, "spec.resources.claims: is not a key"),

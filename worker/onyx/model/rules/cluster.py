@@ -12,6 +12,16 @@ from onyx.model.schema import Draft
 from onyx.settings import from_environment, variables
 
 _TAKEN_PATHS = ("/tmp", "/etc/onyx", "/opt/onyx")  # noqa: S108 - names of mounts, not files
+_REFERENCES = {
+    "configMapRef": ("name", "optional"),
+    "secretRef": ("name", "optional"),
+    "configMapKeyRef": ("name", "key", "optional"),
+    "secretKeyRef": ("name", "key", "optional"),
+    "fieldRef": ("apiVersion", "fieldPath"),
+    "resourceFieldRef": ("containerName", "divisor", "resource"),
+}
+"""Where values of variables come from, with the keys that say it. There is no namespace: a pod sees
+only what is in its own."""
 _NAMED_LISTS = ("containers", "initContainers", "volumes")
 
 
@@ -58,8 +68,11 @@ def _check_variables(spec: Draft, path: str, report: Report) -> None:
             report.add(where, f"{name} is given under settings too", "keep one")
         if name in seen:
             report.add(where, f"{name} is given twice, first at {seen[name]}", "keep one")
-        if draft.get("value") and draft.get("value_from"):
+        origin = good(draft, "value_from") or {}
+        if draft.get("value") and origin:
             report.add(at(where, "valueFrom"), "is given together with value", "keep one of them")
+        for key, reference in origin.items():
+            _check_reference(key, reference, at(at(where, "valueFrom"), key), report)
         seen.setdefault(name, where)
 
 
@@ -72,10 +85,29 @@ def _check_sources(spec: Draft, path: str, report: Report) -> None:
     for draft, where in entries(spec, "env_from", path, "envFrom"):
         if bool(draft.get("config_map_ref")) == bool(draft.get("secret_ref")):
             report.add(where, "names not exactly one of configMapRef and secretRef")
+        for field, key in (("config_map_ref", "configMapRef"), ("secret_ref", "secretRef")):
+            reference = good(draft, field)
+            if reference:
+                _check_reference(key, reference, at(where, key), report)
     secrets = [good(draft, "name") for draft, _ in entries(spec, "image_pull_secrets", path, "")]
     for index, name in enumerate(secrets):
         if name is not None and name in secrets[:index]:
             report.add(at(at(path, "imagePullSecrets"), index), f"{name} is given twice")
+
+
+def _check_reference(kind: str, reference: Any, path: str, report: Report) -> None:
+    keys = _REFERENCES.get(kind)
+    if keys is None:
+        hint = nearest(kind, _REFERENCES) or f"known: {', '.join(_REFERENCES)}"
+        report.add(path, "is no place where a value can come from", hint)
+    elif not isinstance(reference, dict):
+        report.add(path, f"must be a mapping with the keys {', '.join(keys)}")
+    else:
+        for key in reference:
+            if key not in keys:
+                hint = "what it names is in the cluster's own namespace"
+                hint = hint if key == "namespace" else f"known keys: {', '.join(keys)}"
+                report.add(at(path, key), f"is not a key of a {kind}", hint)
 
 
 def _check_mount(data: Draft | None, path: str, report: Report) -> None:

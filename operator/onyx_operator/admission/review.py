@@ -1,0 +1,95 @@
+"""From an AdmissionReview to its answer: pure and total.
+
+Only what changes a spec is judged. An object that is stored already, made when nobody looked or by
+older rules, must still take labels and lose finalizers, or it could never be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onyx.errors import Problem, UserError
+from onyx.model.information import API_VERSION
+from onyx_operator.admission.validators import RULES, Verdict, judge
+
+REVIEW_VERSION = "admission.k8s.io/v1"
+MESSAGE_CHARACTERS_MAX = 16_000
+WARNING_CHARACTERS_MAX = 250
+WARNINGS_MAX = 16
+
+Object = Mapping[str, Any]
+
+
+class MalformedReview(UserError):
+    """What was sent is no AdmissionReview that we know."""
+
+
+def answer(review: Any) -> dict[str, Any]:
+    """The AdmissionReview with our response.
+
+    Raises:
+        MalformedReview: it is not one; the message says why.
+    """
+    request = _request(review)
+    body, old = request.get("object"), request.get("oldObject")
+    if not _concerns(request, body, old):
+        return _answer(request["uid"], Verdict(), "")
+    assert isinstance(body, Mapping)
+    kind = str(body["kind"])
+    named = _named(body, request)
+    verdict = judge(kind, named, old if isinstance(old, Mapping) else None)
+    return _answer(request["uid"], verdict, f"{kind} {named['metadata'].get('name')}")
+
+
+def _request(review: Any) -> Object:
+    if not isinstance(review, Mapping) or review.get("kind") != "AdmissionReview":
+        raise MalformedReview("this is no AdmissionReview")
+    if review.get("apiVersion") != REVIEW_VERSION:
+        raise MalformedReview(f"this AdmissionReview is not {REVIEW_VERSION}")
+    request = review.get("request")
+    if not isinstance(request, Mapping) or not isinstance(request.get("uid"), str):
+        raise MalformedReview("this AdmissionReview has no request with a uid")
+    return request
+
+
+def _concerns(request: Object, body: Any, old: Any) -> bool:
+    """Whether there is a spec to be judged."""
+    if request.get("operation") not in ("CREATE", "UPDATE") or request.get("subResource"):
+        return False
+    if not isinstance(body, Mapping) or body.get("kind") not in RULES:
+        return False
+    if body.get("apiVersion") != API_VERSION:
+        return False
+    metadata = body.get("metadata")
+    if isinstance(metadata, Mapping) and metadata.get("deletionTimestamp"):
+        return False
+    return not isinstance(old, Mapping) or old.get("spec") != body.get("spec")
+
+
+def _named(body: Object, request: Object) -> Object:
+    """The object with a name, which the API server may be yet to generate."""
+    metadata = body.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    if "name" in metadata or not isinstance(metadata.get("generateName"), str):
+        return {**body, "metadata": metadata}
+    name = request.get("name") or f"{metadata['generateName']}00000"
+    return {**body, "metadata": {**metadata, "name": name}}
+
+
+def _answer(uid: str, verdict: Verdict, what: str) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": uid, "allowed": not verdict.problems}
+    if verdict.problems:
+        message = _message(what, verdict.problems)
+        response["status"] = {"code": 422, "reason": "Invalid", "message": message}
+    if verdict.warnings:
+        shown = verdict.warnings[:WARNINGS_MAX]
+        response["warnings"] = [str(each)[:WARNING_CHARACTERS_MAX] for each in shown]
+    return {"apiVersion": REVIEW_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _message(what: str, problems: Sequence[Problem]) -> str:
+    """All problems, a line each."""
+    count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = "\n".join(f"- {problem}" for problem in problems)
+    return f"{what} has {count}:\n{lines}"[:MESSAGE_CHARACTERS_MAX]

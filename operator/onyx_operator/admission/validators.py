@@ -1,0 +1,87 @@
+"""What is wrong with an object of ours, and what its owner should know: pure, one function a kind.
+
+The same checks as `onyx validate` makes, so that a mistake reads the same wherever it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.errors import ManifestError, Problem
+from onyx.model import information, information_cluster
+from onyx.model.features import unsupported
+from onyx.model.parse import parse_declared
+from onyx.model.parse_cluster import parse_cluster
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Problems refuse the object; warnings are shown to who applies it."""
+
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def _job(job: Object) -> Verdict:
+    try:
+        _, parsed = parse_declared(job)
+    except ManifestError as error:
+        return Verdict(problems=error.problems)
+    return Verdict(warnings=unsupported(parsed) if parsed is not None else ())
+
+
+def _cluster(cluster: Object) -> Verdict:
+    try:
+        parsed = parse_cluster(cluster)
+    except ManifestError as error:
+        return Verdict(problems=error.problems)
+    if parsed.image is None or _names_a_version(parsed.image):
+        return Verdict()
+    hint = "add a tag, or better a digest"
+    warning = Problem("spec.image", "names no version, so that workers may differ", hint)
+    return Verdict(warnings=(warning,))
+
+
+def _names_a_version(image: str) -> bool:
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return bool(digest) or tag not in ("", "latest")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How objects of one kind are judged."""
+
+    check: Callable[[Object], Verdict]
+    immutable: tuple[str, ...]
+    """Keys of the spec that cannot be changed."""
+
+
+RULES: Mapping[str, Rules] = {
+    information.KIND: Rules(_job, ("clusterRef",)),
+    information_cluster.KIND: Rules(_cluster, ("tenancyId", "jobScheduler")),
+}
+
+
+def judge(kind: str, body: Object, before: Object | None) -> Verdict:
+    """The verdict on an object of a kind of `RULES`; `before`: what it is to take the place of."""
+    rules = RULES[kind]
+    verdict = rules.check(body)
+    if before is None:
+        return verdict
+    old, new = _spec(before), _spec(body)
+    changed = tuple(
+        Problem(f"spec.{key}", "cannot be changed", "make another object")
+        for key in rules.immutable
+        if old.get(key) != new.get(key)
+    )
+    return Verdict((*changed, *verdict.problems), verdict.warnings)
+
+
+def _spec(body: Object) -> Object:
+    spec = body.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
