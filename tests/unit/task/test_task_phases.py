@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import msgspec
 import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.errors import Unavailable
+from onyx.task.frontier import Frontier
 from onyx.task.phases import TABLE, Kind, Phase, Progress
 
 SEGMENTS = [{"n": n} for n in range(4)]
@@ -156,3 +158,26 @@ def test_consecutive_phases_differ() -> None:
     bench.settle()
     for phases in bench.trace.values():
         assert [phase for phase, _ in groupby(phases)] == phases
+
+
+@pytest.mark.parametrize(
+    ("reason", "saved"),
+    [("peer-left", True), ("peer-reallocated", True), ("job-killed", False)],
+)
+def test_an_input_that_stops_while_its_job_goes_on_says_how_far_it_is(
+    reason: str, saved: bool
+) -> None:
+    segments = [{"n": n} for n in range(500)]
+    bench = Bench(chain(segments, read={"maxPending": 30}), SAME)
+    bench.start()
+    task = bench.task("read")
+    source = task.static.source
+    assert source is not None
+    (partition,) = source.partitions.values()
+    while not partition.window.frontier:
+        assert bench.round()
+    frontier = partition.window.frontier
+    assert bench.stop(task, reason) is Progress.DONE
+    document = bench.log.get_document(f"frontier/{task.job_id}/{partition.number}")
+    found = msgspec.json.decode(document.data, type=Frontier).position if document else 0
+    assert (found == frontier) is saved

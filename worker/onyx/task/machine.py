@@ -27,7 +27,7 @@ from onyx.task.state import Task
 
 logger = logging.getLogger("onyx.task")
 
-GOES_ON = ("peer-reallocated", "job-suspended")
+GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""
 
 RUN: dict[Phase, Callable[[Task], Progress]] = {

@@ -1,0 +1,83 @@
+"""Ending the loops of an incarnation: tasks that can end do, and the others are not waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from onyx.peer.executor import Executor
+from onyx.task.phases import Progress
+
+PATIENCE_S = 30.0
+
+
+class Tasklet:
+    """Goes on until it is told to end; then says on which thread."""
+
+    def __init__(self, reaction: Callable[[], Progress] = lambda: Progress.DONE) -> None:
+        self.told = False
+        self.seen = threading.Event()
+        self.ended_on = ""
+        self._reaction = reaction
+
+    def advance(self) -> Progress:
+        self.seen.set()
+        if not self.told:
+            return Progress.WAITING
+        return self._reaction()
+
+    def done(self) -> None:
+        self.ended_on = threading.current_thread().name
+
+
+def executor(timeout_s: float, crashed: Callable[[Exception], None] = lambda _: None) -> Executor:
+    made = Executor("g", timeout_s, crashed)
+    made.start()
+    return made
+
+
+def test_tasklets_that_are_told_to_end_have_ended_when_it_stops() -> None:
+    running = executor(PATIENCE_S)
+    shared, alone = Tasklet(), Tasklet()
+    running.run_shared(shared, shared.done, 0)
+    running.run_alone("task", alone, alone.done)
+    assert shared.seen.wait(PATIENCE_S)
+    shared.told = alone.told = True
+    running.stop()
+    assert (shared.ended_on, alone.ended_on) == ("onyx-executor-g", "onyx-task")
+
+
+def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
+    running = executor(PATIENCE_S)
+    tasklet = Tasklet()
+    running.run_alone("task", tasklet, lambda: running.run_shared(tasklet, tasklet.done, 0))
+    assert tasklet.seen.wait(PATIENCE_S)
+    tasklet.told = True
+    running.stop()
+    assert tasklet.ended_on == "onyx-executor-g"
+
+
+def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    running = executor(timeout_s=0.01)
+    release = threading.Event()
+    hanging = Tasklet(lambda: Progress.DONE if release.wait(PATIENCE_S) else Progress.WAITING)
+    running.run_alone("hanging", hanging, hanging.done)
+    assert hanging.seen.wait(PATIENCE_S)
+    hanging.told = True
+    running.drain()
+    running.stop()
+    release.set()
+    assert "did not stop" in caplog.text
+
+
+def test_after_a_crash_nobody_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    crashes: list[Exception] = []
+    running = executor(PATIENCE_S * 100, crashes.append)
+    tasklet = Tasklet(lambda: Progress(1 / 0))
+    running.run_shared(tasklet, tasklet.done, 0)
+    tasklet.told = True
+    running.stop()
+    assert [type(each) for each in crashes] == [ZeroDivisionError]
+    assert "a bug in Onyx" in caplog.text

@@ -1,0 +1,54 @@
+"""Which thread is stuck, and why a group does not take part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+
+from onyx.ids import GroupId, PeerId
+from onyx.peer.group import GroupState
+from onyx.peer.liveness import Liveness, Watched, obstacle
+from onyx.replica.state import Replica
+from onyx.seams import ManualClock
+
+ME = GroupId("g1")
+PEERS = (PeerId("p1"), PeerId("p2"))
+
+
+def test_a_thread_without_a_beat_for_too_long_is_named() -> None:
+    clock = ManualClock()
+    liveness = Liveness(clock, stalled_after_s=60.0)
+    assert liveness.stalled() == "", "nothing has to move that has never moved"
+    for thread in Watched:
+        liveness.beat(thread)
+    clock.advance(60.0)
+    assert liveness.stalled() == ""
+    liveness.beat(Watched.GROUP)
+    liveness.beat(Watched.LOG)
+    clock.advance(1.0)
+    assert liveness.stalled() == "the executor's thread has not moved for 61 s"
+    liveness.forget(Watched.EXECUTOR)
+    assert liveness.stalled() == ""
+
+
+JOINED = GroupState(
+    ME, Replica(groups=(ME,), groups_index=Map({ME: PEERS[:1], GroupId("g2"): PEERS[1:]}))
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (None, "connecting to ZooKeeper"),
+        (GroupState(ME, Replica()), "joining the cluster"),
+        (replace(JOINED, connected=False), "suspended: ZooKeeper does not answer"),
+        (replace(JOINED, leaving=True), "leaving the cluster"),
+        (JOINED, "joining the cluster: 1 of 2 peers take part"),
+        (replace(JOINED, replica=replace(JOINED.replica, groups_index=Map({ME: PEERS}))), ""),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_keeps_a_group_from_taking_part_is_told(state: GroupState | None, why: str) -> None:
+    assert obstacle(state, PEERS) == why

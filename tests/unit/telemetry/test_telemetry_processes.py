@@ -1,0 +1,80 @@
+"""The pages of a supervisor: those of its processes, over real sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import generate_latest
+
+from onyx.telemetry.metrics import PrometheusGroupMetrics
+from onyx.telemetry.processes import ProcessPages, ask
+from onyx.telemetry.server import TelemetryServer
+
+
+class Process:
+    """The endpoint of one worker process."""
+
+    def __init__(self, segments: int) -> None:
+        metrics = PrometheusGroupMetrics({"submit-job"}, "1.2.3")
+        metrics.task("flights", "parse").batch(read=segments, written=1, read_s=0.1)
+        self.healthy: bool | str = True
+        self.ready: bool | str = True
+        self.running = True
+        self.server = TelemetryServer(
+            "127.0.0.1", 0, metrics.registry, lambda: self.healthy, lambda: self.ready
+        )
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    made = [Process(10), Process(32)]
+    yield made
+    for each in made:
+        each.server.close()
+
+
+@pytest.fixture
+def pages(processes: list[Process]) -> ProcessPages:
+    ports = [each.server.port for each in processes]
+    return ProcessPages(ports, lambda number: processes[number].running)
+
+
+def test_every_series_of_every_process_is_shown_once(pages: ProcessPages) -> None:
+    lines = generate_latest(pages.registry).decode().splitlines()
+
+    for number, segments in (0, 10), (1, 32):
+        where = f'job="flights",process="{number}",task="parse"'
+        assert f"onyx_task_segments_in_total{{{where}}} {segments}.0" in lines
+        assert f"onyx_task_batch_size_sum{{{where}}} {segments}.0" in lines
+    types = [line for line in lines if line.startswith("# TYPE")]
+    assert "# TYPE onyx_task_segments_in_total counter" in types
+    assert "# TYPE onyx_task_batch_size histogram" in types
+    assert len(types) == len(set(types))
+
+
+def test_all_processes_must_be_well(pages: ProcessPages, processes: list[Process]) -> None:
+    assert (pages.healthy(), pages.ready()) == (True, True)
+    processes[1].healthy = "the executor's thread has not moved for 200 s"
+    processes[1].ready = "joining the cluster"
+    assert pages.healthy() == "process 1: the executor's thread has not moved for 200 s"
+    assert pages.ready() == "process 1: joining the cluster"
+
+
+def test_a_process_that_is_started_again_is_not_ready_but_no_reason_to_end_the_others(
+    pages: ProcessPages, processes: list[Process]
+) -> None:
+    processes[0].running = False
+    assert pages.healthy() is True
+    assert pages.ready() == "process 0: it has ended and is started again"
+
+
+def test_a_process_that_does_not_answer_is_not_well() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        pages = ProcessPages([port], lambda _: True)
+        assert str(pages.healthy()).startswith("process 0: no answer: ")
+        assert ask(port, "/metrics")[0] == 0
+        assert generate_latest(pages.registry) == b""
