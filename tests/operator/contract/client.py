@@ -18,6 +18,7 @@ MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "apis/contract.onyx.dev/v1"
 WAIT_S = 30.0
 POLL_S = 0.1
@@ -53,7 +54,10 @@ class Client:
     ) -> Answer:
         response = self._send(method, path, body, query, content, accept)
         raw = response.read()
-        return Answer(response.status, json.loads(raw) if raw else None)
+        try:
+            return Answer(response.status, json.loads(raw))
+        except ValueError:
+            return Answer(response.status, {"message": raw.decode(errors="replace")})
 
     def watch(self, path: str, timeout_s: int = 5, **query: str) -> Iterator[dict[str, Any]]:
         """Events of a watch until the server ends it; closed when the caller stops reading."""

@@ -7,6 +7,7 @@ named `contract-...` and removed again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -16,43 +17,39 @@ import pytest
 import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
-from tests.operator.contract.client import Client, eventually
+from tests.operator.contract.client import APPLY, CRDS, Client, eventually
 from tests.operator.fake_api.server import FakeApi
 
 REAL = os.environ.get("ONYX_TEST_KUBECONFIG", "")
 SERVERS = ["fake", *(["real"] if REAL else [])]
-CRDS = [
-    Path(__file__).parent / "widgets.yaml",
-    *(Path(__file__).parents[3] / "crds").glob("*.yaml"),
-]
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = Path(__file__).parent / "widgets.yaml"
 
 
 @pytest.fixture(scope="session", params=SERVERS)
 def endpoint(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A server that serves our kinds."""
+    """A server that serves widgets."""
     configuration = Configuration()
     if request.param == "real":
         config.load_kube_config(REAL, client_configuration=configuration)
         client = Client(configuration, forget=lambda: None)
-        for crd in CRDS:
-            _install(client, crd)
-        yield client
+        with _installed(client):
+            yield client
         return
-    with FakeApi(*CRDS) as api:
+    with FakeApi(WIDGETS) as api:
         configuration.host = api.url
         yield Client(configuration, forget=api.store.compact)
 
 
-def _install(client: Client, file: Path) -> None:
-    crd = yaml.safe_load(file.read_text())
-    name = crd["metadata"]["name"]
-    query = {"fieldManager": "contract", "force": "true"}
-    answer = client.call("PATCH", f"{_CRDS}/{name}", crd, query, "application/apply-patch+yaml")
+@contextlib.contextmanager
+def _installed(client: Client) -> Iterator[None]:
+    crd = yaml.safe_load(WIDGETS.read_text())
+    path = f"{CRDS}/{crd['metadata']['name']}"
+    answer = client.call("PATCH", path, crd, {"fieldManager": "contract"}, APPLY)
     assert answer.code in (200, 201), answer
-    version = crd["spec"]["versions"][0]["name"]
-    path = f"/apis/{crd['spec']['group']}/{version}/{crd['spec']['names']['plural']}"
-    assert eventually(lambda: client.call("GET", path).code == 200)
+    served = "/apis/contract.onyx.dev/v1/widgets"
+    assert eventually(lambda: client.call("GET", served).code == 200)
+    yield
+    client.call("DELETE", path)
 
 
 @pytest.fixture
@@ -62,4 +59,7 @@ def server(endpoint: Client) -> Iterator[Client]:
     assert endpoint.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}}).code == 201
     endpoint.namespace = name
     yield endpoint
+    for each in endpoint.call("GET", endpoint.at("widgets")).body["items"]:
+        if "finalizers" in each["metadata"]:
+            endpoint.patch(each["metadata"]["name"], {"metadata": {"finalizers": None}})
     endpoint.call("DELETE", f"/api/v1/namespaces/{name}")

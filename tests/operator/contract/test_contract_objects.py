@@ -63,12 +63,24 @@ def test_a_name_is_made_from_a_prefix(server: Client) -> None:
     assert len(name) == len("made-") + 5
 
 
+def without(body: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name != key}
+
+
 REFUSED_TO_CREATE: dict[str, tuple[dict[str, Any], int, str]] = {
     "a name twice": (widget("taken"), 409, "AlreadyExists"),
     "no name": ({**widget(""), "metadata": {}}, 422, "Invalid"),
     "a name in capitals": (widget("Loud"), 422, "Invalid"),
-    "a version": (widget("new", resourceVersion="7"), 400, "BadRequest"),
-    "another kind": ({**widget("new"), "kind": "Gadget"}, 400, "BadRequest"),
+    "a version": (widget("new", resourceVersion="7"), 500, ""),
+    "another kind": ({**widget("new"), "kind": "Gadget"}, 422, "Invalid"),
+    "no kind": (without(widget("new"), "kind"), 400, "BadRequest"),
+    "another API version": ({**widget("new"), "apiVersion": "a.dev/v1"}, 400, "BadRequest"),
+    "no API version": (without(widget("new"), "apiVersion"), 400, "BadRequest"),
+    "a label's name": (widget("new", labels={"a b": "c"}), 422, "Invalid"),
+    "a label's value": (widget("new", labels={"a": "b c"}), 422, "Invalid"),
+    "a label that is no text": (widget("new", labels={"a": 1}), 400, "BadRequest"),
+    "large annotations": (widget("new", annotations={"a": "b" * 262_144}), 422, "Invalid"),
+    "an owner without uid": (widget("new", ownerReferences=[{"kind": "A"}]), 422, "Invalid"),
     "another namespace": (widget("new", namespace="elsewhere"), 400, "BadRequest"),
 }
 
@@ -178,3 +190,33 @@ def test_a_collection_is_deleted_by_labels(server: Client) -> None:
     left = server.call("GET", server.at("widgets")).body["items"]
 
     assert [each["metadata"]["name"] for each in left] == ["two"]
+
+
+def test_the_uid_of_an_object_cannot_be_changed(server: Client) -> None:
+    server.widget("one")
+
+    assert server.patch("one", {"metadata": {"uid": "another"}}).code == 422
+
+
+def test_built_in_kinds_need_not_say_what_they_are(server: Client) -> None:
+    path = server.at("configmaps", root="api/v1")
+    made = server.call("POST", path, {"metadata": {"name": "one"}, "data": {"a": "1"}})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two"}}
+
+    assert (made.code, made.body["kind"]) == (201, "ConfigMap")
+    assert server.call("POST", path, pod).code == 400
+    assert server.call("DELETE", f"{path}/one").body["status"] == "Success"
+
+
+def test_an_event_lies_in_the_namespace_of_what_it_is_about(server: Client) -> None:
+    def post(name: str, namespace: str) -> int:
+        body = {
+            "metadata": {"name": name},
+            "involvedObject": {"kind": "Widget", "name": "one", "namespace": namespace},
+            "reason": "Tested",
+            "message": "a test",
+            "type": "Normal",
+        }
+        return server.call("POST", server.at("events", root="api/v1"), body).code
+
+    assert [post("here", server.namespace), post("there", "elsewhere")] == [201, 422]

@@ -18,10 +18,15 @@ def test_defaults_are_set_where_nothing_is(server: Client) -> None:
     assert "note" not in spec
 
 
-def test_null_is_replaced_by_a_default_and_kept_where_it_is_allowed(server: Client) -> None:
-    spec = server.widget("one", {"size": 1, "color": None, "note": None})["spec"]
+def test_null_is_dropped_or_replaced_by_a_default_and_kept_where_it_is_allowed(
+    server: Client,
+) -> None:
+    given = {"size": 1, "color": None, "note": None, "name": None, "labels": {"a": None}}
+    spec = server.widget("one", {**given, "options": {"any": None}})["spec"]
 
-    assert (spec["color"], spec["note"]) == ("red", None)
+    assert (spec["color"], spec["note"], spec["labels"]) == ("red", None, {})
+    assert "name" not in spec
+    assert spec["options"] == {"any": None}
 
 
 def test_defaults_come_back_when_a_value_is_removed(server: Client) -> None:
@@ -68,7 +73,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a key is missing in an item": ({"size": 1, "parts": [{"count": 1}]}, "spec.parts[0].name"),
     "a value of a map": ({"size": 1, "labels": {"a": 1}}, "spec.labels.a"),
     "neither integer nor string": ({"size": 1, "port": 1.5}, "spec.port"),
-    "null where it is not allowed": ({"size": 1, "name": None}, "spec.name"),
+    "null where a value is required": ({"size": None}, "spec.size"),
+    "null in a list": ({"size": 1, "tags": [None]}, "spec.tags[0]"),
+    "null for an item with keys": ({"size": 1, "parts": [None]}, "spec.parts[0]"),
     "a list for an object": ({"size": 1, "limits": []}, "spec.limits"),
     "a rule": ({"size": 1, "least": 2}, "spec"),
     "a rule over a list": ({"size": 1, "parts": [{"name": "a", "of": "b"}]}, "spec"),
@@ -95,6 +102,62 @@ def test_what_the_schema_refuses(server: Client, case: str) -> None:
 )
 def test_what_the_schema_takes(server: Client, spec: dict[str, Any]) -> None:
     assert server.call("POST", server.at("widgets"), widget("one", spec)).code == 201
+
+
+MESSAGES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "required": ({}, "FieldValueRequired", "Required value"),
+    "type": (
+        {"size": "1"},
+        "FieldValueTypeInvalid",
+        'Invalid value: "string": spec.size in body must be of type integer: "string"',
+    ),
+    "minimum": (
+        {"size": -1},
+        "FieldValueInvalid",
+        "Invalid value: -1: spec.size in body should be greater than or equal to 0",
+    ),
+    "maximum": (
+        {"size": 101},
+        "FieldValueInvalid",
+        "Invalid value: 101: spec.size in body should be less than or equal to 100",
+    ),
+    "enum": (
+        {"size": 1, "color": "blue"},
+        "FieldValueNotSupported",
+        'Unsupported value: "blue": supported values: "red", "green"',
+    ),
+    "pattern": (
+        {"size": 1, "name": "A"},
+        "FieldValueInvalid",
+        "Invalid value: \"A\": spec.name in body should match '^[a-z]+$'",
+    ),
+    "length": (
+        {"size": 1, "name": "abcdefghi"},
+        "FieldValueTooLong",
+        "Too long: may not be more than 8 bytes",
+    ),
+    "items": (
+        {"size": 1, "tags": list("abcde")},
+        "FieldValueTooMany",
+        "Too many: 5: must have at most 4 items",
+    ),
+    "duplicate": (
+        {"size": 1, "parts": [{"name": "a"}, {"name": "a"}]},
+        "FieldValueDuplicate",
+        'Duplicate value: {"name":"a"}',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_what_users_read(server: Client, case: str) -> None:
+    spec, reason, message = MESSAGES[case]
+    answer = server.call("POST", server.at("widgets"), widget("one", spec))
+    cause = answer.body["details"]["causes"][0]
+
+    assert (cause["reason"], cause["message"]) == (reason, message)
+    assert answer.body["message"].startswith('Widget.contract.onyx.dev "one" is invalid: ')
+    assert message in answer.body["message"]
 
 
 def test_the_message_of_a_rule_reaches_the_user(server: Client) -> None:

@@ -28,12 +28,16 @@ _NEVER_OWNED = {
 }
 
 
+SET = ("",)
+"""The keys of a list whose items are values and there once."""
+
+
 def list_keys(schema: Mapping[str, Any], field: str) -> tuple[str, ...]:
     """The keys by which items of this list are told apart; empty for an atomic list."""
     if schema:
         if schema.get("x-kubernetes-list-type") == "map":
             return tuple(schema["x-kubernetes-list-map-keys"])
-        return ()
+        return SET if schema.get("x-kubernetes-list-type") == "set" else ()
     return (MERGE_KEYS[field],) if field in MERGE_KEYS else ()
 
 
@@ -43,10 +47,11 @@ def _inner(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return dict(found)
 
 
-def _step(item: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return "k:" + json.dumps(
-        {key: item.get(key) for key in keys}, sort_keys=True, separators=(",", ":")
-    )
+def _step(item: Any, keys: tuple[str, ...]) -> str:
+    if keys == SET:
+        return "v:" + json.dumps(item)
+    wanted = {key: item.get(key) for key in keys}
+    return "k:" + json.dumps(wanted, sort_keys=True, separators=(",", ":"))
 
 
 def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = "") -> Iterator[Path]:
@@ -59,6 +64,9 @@ def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = ""
             yield from leaves(each, _inner(schema, key), (*at, f"f:{key}"), key)
     elif isinstance(value, list) and value and keys:
         for each in value:
+            if keys == SET:
+                yield (*at, _step(each, keys))
+                continue
             yield (*at, _step(each, keys), ".")
             yield from leaves(each, dict(schema.get("items", {})), (*at, _step(each, keys)))
     elif at:
@@ -78,6 +86,8 @@ def find(value: Any, path: Path) -> Any:
 
 
 def _is_item(item: Any, step: str) -> bool:
+    if step.startswith("v:"):
+        return bool(item == json.loads(step[2:]))
     return all(item.get(key) == value for key, value in json.loads(step[2:]).items())
 
 
@@ -87,7 +97,7 @@ def without(value: Any, path: Path) -> None:
     inner = find(value, (step,))
     if inner is None:
         return
-    if rest == (".",):
+    if rest == (".",) or step.startswith("v:"):
         value.remove(inner)
     elif step.startswith("k:"):
         if rest[0][2:] not in json.loads(step[2:]):
@@ -137,7 +147,10 @@ def apply(
             continue
         for path in sorted(_touched(wanted, fields)):
             if find(live, path) != find(result, path):
-                conflicts.setdefault(other[0], []).append(_readable(path))
+                who = f'conflict with "{other[0]}"'
+                if other[1] == "Update":
+                    who += f" using {kind.api_version}"
+                conflicts.setdefault(who, []).append(_readable(path))
                 fields.discard(path)
     if conflicts and not force:
         raise _conflict(conflicts)
@@ -217,10 +230,10 @@ def _conflict(conflicts: Mapping[str, list[str]]) -> ApiError:
     causes = [
         {
             "reason": "FieldManagerConflict",
-            "message": f'conflict with "{manager}"',
+            "message": who,
             "field": field,
         }
-        for manager, fields in conflicts.items()
+        for who, fields in conflicts.items()
         for field in fields
     ]
     plural = "conflict" if len(causes) == 1 else "conflicts"

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import celpy
+from tests.operator.fake_api.errors import Cause
 
-Cause = tuple[str, str]
 _ABSENT = object()
 _RESERVED = (
     "as break const continue else for function if import in let loop package namespace return"

@@ -11,6 +11,17 @@ from typing import Any
 
 from tests.operator.fake_api.kinds import Kind
 
+Cause = tuple[str, str]
+"""A field's path, and what is wrong with it."""
+_REASONS = {
+    "Required value": "FieldValueRequired",
+    "Unsupported value": "FieldValueNotSupported",
+    "Too long": "FieldValueTooLong",
+    "Too many": "FieldValueTooMany",
+    "Duplicate value": "FieldValueDuplicate",
+    "Forbidden": "FieldValueForbidden",
+}
+
 
 class ApiError(Exception):
     """A request is refused: `code` is the HTTP code, `reason` the word that clients compare."""
@@ -24,16 +35,19 @@ class ApiError(Exception):
         self.details = dict(details or {})
 
     def status(self) -> dict[str, Any]:
-        return {
+        status = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
             "message": str(self),
-            "reason": self.reason,
-            "details": self.details,
             "code": self.code,
         }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details:
+            status["details"] = self.details
+        return status
 
 
 def _about(kind: Kind, name: str) -> dict[str, Any]:
@@ -52,8 +66,10 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(kind: Kind, name: str) -> ApiError:
+def already_exists(kind: Kind, name: str, *, is_being_deleted: bool = False) -> ApiError:
     message = f'{kind.qualified} "{name}" already exists'
+    if is_being_deleted:
+        message = f"object is being deleted: {message}"
     return ApiError(409, "AlreadyExists", message, _about(kind, name))
 
 
@@ -70,16 +86,19 @@ def modified(kind: Kind, name: str) -> ApiError:
     return conflict(kind, name, why)
 
 
-def invalid(kind: Kind, name: str, causes: Sequence[tuple[str, str]]) -> ApiError:
-    """`causes` are pairs of a field's path and what is wrong with it."""
-    listed = [
-        {"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in causes
-    ]
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
+    listed = [{"reason": _reason(text), "message": text, "field": field} for field, text in causes]
     texts = [f"{field}: {text}" for field, text in causes]
-    message = f'{kind.kind}.{kind.group} "{name}" is invalid: ' + (
-        texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    )
-    return ApiError(422, "Invalid", message, {**_about(kind, name), "causes": listed})
+    about = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    told = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    details = {**_about(kind, name), "kind": kind.kind, "causes": listed}
+    return ApiError(422, "Invalid", f'{about} "{name}" is invalid: {told}', details)
+
+
+def _reason(text: str) -> str:
+    if "in body must be of type" in text:
+        return "FieldValueTypeInvalid"
+    return _REASONS.get(text.partition(":")[0], "FieldValueInvalid")
 
 
 def gone(message: str = "too old resource version") -> ApiError:

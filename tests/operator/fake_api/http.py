@@ -30,6 +30,8 @@ _PATCHES: dict[str, Callable[[Any, Any], Any]] = {
     "application/json-patch+json": json_patch,
     "application/strategic-merge-patch+json": strategic_merge_patch,
 }
+_TOLD_WHEN_DELETED = {"pods", "services", "serviceaccounts", "persistentvolumeclaims"}
+"""Kinds of which a deletion answers the object, and not only that it was deleted."""
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -152,7 +154,8 @@ class Http:
         content = request.content_type
         if content == _APPLY:
             if "fieldManager" not in request.query:
-                raise ApiError(422, "Invalid", "PatchOptions is invalid: fieldManager: Required")
+                message = "fieldManager: Required value: is required for apply patch"
+                raise ApiError(422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: {message}')
             force = request.query.get("force", "") == "true"
             where = (target.namespace, target.name, target.subresource)
             value, created = self._registry.apply(kind, *where, _object(body), force, how)
@@ -177,7 +180,7 @@ class Http:
             uid=preconditions.get("uid", ""),
             version=preconditions.get("resourceVersion", ""),
         )
-        if not is_gone or not kind.custom:
+        if not is_gone or kind.plural in _TOLD_WHEN_DELETED:
             return value
         details = {"name": target.name, "group": kind.group, "kind": kind.plural}
         return {

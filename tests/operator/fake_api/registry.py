@@ -8,12 +8,10 @@ put back), checked, and stored unless it changes nothing or is a dry run.
 from __future__ import annotations
 
 import copy
-import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from tests.operator.fake_api import apply, garbage
 from tests.operator.fake_api.errors import (
@@ -26,12 +24,11 @@ from tests.operator.fake_api.errors import (
     not_found,
 )
 from tests.operator.fake_api.kinds import BUILT_IN, Kind, kind_of_crd
+from tests.operator.fake_api.metadata import check_identity, check_metadata, check_version
 from tests.operator.fake_api.schema import schema_of
 from tests.operator.fake_api.store import Object, Store
 
 Change = Callable[[Object], Object]
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_FREE_NAMES = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 _KEPT = (
     "uid",
     "creationTimestamp",
@@ -50,6 +47,8 @@ class Write:
     dry_run: bool = False
     strict: bool = False
     """Refuse unknown fields instead of dropping them."""
+    applied: bool = False
+    """Is it an apply? Then it tells by itself who owns what, and nulls in it are values."""
 
 
 def timestamp(now: datetime) -> str:
@@ -70,17 +69,18 @@ class Registry:
     def create(self, kind: Kind, namespace: str, body: Object, how: Write) -> Object:
         """Create an object. Raises ApiError: 400, 404 (no such namespace), 409, 422."""
         value = copy.deepcopy(body)
-        _check_identity(kind, value, namespace, "")
+        check_identity(kind, value, namespace, "")
         metadata = value["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
-        self._check_name(kind, metadata.get("name", ""))
         if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         with self.store.lock:
             self._check_namespace(kind, namespace)
-            if self.store.get(kind, namespace, metadata["name"]):
-                raise already_exists(kind, metadata["name"])
+            check_metadata(kind, value, None)
+            if there := self.store.get(kind, namespace, metadata["name"]):
+                is_being_deleted = "deletionTimestamp" in there["metadata"]
+                raise already_exists(kind, metadata["name"], is_being_deleted=is_being_deleted)
             for key in (*_KEPT, "managedFields"):
                 metadata.pop(key, None)
             if kind.status:
@@ -92,30 +92,21 @@ class Registry:
             if kind.generation:
                 metadata["generation"] = 1
             value = self._fit(kind, value, None, how)
-            return self._store(kind, apply.updated(kind, None, value, how.manager, ""), how)
+            if not how.applied:
+                value = apply.updated(kind, None, value, how.manager, "")
+            return self._store(kind, value, how)
 
     def update(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        subresource: str,
-        change: Change,
-        how: Write,
-        *,
-        applied: bool = False,
+        self, kind: Kind, namespace: str, name: str, subresource: str, change: Change, how: Write
     ) -> Object:
-        """Change an object (or its status). Raises ApiError: 400, 404, 409, 422.
-
-        `applied`: the change is an apply and has told by itself who owns what.
-        """
+        """Change an object (or its status). Raises ApiError: 400, 404, 409, 422."""
         with self.store.lock:
             old = self.get(kind, namespace, name)
             new = change(copy.deepcopy(old))
-            _check_identity(kind, new, namespace, name)
-            self._check_version(kind, old, new)
+            check_identity(kind, new, namespace, name)
+            check_version(kind, old, new)
             new = self._fit(kind, _confined(kind, old, new, subresource), old, how)
-            if not applied:
+            if not how.applied:
                 new = apply.updated(kind, old, new, how.manager, subresource)
             if new == old:
                 return old
@@ -137,20 +128,20 @@ class Registry:
     ) -> tuple[Object, bool]:
         """Server-side apply; returns the object and whether it was created."""
 
+        check_identity(kind, body, namespace, name)
+        if "managedFields" in body["metadata"]:
+            raise bad_request("metadata.managedFields must be nil")
+
         def change(old: Object) -> Object:
             return apply.apply(
                 kind, old, body, manager=how.manager, force=force, subresource=subresource
             )
 
+        how = replace(how, applied=True)
         with self.store.lock:
             if self.store.get(kind, namespace, name) or subresource:
-                where = (kind, namespace, name, subresource)
-                return self.update(*where, change, how, applied=True), False
-            _check_identity(kind, body, namespace, name)
-            new = copy.deepcopy(body)
-            new["metadata"]["name"] = name
-            created = self.create(kind, namespace, new, Write(how.manager, True, how.strict))
-            del created["metadata"]["managedFields"]
+                return self.update(kind, namespace, name, subresource, change, how), False
+            created = self.create(kind, namespace, body, replace(how, dry_run=True))
             owners = {(how.manager, "Apply", ""): set(apply.leaves(body, kind.schema))}
             return self._store(kind, apply.with_owners(kind, created, owners), how), True
 
@@ -212,7 +203,8 @@ class Registry:
         for key in ("finalizers", "ownerReferences", "labels", "annotations", "managedFields"):
             if not metadata.get(key, True):
                 del metadata[key]
-        self._check_finalizers(kind, new, old)
+        if old:
+            check_metadata(kind, new, old)
         if kind.custom:
             self._check_schema(kind, new, old, how)
         return new
@@ -222,40 +214,10 @@ class Registry:
         unknown = schema.prune(new)
         if unknown and how.strict:
             fields = ", ".join(f'unknown field "{path}"' for path in unknown)
-            raise bad_request(f"{kind.kind} in version {kind.version!r}: strict decoding: {fields}")
-        schema.default(new)
+            raise bad_request(f"{kind.kind} cannot be handled: strict decoding error: {fields}")
+        schema.default(new, keep_nulls=how.applied)
         if causes := schema.causes(new, old):
             raise invalid(kind, new["metadata"]["name"], causes)
-
-    def _check_finalizers(self, kind: Kind, new: Object, old: Object | None) -> None:
-        if not old or not old["metadata"].get("deletionTimestamp"):
-            return
-        before = set(old["metadata"].get("finalizers", ()))
-        if added := set(new["metadata"].get("finalizers", ())) - before:
-            why = (
-                "Forbidden: no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers {sorted(added)}"
-            )
-            raise invalid(kind, new["metadata"]["name"], [("metadata.finalizers", why)])
-
-    def _check_version(self, kind: Kind, old: Object, new: Object) -> None:
-        name, version = old["metadata"]["name"], new["metadata"].get("resourceVersion")
-        if kind.custom and not version:
-            why = "Invalid value: 0: must be specified for an update"
-            raise invalid(kind, name, [("metadata.resourceVersion", why)])
-        if version and version != old["metadata"]["resourceVersion"]:
-            raise modified(kind, name)
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new["metadata"].get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            raise conflict(kind, name, "Precondition failed: UID in precondition differs")
-
-    def _check_name(self, kind: Kind, name: str) -> None:
-        if not name:
-            why = "Required value: name or generateName is required"
-            raise invalid(kind, "", [("metadata.name", why)])
-        if kind.plural not in _FREE_NAMES and (len(name) > 253 or not _NAME.fullmatch(name)):
-            why = f"Invalid value: {name!r}: a lowercase RFC 1123 subdomain must consist of ..."
-            raise invalid(kind, name, [("metadata.name", why)])
 
     def _check_namespace(self, kind: Kind, namespace: str) -> None:
         if not kind.namespaced:
@@ -313,26 +275,6 @@ class Registry:
             "storedVersions": [custom.version],
         }
         self.store.put(kind, {**copy.deepcopy(crd), "status": status})
-
-
-def _check_identity(kind: Kind, value: Any, namespace: str, name: str) -> None:
-    """What the body says of itself must agree with the path."""
-    if not isinstance(value, dict) or not isinstance(value.setdefault("metadata", {}), dict):
-        raise bad_request("the object provided is not an object of Kubernetes")
-    told = (value.get("apiVersion", kind.api_version), value.get("kind", kind.kind))
-    if told != (kind.api_version, kind.kind):
-        raise bad_request(
-            f"the API version and kind in the data ({told[0]}, {told[1]}) do not match the "
-            f"expected ones ({kind.api_version}, {kind.kind})"
-        )
-    metadata = value["metadata"]
-    if name and metadata.setdefault("name", name) != name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL "
-            f"({name})"
-        )
-    if kind.namespaced and metadata.setdefault("namespace", namespace) != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent")
 
 
 def _content(kind: Kind, value: Object) -> Object:

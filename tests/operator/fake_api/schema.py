@@ -15,9 +15,9 @@ from typing import Any
 
 import jsonschema
 from tests.operator.fake_api.cel import Rules
+from tests.operator.fake_api.errors import Cause
 
 Schema = Mapping[str, Any]
-Cause = tuple[str, str]
 _AT_ROOT = {"apiVersion", "kind", "metadata"}
 _OURS = {"default", "description", "title", "format"}
 
@@ -45,8 +45,10 @@ class SchemaOf:
         value.update(kept)
         return removed
 
-    def default(self, value: dict[str, Any]) -> None:
-        """Set in place what is absent and has a default."""
+    def default(self, value: dict[str, Any], *, keep_nulls: bool) -> None:
+        """Set in place what is absent and has a default; drop nulls where none is allowed."""
+        if not keep_nulls:
+            _drop_nulls(value, self._schema)
         _default(value, self._schema)
 
     def causes(self, value: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -109,6 +111,21 @@ def _prune(value: Any, schema: Schema, path: str) -> Iterator[str]:
             yield at
 
 
+def _drop_nulls(value: Any, schema: Schema) -> None:
+    if isinstance(value, list):
+        for each in value:
+            _drop_nulls(each, schema.get("items", {}))
+    if not isinstance(value, dict):
+        return
+    known, other = schema.get("properties", {}), schema.get("additionalProperties")
+    for key in list(value):
+        inner = known.get(key, other if isinstance(other, Mapping) else None)
+        if inner is not None and value[key] is None and not inner.get("nullable"):
+            del value[key]
+        elif inner is not None:
+            _drop_nulls(value[key], inner)
+
+
 def _default(value: Any, schema: Schema) -> None:
     if isinstance(value, list):
         for each in value:
@@ -117,9 +134,7 @@ def _default(value: Any, schema: Schema) -> None:
         return
     known, other = schema.get("properties", {}), schema.get("additionalProperties")
     for key, inner in known.items():
-        if "default" in inner and (
-            key not in value or (value[key] is None and not inner.get("nullable"))
-        ):
+        if "default" in inner and key not in value:
             value[key] = copy.deepcopy(inner["default"])
         if key in value:
             _default(value[key], inner)
@@ -131,10 +146,39 @@ def _default(value: Any, schema: Schema) -> None:
 def _causes(error: jsonschema.ValidationError) -> list[Cause]:
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.absolute_path]
     path = "".join(steps).lstrip(".")
-    if error.validator == "required":
-        missing = [key for key in error.validator_value if key not in error.instance]
-        return [(f"{path}.{key}".lstrip("."), "Required value") for key in missing]
-    return [(path or "<root>", f"Invalid value: {error.message}")]
+    value, limit = error.instance, error.validator_value
+    shown = json.dumps(value) if isinstance(value, str | int | float) else f'"{_type(value)}"'
+    body = f"Invalid value: {shown}: {path} in body"
+    match error.validator:
+        case "required":
+            missing = [key for key in limit if key not in value]
+            return [(f"{path}.{key}".lstrip("."), "Required value") for key in missing]
+        case "type":
+            types = limit if isinstance(limit, str) else " or ".join(limit)
+            is_a = _type(value)
+            text = f'Invalid value: "{is_a}": {path} in body must be of type {types}: "{is_a}"'
+        case "enum":
+            text = f"Unsupported value: {shown}: supported values: " + ", ".join(
+                json.dumps(each) for each in limit
+            )
+        case "minimum":
+            text = f"{body} should be greater than or equal to {limit}"
+        case "maximum":
+            text = f"{body} should be less than or equal to {limit}"
+        case "pattern":
+            text = f"{body} should match '{limit}'"
+        case "maxLength":
+            text = f"Too long: may not be more than {limit} bytes"
+        case "maxItems":
+            text = f"Too many: {len(value)}: must have at most {limit} items"
+        case _:
+            text = f"Invalid value: {error.message}"
+    return [(path or "<root>", text)]
+
+
+def _type(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer"}
+    return names.get(type(value), "null" if value is None else "number")
 
 
 def _list_types(value: Any, schema: Schema, path: str) -> list[Cause]:
@@ -159,8 +203,9 @@ def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
     seen: set[str] = set()
     found = []
     for index, each in enumerate(value):
-        part = {key: each.get(key) for key in keys} if how == "map" else each
-        text = json.dumps(part, sort_keys=True)
+        is_item = how == "map" and isinstance(each, dict)
+        part = {key: each.get(key) for key in keys} if is_item else each
+        text = json.dumps(part, sort_keys=True, separators=(",", ":"))
         if text in seen:
             found.append((f"{path}[{index}]", f"Duplicate value: {text}"))
         seen.add(text)
