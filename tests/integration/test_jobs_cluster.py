@@ -105,6 +105,20 @@ def test_min_and_max_peers_of_a_task_are_kept(env: TestEnv, work: str, peers: in
     assert flow.finish(env, job).state == "completed"
 
 
+def test_the_peers_of_a_job_are_split_by_percentages(env: TestEnv) -> None:
+    flow = Flow("percentage: 50")
+    spec = flow.manifest["spec"]
+    spec["taskScheduler"] = "percentage"
+    for task in spec["catalog"]:
+        task.pop("maxPeers", None)
+    spec["catalog"][0]["percentage"], spec["catalog"][2]["percentage"] = 17, 33
+    job = env.submit(flow.manifest)
+    replica = until(env, lambda each: bool(allocated(each, job)))
+    assert allocated(replica, job) == {"read": 1, "work": 3, "write": 2}
+    flow.source.put({"n": 1})
+    assert flow.finish(env, job).state == "completed"
+
+
 def test_a_job_that_needs_more_peers_says_so_and_starts_when_they_come(env: TestEnv) -> None:
     flow = Flow("minPeers: 6")
     job = env.submit(flow.manifest)

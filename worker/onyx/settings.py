@@ -14,6 +14,8 @@ from onyx.errors import SettingsError
 
 T = TypeVar("T")
 
+JOB_SCHEDULERS = ("balanced", "greedy", "percentage")
+
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
@@ -156,7 +158,7 @@ class Settings:
     tenancy_id: str = "default"
     """Separates clusters that share a ZooKeeper."""
     job_scheduler: str = "balanced"
-    """`balanced` or `greedy`; the first group of a tenancy fixes it for all."""
+    """`balanced`, `greedy` or `percentage`; the first group of a tenancy fixes it for all."""
     modules: tuple[str, ...] = ()
     """Modules whose functions jobs may name; nothing else is ever imported for a job."""
     tags: tuple[str, ...] = ()
@@ -180,9 +182,13 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
     """Settings from variables: `ONYX_TENANCY_ID`, `ONYX_LOG_ENTRY_BYTES_MAX`, ...
 
     Raises:
-        SettingsError: a variable does not have the type of its setting.
+        SettingsError: a variable does not have the type of its setting, or names no scheduler.
     """
-    return read(Settings, environment, prefix)
+    settings = read(Settings, environment, prefix)
+    if settings.job_scheduler not in JOB_SCHEDULERS:
+        told = f"{prefix}_JOB_SCHEDULER={settings.job_scheduler!r}"
+        raise SettingsError(f"{told}: expected {', '.join(JOB_SCHEDULERS)}")
+    return settings
 
 
 def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
@@ -225,7 +231,7 @@ def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any
         if each.name in given:
             continue
         if is_dataclass(kind):
-            values[each.name] = read(kind, environment, variable)
+            values[each.name] = read(hints[each.name], environment, variable)
         elif variable in environment:
             values[each.name] = _convert(variable, environment[variable], kind)
     return cls(**values)

@@ -19,6 +19,7 @@ def paths(job: Job) -> list[str]:
 def test_a_plain_job_runs() -> None:
     assert unsupported(PLAIN) == ()
     assert unsupported(replace(PLAIN, guarantee="at-most-once")) == ()
+    assert unsupported(replace(PLAIN, task_scheduler="percentage")) == ()
 
 
 def test_what_cannot_run_yet_is_told_by_its_path() -> None:
@@ -40,7 +41,7 @@ def test_what_cannot_run_yet_is_told_by_its_path() -> None:
 
 
 def test_a_reason_says_what_to_do() -> None:
-    (problem,) = unsupported(replace(PLAIN, task_scheduler="percentage"))
+    (problem,) = unsupported(replace(PLAIN, task_scheduler="colocated"))
     assert str(problem) == (
-        "spec.taskScheduler: is percentage, but this version cannot run it yet (use balanced)"
+        "spec.taskScheduler: is colocated, but this version cannot run it yet (use balanced)"
     )

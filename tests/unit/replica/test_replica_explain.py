@@ -68,3 +68,20 @@ def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():
     log = ReplicaLog("greedy").join("g", peers=3).submit("first").submit()
     log.tell("suspend-job", job="first")
     assert why_waiting(log.new, "j") is None
+
+
+def test_a_job_whose_share_is_too_small():
+    log = ReplicaLog("percentage").join("g", peers=9).submit(percentage=20)
+    assert why_waiting(log.new, "j") == (
+        "needs 3 peers (read 1, parse 1, write 1), 9 are free, but its percentage is 20: "
+        "the percentage job scheduler gives it that share of 9 peers"
+    )
+
+
+def test_a_task_whose_share_is_too_small():
+    log = ReplicaLog().join("g", peers=4)
+    log.submit(task_scheduler="percentage", task_percentages={"read": 90, "parse": 5, "write": 5})
+    assert why_waiting(log.new, "j") == (
+        "needs 3 peers (read 1, parse 1, write 1), 4 are free, "
+        "but by their percentages (read 90, parse 5, write 5) some task would have too few"
+    )

@@ -93,10 +93,18 @@ def check_names(spec: Draft, path: str, report: Report) -> None:
 
 
 def check_percentages(spec: Draft, path: str, report: Report) -> None:
-    """Shares of tasks do not exceed the whole, and make it up when all tasks have one."""
+    """Under the percentage task scheduler every task has a share, and they make up the whole."""
     if good(spec, "task_scheduler") != "percentage":
         return
-    shares = [good(draft, "percentage") for draft, _ in entries(spec, "catalog", path, "catalog")]
+    drafts = list(entries(spec, "catalog", path, "catalog"))
+    missing = [where for draft, where in drafts if "percentage" not in draft]
+    for where in missing:
+        report.add(
+            at(where, "percentage"),
+            "is missing, but the task scheduler is percentage: the task would have no peers",
+            "give its share of the job's peers, 1 to 99",
+        )
+    shares = [good(draft, "percentage") for draft, _ in drafts]
     total = sum(share for share in shares if share is not None)
     if total > 100 or (None not in shares and shares and total != 100):
         report.add(at(path, "catalog"), f"has percentages that add up to {total}, not to 100")

@@ -54,10 +54,18 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
     sentence = f"needs {_peers(needed)} ({told}{more}), {free} {is_are} free"
     if free < needed:
         return sentence
-    return f"{sentence}, but {_reason(replica)}"
+    return f"{sentence}, but {_reason(replica, demand)}"
 
 
-def _reason(replica: Replica) -> str:
+def _reason(replica: Replica, demand: Demand) -> str:
+    if replica.job_scheduler == "percentage":
+        return (
+            f"its percentage is {demand.share}: the percentage job scheduler gives it that share "
+            f"of {_peers(len(replica.peers))}"
+        )
+    if demand.scheduler == "percentage":
+        shares = ", ".join(f"{task} {demand.task_shares.get(task, 0):g}" for task in demand.tasks)
+        return f"by their percentages ({shares}) some task would have too few"
     if replica.job_scheduler == "greedy" and len(jobs_to_serve(replica)) > 1:
         return "the greedy job scheduler gives all peers to the first job"
     return "no placement satisfies the tags and shares of all jobs"

@@ -1,0 +1,26 @@
+"""Settings read from variables."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from onyx.errors import SettingsError
+from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS as IMPLEMENTED
+from onyx.settings import JOB_SCHEDULERS, Settings, from_environment, to_environment
+
+
+def test_every_job_scheduler_that_may_be_set_exists() -> None:
+    assert set(JOB_SCHEDULERS) == set(IMPLEMENTED)
+
+
+def test_a_job_scheduler_that_does_not_exist_is_refused_by_name() -> None:
+    told = "ONYX_JOB_SCHEDULER='fair': expected balanced, greedy, percentage"
+    with pytest.raises(SettingsError, match=re.escape(told)):
+        from_environment({"ONYX_JOB_SCHEDULER": "fair"})
+
+
+def test_settings_come_back_from_the_variables_they_make() -> None:
+    settings = Settings(tenancy_id="t", job_scheduler="percentage", modules=("a", "b.c"))
+    assert from_environment(to_environment(settings)) == settings
