@@ -20,14 +20,15 @@ from onyx_operator.admission.review import MalformedReview, answer
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
-PATH = "/validate"
+PATHS = ("/validate-onyxjobs", "/validate-onyxclusters")
+"""One for each kind, so that logs of the API server tell them apart; both take both."""
 THREADS_MAX = 2
 """Reviews at the same time: they are all computation."""
 logger = logging.getLogger(__name__)
 
 
 class Webhook:
-    """Serves reviews at `PATH` between `start` and `close`."""
+    """Serves reviews at `PATHS` between `start` and `close`."""
 
     def __init__(
         self, settings: WebhookSettings, certificates: Certificates, metrics: OperatorMetrics
@@ -35,7 +36,8 @@ class Webhook:
         self._settings, self._certificates, self._metrics = settings, certificates, metrics
         self._threads = ThreadPoolExecutor(THREADS_MAX, "onyx-webhook")
         application = web.Application(client_max_size=settings.body_bytes_max)
-        application.router.add_post(PATH, self._review)
+        for path in PATHS:
+            application.router.add_post(path, self._review)
         self._runner = web.AppRunner(application, access_log=None)
         self.port = settings.port
         """The port that it listens on."""

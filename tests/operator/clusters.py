@@ -1,0 +1,81 @@
+"""Clusters and pools that several tests are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onyx.settings import Settings
+from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.wanted import Refusal, wanted
+
+UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
+SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}
+WHOLE: Mapping[str, Any] = {
+    "tenancyId": "flights",
+    "jobScheduler": "greedy",
+    "replicas": 3,
+    "peersPerWorker": 8,
+    "image": "registry.example/onyx-worker:1.0",
+    "imagePullPolicy": "IfNotPresent",
+    "imagePullSecrets": [{"name": "registry"}],
+    "modules": ["flights", "flights.tasks"],
+    "code": {"configMap": "flights-code"},
+    "zookeeper": {"address": "zk-0:2181,zk-1:2181", "authSecret": "zookeeper"},
+    "tls": {"secretName": "onyx-tls", "zookeeper": True},
+    "data": {"claimName": "shared"},
+    "settings": {"ONYX_LEDGER_FRONTIER_INTERVAL_S": "0.5", "ONYX_LEAVE_TIMEOUT_S": "30"},
+    "env": [
+        {"name": "AWS_REGION", "value": "eu-west-1"},
+        {"name": "AWS_SECRET_ACCESS_KEY",
+         "valueFrom": {"secretKeyRef": {"name": "s3", "key": "secret"}}},
+        {"name": "ONYX_TELEMETRY_LOG_FORMAT", "value": "text"},
+    ],
+    "envFrom": [{"secretRef": {"name": "s3"}, "prefix": "S3_"}],
+    "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+    "podTemplate": {
+        "metadata": {"labels": {"team": "data"}, "annotations": {"note": "seen"}},
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "topologySpreadConstraints": [
+                {"maxSkew": 2, "topologyKey": "topology.kubernetes.io/zone",
+                 "whenUnsatisfiable": "DoNotSchedule"},
+            ],
+            "containers": [
+                {"name": "worker", "volumeMounts": [{"name": "extra", "mountPath": "/extra"}]},
+                {"name": "logs", "image": "logs:1"},
+            ],
+            "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+                        {"name": "extra", "emptyDir": {}}],
+        },
+    },
+    "podDisruptionBudget": {"maxUnavailable": "25%"},
+    "serviceAccount": {"name": "flights", "annotations": {"cloud.example/role": "reader"}},
+    "terminationGracePeriodSeconds": 120,
+}  # fmt: skip
+CODE: Mapping[str, Any] = {
+    "metadata": {"name": "flights-code"},
+    "data": {"flights.tasks.py": "def parse(s): ...", "app.py": "", "a-b.py": "", "data.csv": "1"},
+}
+
+
+def cluster(
+    spec: Mapping[str, Any] = SMALL, name: str = "fleet", **metadata: Any
+) -> dict[str, Any]:
+    """An OnyxCluster as the API server has it."""
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxCluster",
+        "metadata": {"name": name, "namespace": "team", "uid": UID, "generation": 1, **metadata},
+        "spec": dict(spec),
+    }
+
+
+def pool(
+    spec: Mapping[str, Any] = SMALL, code: Mapping[str, Any] | None = None, name: str = "fleet"
+) -> Pool:
+    """The pool of a cluster that can be made."""
+    found = wanted(cluster(spec, name), code, Settings(), "")
+    assert not isinstance(found, Refusal), found
+    return found

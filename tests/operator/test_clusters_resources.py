@@ -1,0 +1,199 @@
+"""The objects of a worker pool are what Kubernetes takes, and what we have looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from tests.operator.clusters import CODE, SMALL, WHOLE, pool
+
+from onyx.model.cluster import SET_BY_OPERATOR
+from onyx.settings import Settings, from_environment, variables
+from onyx_operator.clusters.pool import Pool, code_of
+from onyx_operator.clusters.resources import children
+from onyx_operator.settings import OperatorSettings
+
+GOLDEN = Path(__file__).parent / "golden"
+POOLS = {"small": pool(), "whole": pool(WHOLE, CODE)}
+EACH = pytest.mark.parametrize("name", POOLS)
+KUBERNETES_VERSIONS = ("1.29", "1.37")
+
+
+class Plain(yaml.SafeDumper):
+    """Without anchors, to be read by people."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def objects(of: Pool) -> list[dict[str, Any]]:
+    return [
+        {"apiVersion": each.resource.api_version, "kind": each.resource.kind, **each.body}
+        for each in children(of)
+    ]
+
+
+def of_kind(of: Pool, kind: str) -> dict[str, Any]:
+    return next(each for each in objects(of) if each["kind"] == kind)
+
+
+def pod(of: Pool) -> dict[str, Any]:
+    spec: dict[str, Any] = of_kind(of, "StatefulSet")["spec"]["template"]["spec"]
+    return spec
+
+
+def worker(of: Pool) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in pod(of)["containers"] if each["name"] == "worker")
+    return found
+
+
+def values(of: Pool) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in worker(of)["env"] if "value" in each}
+
+
+@EACH
+def test_the_objects_are_those_that_we_have_looked_at(name: str) -> None:
+    """After a change on purpose: write the text to the file, and read the difference."""
+    text = yaml.dump_all(objects(POOLS[name]), Dumper=Plain, sort_keys=False, width=100)
+
+    assert text == (GOLDEN / f"cluster-{name}.yaml").read_text()
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@EACH
+def test_kubernetes_takes_every_object(name: str, version: str) -> None:
+    for each in objects(POOLS[name]):
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_pods_are_restricted() -> None:
+    """What the Pod Security standard `restricted` asks for, and a read-only root."""
+    spec, container = pod(pool()), worker(pool())
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] == 65532
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["automountServiceAccountToken"] is False
+    assert {kind for each in spec["volumes"] for kind in each} <= {
+        "name", "emptyDir", "secret", "configMap", "persistentVolumeClaim",
+    }  # fmt: skip
+
+
+@EACH
+def test_a_worker_understands_its_variables(name: str) -> None:
+    of = POOLS[name]
+    given = values(of)
+    settings = from_environment(given)
+
+    assert settings.tenancy_id == of.tenancy_id
+    assert settings.zookeeper.address == of.zookeeper_address
+    assert settings.modules == of.cluster.modules
+    assert settings.transport.port == 7700
+    assert settings.telemetry.metrics_port == 9600
+    assert settings.leave_timeout_s < of.cluster.termination_grace_period_seconds
+    assert {each for each in given if each.startswith("ONYX_")} <= set(variables())
+
+
+def test_every_variable_occurs_once_and_the_owners_override_what_follows_from_other_keys() -> None:
+    names = [each["name"] for each in worker(POOLS["whole"])["env"]]
+
+    assert len(names) == len(set(names))
+    assert values(POOLS["whole"])["ONYX_TELEMETRY_LOG_FORMAT"] == "text"
+    assert values(POOLS["whole"])["ONYX_LEAVE_TIMEOUT_S"] == "30"
+
+
+def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
+    whole = {each["name"] for each in worker(POOLS["whole"])["env"]}
+    small = {each["name"] for each in worker(POOLS["small"])["env"]}
+
+    assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS"} <= whole
+    assert {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TELEMETRY_LOG_FORMAT"} == small - SET_BY_OPERATOR.keys()
+
+
+def test_peers_are_given_by_the_command() -> None:
+    assert worker(POOLS["whole"])["command"] == ["onyx", "worker", "--peers", "8"]
+
+
+def test_workers_dial_each_other_by_a_name_that_a_certificate_can_carry() -> None:
+    assert values(POOLS["whole"])["ONYX_TLS_SERVER_NAME"] == "fleet-worker.team.svc"
+
+
+def test_files_of_code_are_modules_by_their_dots() -> None:
+    assert code_of(CODE).paths == {
+        "a-b.py": "a-b.py",
+        "app.py": "app.py",
+        "data.csv": "data.csv",
+        "flights.tasks.py": "flights/tasks.py",
+    }
+
+
+def test_other_code_replaces_the_pods_and_the_same_code_does_not() -> None:
+    def template(text: str) -> Any:
+        code = {"metadata": CODE["metadata"], "data": {"flights.py": text}}
+        return of_kind(pool(WHOLE, code), "StatefulSet")["spec"]["template"]
+
+    assert template("a = 1") == template("a = 1")
+    assert template("a = 1") != template("a = 2")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("networkPolicy", "NetworkPolicy"),
+        ("podDisruptionBudget", "PodDisruptionBudget"),
+    ],
+)
+def test_what_is_switched_off_is_not_made(key: str, kind: str) -> None:
+    kinds = {each["kind"] for each in objects(pool({**SMALL, key: {"enabled": False}}))}
+
+    assert kinds == {
+        "ServiceAccount", "Service", "NetworkPolicy", "PodDisruptionBudget", "StatefulSet",
+    } - {kind}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("account", "used", "made"),
+    [
+        ({}, "fleet-worker", ["fleet-worker"]),
+        ({"name": "mine"}, "mine", ["mine"]),
+        ({"create": False, "name": "mine"}, "mine", []),
+        ({"create": False}, "default", []),
+    ],
+)
+def test_the_account_is_the_one_that_was_asked_for(
+    account: dict[str, Any], used: str, made: list[str]
+) -> None:
+    of = pool({**SMALL, "serviceAccount": account})
+
+    assert pod(of)["serviceAccountName"] == used
+    accounts = [each for each in objects(of) if each["kind"] == "ServiceAccount"]
+    assert [each["metadata"]["name"] for each in accounts] == made
+
+
+def test_a_template_cannot_take_the_labels_by_which_pods_are_found() -> None:
+    labels = {"onyx.dev/cluster": "other", "app.kubernetes.io/component": "spy", "team": "data"}
+    of = pool({**SMALL, "podTemplate": {"metadata": {"labels": labels}}})
+
+    found = of_kind(of, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert found["team"] == "data"
+    assert of.selector.items() <= found.items()
+
+
+def test_names_and_labels_fit_even_for_the_longest_name() -> None:
+    of = pool(name="a" * 45)
+
+    assert len(of.name) <= 63 - len("-0123456789")  # pods are labelled with name and revision
+    assert all(len(value) <= 63 for value in of.labels.values())
+
+
+def test_operator_settings_have_room_for_a_default_image() -> None:
+    assert OperatorSettings().clusters.worker_image == ""
+    assert OperatorSettings().engine == Settings()
