@@ -22,5 +22,16 @@ def test_a_job_scheduler_that_does_not_exist_is_refused_by_name() -> None:
 
 
 def test_settings_come_back_from_the_variables_they_make() -> None:
-    settings = Settings(tenancy_id="t", job_scheduler="percentage", modules=("a", "b.c"))
+    settings = Settings(
+        tenancy_id="t",
+        job_scheduler="percentage",
+        modules=("a", "b.c"),
+        fn_params={"add": [42, {"deep": None}], "other": []},
+    )
     assert from_environment(to_environment(settings)) == settings
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"add": 42}'])
+def test_arguments_of_functions_that_are_no_lists_by_task_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="ONYX_FN_PARAMS="):
+        from_environment({"ONYX_FN_PARAMS": text})

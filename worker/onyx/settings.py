@@ -6,7 +6,8 @@ Read from keyword arguments or, for `onyx worker`, from the environment by `from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, get_type_hints
 
@@ -14,6 +15,7 @@ from onyx.errors import SettingsError
 
 T = TypeVar("T")
 
+FnParams = Mapping[str, Sequence[Any]]
 JOB_SCHEDULERS = ("balanced", "greedy", "percentage")
 
 
@@ -163,6 +165,8 @@ class Settings:
     """Modules whose functions jobs may name; nothing else is ever imported for a job."""
     tags: tuple[str, ...] = ()
     """What this worker's peers can do, matched with `requiredTags`."""
+    fn_params: FnParams = field(default_factory=dict)
+    """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
     """Folder from which relative paths in jobs count; empty means the current one."""
     leave_timeout_s: float = 45.0
@@ -197,6 +201,8 @@ def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
     for variable, value in _flatten(settings, prefix):
         if isinstance(value, tuple):
             found[variable] = ",".join(value)
+        elif isinstance(value, Mapping):
+            found[variable] = json.dumps(value)
         elif value is not None:
             found[variable] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
@@ -240,6 +246,8 @@ def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any
 def _convert(variable: str, text: str, kind: Any) -> Any:
     if kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind == FnParams:
+        return _fn_params(variable, text)
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
@@ -251,3 +259,13 @@ def _convert(variable: str, text: str, kind: Any) -> Any:
         expected = "true or false" if kind is bool else "a number"
         raise SettingsError(f"{variable}={text!r}: expected {expected}") from error
     return text
+
+
+def _fn_params(variable: str, text: str) -> FnParams:
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and all(isinstance(each, list) for each in found.values()):
+            return found
+    except ValueError as error:
+        raise SettingsError(f"{variable}={text!r} is not JSON: {error}") from error
+    raise SettingsError(f'{variable}={text!r}: expected lists by task, as {{"my-task": [1]}}')

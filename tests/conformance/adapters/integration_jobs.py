@@ -1,7 +1,7 @@
 """Whole jobs through a real cluster in this process: ZooKeeper, peers, channels in memory.
 
 Cases whose lifecycles are told in words get them from `LIFECYCLES`. Cases with windows are not for
-this version. One cluster serves the whole file.
+this version. One cluster serves all cases of a file with the same peer configuration.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from onyx import api
 from onyx.client import JobStatus
 from onyx.plugins.channel import open_channel
 from onyx.replica.state import Replica
+from onyx.settings import Settings
 from onyx.testing import TestEnv, with_test_env
 
 MODULE = functions.__name__
@@ -42,8 +43,10 @@ _running = ExitStack()
 
 
 @functools.cache
-def _cluster() -> TestEnv:
-    return _running.enter_context(with_test_env(0, modules=[MODULE]))
+def _cluster(fn_params: str = "{}") -> TestEnv:
+    """One for each peer configuration that a case asks for."""
+    settings = Settings(fn_params=json.loads(fn_params))
+    return _running.enter_context(with_test_env(0, modules=[MODULE], settings=settings))
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
@@ -63,7 +66,7 @@ def _check(case: dict[str, Any]) -> str | None:
     elif case["id"].startswith("cluster-"):
         return "about the log and groups, not about a job"
     functions.reset()
-    env = _cluster()
+    env = _cluster(json.dumps(case.get("peer_config", {}).get("onyx.peer/fn-params", {})))
     api.start_peers(case["n_peers"], env.group)
     try:
         until(env, lambda replica: len(replica.peers) == case["n_peers"])

@@ -360,7 +360,7 @@ class Incarnation:
         return build_output(plugin, context)
 
     def fn_params(self, task: str) -> Sequence[Any]:
-        return ()
+        return self.settings.fn_params.get(task, ())
 
     def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
         self._observer.job_started(job_id, job.name, job.guarantee)
