@@ -6,7 +6,7 @@ SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate cluster cluster-down bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate golden cluster cluster-down bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m onyx.telemetry.generate
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
+
+golden: setup ## Renew the golden renderings of the chart
+	$(BIN)/python -m tests.support.chart
 
 cluster: setup ## Start a real Kubernetes on this machine (first time: builds it, some 8 minutes)
 	@$(BIN)/python -m tests.cluster up

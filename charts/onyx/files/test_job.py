@@ -1,12 +1,13 @@
 """Run a small job through the operator and wait until it has completed: what `helm test` does.
 
-Usage: python test_job.py NAMESPACE TIMEOUT_S < job.yaml
+Usage: python test_job.py JOB_FILE TIMEOUT_S
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import yaml
 from kubernetes import client, config
@@ -15,11 +16,11 @@ PLURAL = ("onyx.dev", "v1alpha1")
 POLL_S = 1.0
 
 
-def main(namespace: str, timeout_s: float) -> int:
+def main(job_file: str, timeout_s: float) -> int:
     config.load_incluster_config()
     api = client.CustomObjectsApi()
-    job = yaml.safe_load(sys.stdin)
-    name = job["metadata"]["name"]
+    job = yaml.safe_load(Path(job_file).read_text())
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     api.create_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", job)
     try:
         return wait(api, namespace, name, timeout_s)

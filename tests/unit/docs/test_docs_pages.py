@@ -20,6 +20,7 @@ FOLDERS = {
     "docs": "**/*.md",
     "examples": "*/*.md",
     "benchmarks": "*.md",
+    "charts": "*/*.md",
     "tests": "*.md",
 }
 PAGES = sorted(

@@ -1,0 +1,233 @@
+"""The objects that the chart makes: valid for Kubernetes and for our own kinds, restricted, and
+with no more rights than are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from tests.support.chart import NAMESPACE, SETS, Object, named, objects, pod_specs, value_set
+
+from onyx.model.parse import parse_manifest
+from onyx.model.parse_cluster import parse_cluster
+from onyx.settings import variables
+from onyx_operator.settings import OperatorSettings
+
+KUBERNETES = ("1.29", "1.37")
+OF_OTHERS = {"cert-manager.io/v1", "monitoring.coreos.com/v1", "onyx.dev/v1alpha1"}
+"""Kinds that have no schema of Kubernetes."""
+VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected"}
+EACH_SET = pytest.mark.parametrize("name", SETS)
+
+
+@EACH_SET
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_objects_are_what_kubernetes_takes(name: str, version: str) -> None:
+    checked = 0
+    for each in objects(value_set(name)):
+        if each["apiVersion"] not in OF_OTHERS:
+            kubernetes_validate.validate(each, version, strict=True)
+            checked += 1
+
+    assert checked > 10
+
+
+@EACH_SET
+def test_no_two_objects_have_one_name(name: str) -> None:
+    found = [
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in objects(value_set(name))
+    ]
+
+    assert len(found) == len(set(found))
+
+
+@EACH_SET
+def test_the_cluster_is_one_that_the_operator_takes(name: str) -> None:
+    cluster = parse_cluster(named("OnyxCluster", "onyx", value_set(name)))
+
+    assert cluster.zookeeper.address
+    assert cluster.image
+
+
+def test_values_of_the_cluster_arrive_in_its_spec() -> None:
+    cluster = parse_cluster(named("OnyxCluster", "onyx", value_set("small")))
+
+    assert cluster.replicas == 1
+    assert cluster.modules == ("tasks",)
+    assert cluster.code is not None
+    assert cluster.code.config_map == "onyx-code"
+    assert cluster.tls is not None
+    assert (cluster.tls.secret_name, cluster.tls.zookeeper) == ("onyx-certificates", False)
+    assert {each.name: each.value for each in cluster.env} == {
+        "AWS_ENDPOINT_URL": "https://s3.example:9000",
+        "AWS_REGION": "eu-central-1",
+    }
+    assert [each.secret_ref["name"] for each in cluster.env_from] == ["s3-credentials"]
+
+
+def test_an_autoscaler_has_the_number_of_workers_to_itself() -> None:
+    cluster = named("OnyxCluster", "onyx", {"cluster": {"replicas": None}})
+
+    assert "replicas" not in cluster["spec"]
+
+
+def test_the_job_of_the_test_is_valid() -> None:
+    config_map = named("ConfigMap", "onyx-test")
+
+    job = parse_manifest(config_map["data"]["job.yaml"], "job.yaml")
+
+    assert job.name == "onyx-test"
+    assert config_map["data"]["test_job.py"].startswith('"""Run a small job')
+
+
+@EACH_SET
+def test_pods_are_restricted(name: str) -> None:
+    pods = pod_specs(value_set(name))
+
+    assert {"Deployment/onyx-operator", "Pod/onyx-test"} <= pods.keys()
+    for pod in pods.values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 10_000
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert all(VOLUMES & volume.keys() for volume in pod["volumes"])
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_zookeeper_has_no_access_to_the_api_server() -> None:
+    assert pod_specs()["StatefulSet/onyx-zookeeper"]["automountServiceAccountToken"] is False
+
+
+@EACH_SET
+def test_mounts_and_volumes_fit(name: str) -> None:
+    for pod in pod_specs(value_set(name)).values():
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        mounted = {each["name"] for box in pod["containers"] for each in box["volumeMounts"]}
+        assert mounted - {"data"} == volumes - {"data"}
+
+
+@EACH_SET
+def test_variables_of_our_pods_are_settings_that_exist(name: str) -> None:
+    known = {*variables(), *settings_of(OperatorSettings(), "ONYX_OPERATOR")}
+    for pod in pod_specs(value_set(name)).values():
+        for each in pod["containers"][0].get("env", ()):
+            assert each["name"] in known
+
+
+def test_the_operator_may_do_nothing_by_wildcard_and_reads_no_secret() -> None:
+    for name in SETS:
+        rules = list(rules_of(objects(value_set(name))))
+        assert rules
+        for rule in rules:
+            granted = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert "*" not in granted
+            assert not {"secrets", "pods/exec", "escalate", "bind", "impersonate"} & granted
+
+
+def test_rights_are_in_the_namespaces_that_are_watched() -> None:
+    bindings = [each for each in objects(value_set("small")) if each["kind"] == "RoleBinding"]
+    operators = [each for each in bindings if each["metadata"]["name"].endswith("-operator")]
+    deployment = pod_specs(value_set("small"))["Deployment/onyx-operator"]
+
+    assert {each["metadata"]["namespace"] for each in operators} == {"onyx", "team-a"}
+    assert {each["subjects"][0]["namespace"] for each in operators} == {NAMESPACE}
+    assert environment(deployment)["ONYX_OPERATOR_NAMESPACES"] == "onyx,team-a"
+
+
+def test_cluster_wide_there_is_a_cluster_role_and_no_namespace() -> None:
+    values = value_set("production")
+    deployment = pod_specs(values)["Deployment/onyx-operator"]
+
+    assert named("ClusterRole", "onyx-onyx-operator", values)["rules"]
+    assert "ONYX_OPERATOR_NAMESPACES" not in environment(deployment)
+
+
+def test_three_servers_know_each_other_by_name() -> None:
+    zookeeper = pod_specs(value_set("production"))["StatefulSet/onyx-zookeeper"]
+    service = named("Service", "onyx-zookeeper-servers", value_set("production"))
+
+    assert environment(zookeeper)["ONYX_ZOOKEEPER_SERVER_SERVERS"] == ",".join(
+        f"onyx-zookeeper-{number}.onyx-zookeeper-servers.onyx.svc" for number in range(3)
+    )
+    assert service["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_a_given_zookeeper_is_used_and_none_is_made() -> None:
+    values = value_set("small")
+    cluster = named("OnyxCluster", "onyx", values)
+
+    assert cluster["spec"]["zookeeper"]["address"] == value_set("small")["zookeeper"]["address"]
+    assert not any("zookeeper" in each["metadata"]["name"] for each in objects(values))
+
+
+def test_the_certificate_names_all_that_is_dialled() -> None:
+    values = value_set("production")
+    names = named("Certificate", "onyx-tls", values)["spec"]["dnsNames"]
+
+    assert names == [
+        "onyx-worker.onyx.svc",
+        "onyx-zookeeper.onyx.svc",
+        "*.onyx-zookeeper-servers.onyx.svc",
+    ]
+
+
+@EACH_SET
+def test_what_is_selected_is_there(name: str) -> None:
+    """Services, budgets and policies select pods that the chart makes."""
+    values = value_set(name)
+    made = [
+        each["spec"]["template"]["metadata"]["labels"]
+        for each in objects(values)
+        if each["kind"] in ("Deployment", "StatefulSet")
+    ]
+    for each in objects(values):
+        selector = each.get("spec", {}).get("selector", each.get("spec", {}).get("podSelector"))
+        if each["kind"] in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
+            labels = selector.get("matchLabels", selector)
+            assert any(labels.items() <= pod.items() for pod in made), each["metadata"]["name"]
+
+
+def test_two_releases_share_no_name() -> None:
+    def of(release: str) -> set[tuple[str, str]]:
+        values = {"cluster": {"name": release}, "metrics": {"podMonitor": {"create": True}}}
+        return {(each["kind"], each["metadata"]["name"]) for each in objects(values, release)}
+
+    assert of("one") & of("two") == set()
+
+
+def settings_of(settings: Any, prefix: str) -> Iterator[str]:
+    for each in fields(settings):
+        inner = getattr(settings, each.name)
+        variable = f"{prefix}_{each.name.upper()}"
+        if is_dataclass(inner):
+            yield from settings_of(inner, variable)
+        else:
+            yield variable
+
+
+def environment(pod: Object) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+
+
+def rules_of(found: list[Object]) -> Iterator[Object]:
+    for each in found:
+        if each["kind"] in ("Role", "ClusterRole"):
+            yield from each["rules"]
+
+
+def test_documents_of_one_template_are_separate() -> None:
+    """A missing `---` would make one object of two."""
+    for name in SETS:
+        text = (yaml.safe_dump(each) for each in objects(value_set(name)))
+        assert all(each.count("\nkind: ") == 1 for each in text)
