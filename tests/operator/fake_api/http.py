@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 from tests.operator.fake_api import discovery
+from tests.operator.fake_api.doors import Door, Shut
 from tests.operator.fake_api.errors import ApiError, bad_request, gone, no_such_path
 from tests.operator.fake_api.faults import Fault, Faults
 from tests.operator.fake_api.kinds import Kind
@@ -54,18 +56,20 @@ class Http:
         self._registry = registry
         self._faults = faults
         self.recorded: list[Recorded] = []
+        self.doors: dict[str, Door] = {}
         self.is_down = False
         self.cut = asyncio.Event()
         """Set and replaced when all connections are to be cut."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """The one handler of all paths."""
-        if self.is_down:
+        path, door = self._enter(request.path)
+        if self.is_down or (door is not None and door.is_shut):
             return _abort(request)
         watch = request.query.get("watch", "") in ("1", "true")
-        target = target_of(request.method, request.path, watch=watch)
+        target = target_of(request.method, path, watch=watch)
         if target is None:
-            page = discovery.page(request.path, self._registry.kinds.values())
+            page = discovery.page(path, self._registry.kinds.values())
             return _failure(no_such_path()) if page is None else web.json_response(page)
         body = await _body(request)
         fault = self._faults.take(target)
@@ -79,7 +83,11 @@ class Http:
                 raise fault.error()
             if target.verb == "watch":
                 return await self._watch(request, target, fault)
-            code, value, created = self._act(request, target, body)
+            with self._step(door, target):
+                code, value, created = self._act(request, target, body)
+        except Shut:
+            self._record(request, target, 0)
+            return _abort(request)
         except ApiError as error:
             self._record(request, target, error.code)
             return _failure(error)
@@ -88,6 +96,18 @@ class Http:
             return _abort(request)
         self._record(request, target, code, created)
         return web.json_response(value, status=code)
+
+    def _enter(self, path: str) -> tuple[str, Door | None]:
+        """The path behind the door that it leads through, if it does."""
+        first, _, rest = path.lstrip("/").partition("/")
+        door = self.doors.get(first)
+        return (f"/{rest}", door) if door else (path, None)
+
+    def _step(self, door: Door | None, target: Target) -> contextlib.AbstractContextManager[None]:
+        if door is None or target.verb == "list":
+            return contextlib.nullcontext()
+        resource = "/".join(part for part in (target.resource, target.subresource) if part)
+        return door.step(f"{target.verb} {resource} {target.name}".strip())
 
     def _record(
         self, request: web.Request, target: Target, code: int, created: bool = False

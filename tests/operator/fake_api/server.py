@@ -27,6 +27,7 @@ from typing import Any
 
 import yaml
 from aiohttp import web
+from tests.operator.fake_api.doors import Door
 from tests.operator.fake_api.faults import Faults
 from tests.operator.fake_api.http import BODY_BYTES_MAX, Http, Recorded
 from tests.operator.fake_api.kinds import Kind
@@ -77,6 +78,11 @@ class FakeApi:
     def requests(self) -> list[Recorded]:
         """All requests so far, oldest first."""
         return list(self._http.recorded)
+
+    def through(self, door: Door) -> str:
+        """The URL of the server behind this door."""
+        self._http.doors[door.name] = door
+        return f"{self.url}/{door.name}"
 
     def kubeconfig(self, folder: Path) -> Path:
         """Write a kubeconfig that leads here; returns the file."""

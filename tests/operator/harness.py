@@ -1,0 +1,228 @@
+"""The whole operator in this process, against the fake API server and logs in memory or ZooKeeper.
+
+    with Operator(api, logs.connect, failpoint=Failpoint(3, after_effect=True)) as operator:
+        api.create(cluster()); api.create(job("flights"))
+        api.wait_for("onyxjobs", "flights", lambda job: job["status"]["phase"] == "Running")
+
+The operator runs in a thread with a loop of its own, exactly as `python -m onyx_operator` runs it.
+It reaches the world through a door (see `fake_api/doors.py`). When the door is shut, by a failpoint
+or by `kill()`, that incarnation is dead, and a new one is started behind a new door, as the kubelet
+would. So a scenario need not know when the operator dies: it waits for what must come true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubernetes.client import Configuration
+from tests.operator.fake_api.doors import Door, Failpoint, Shut
+from tests.operator.fake_api.server import WAIT_S, FakeApi
+
+from onyx.errors import Unavailable
+from onyx.ids import Position
+from onyx.log.interface import ClientLog
+from onyx.log.memory import MemoryLog
+from onyx.replica import machine
+from onyx.replica.entry import Command
+from onyx.replica.state import Replica
+from onyx.settings import Settings
+from onyx_operator.application import run
+from onyx_operator.settings import OperatorSettings, operator_settings
+
+Connect = Callable[[Settings], ClientLog]
+QUICK = {
+    "ONYX_OPERATOR_NAMESPACES": "default",
+    "ONYX_OPERATOR_SERVER_HOST": "127.0.0.1",
+    "ONYX_OPERATOR_SERVER_PORT": "0",
+    "ONYX_OPERATOR_JOBS_STATUS_INTERVAL_S": "0.01",
+    "ONYX_OPERATOR_JOBS_RETRY_MIN_S": "0.01",
+    "ONYX_OPERATOR_JOBS_RETRY_MAX_S": "0.1",
+    "ONYX_OPERATOR_CLUSTERS_RETRY_MIN_S": "0.01",
+    "ONYX_OPERATOR_CLUSTERS_RETRY_MAX_S": "0.1",
+    "ONYX_OPERATOR_CLUSTERS_WORKER_IMAGE": "onyx-worker:test",
+}
+"""Settings for tests: one namespace, free ports, short waits."""
+
+
+def settings(**more: str) -> OperatorSettings:
+    """The operator's settings for tests, changed by variables without their prefix:
+    `settings(JOBS_RESYNC_INTERVAL_S="0.2")`."""
+    changed = {f"ONYX_OPERATOR_{name}": value for name, value in more.items()}
+    return operator_settings({**QUICK, **changed})
+
+
+class Logs:
+    """Logs in memory, one a tenancy; they outlive every operator."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, MemoryLog] = {}
+        self._lock = threading.Lock()
+
+    def connect(self, found: Settings) -> ClientLog:
+        """What an operator is given to open a log."""
+        return self.log(found.tenancy_id).client()
+
+    def log(self, tenancy: str = "default.onyx") -> MemoryLog:
+        with self._lock:
+            return self._logs.setdefault(tenancy, MemoryLog())
+
+    def commands(self, fn: str = "", tenancy: str = "default.onyx") -> list[Command]:
+        """All commands in a log, or those of one name."""
+        client = self.log(tenancy).client()
+        commands = [entry.command for entry in client.read(Position(-1))]
+        client.close()
+        return [command for command in commands if fn in ("", command.fn)]
+
+    def replica(self, tenancy: str = "default.onyx") -> Replica:
+        client = self.log(tenancy).client()
+        replica = Replica()
+        for entry in client.read(Position(-1)):
+            replica = machine.apply(replica, entry)
+        client.close()
+        return replica
+
+
+class DoorLog:
+    """A client's log behind a door: its writes are steps."""
+
+    def __init__(self, log: ClientLog, door: Door) -> None:
+        self._log = log
+        self._door = door
+        door.on_shut(log.close)
+
+    def append(self, command: Command) -> Position:
+        return self._step(f"append {command.fn}", lambda: self._log.append(command))
+
+    def put_chunk(self, data: bytes) -> str:
+        return self._step("put chunk", lambda: self._log.put_chunk(data))
+
+    def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        return self._step("establish", lambda: self._log.establish(parameters))
+
+    def close(self) -> None:
+        self._log.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def _step(self, name: str, act: Callable[[], Any]) -> Any:
+        try:
+            with self._door.step(name):
+                return act()
+        except Shut as error:
+            raise Unavailable("the operator was killed") from error
+
+
+class Operator:
+    """The operator, started again whenever it is killed."""
+
+    def __init__(
+        self,
+        api: FakeApi,
+        connect: Connect,
+        found: OperatorSettings | None = None,
+        failpoint: Failpoint | None = None,
+    ) -> None:
+        self._api = api
+        self._connect = connect
+        self._settings = found or settings()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._stop: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._live, name="operator")
+        self._error: BaseException | None = None
+        self.doors = [Door(failpoint)]
+        """Of every incarnation, the first one first."""
+
+    @property
+    def steps(self) -> list[str]:
+        """What the first incarnation has done: failpoints are counted by this."""
+        return list(self.doors[0].steps)
+
+    def __enter__(self) -> Operator:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._stopping.set()
+            self._stop()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), "the operator does not end"
+        if self._error is not None:
+            raise self._error
+
+    def kill(self) -> None:
+        """Kill the operator as it is now; another one is started."""
+        self.doors[-1].shut()
+
+    def _live(self) -> None:
+        """One incarnation after another, until one is stopped."""
+        try:
+            while not self._stopping.is_set():
+                asyncio.run(self._incarnation(self.doors[-1]))
+                if self.doors[-1].is_shut:
+                    self.doors.append(Door())
+        except BaseException as error:
+            self._error = error
+
+    async def _incarnation(self, door: Door) -> None:
+        loop, stop, killed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        door.on_shut(lambda: loop.call_soon_threadsafe(killed.set))
+        configuration = Configuration()
+        configuration.host = self._api.through(door)
+        running = asyncio.create_task(
+            run(self._settings, configuration, stop, lambda found: self._open(found, door))
+        )
+        with self._lock:
+            self._stop = lambda: loop.call_soon_threadsafe(stop.set)
+            if self._stopping.is_set():
+                stop.set()
+        dying = asyncio.create_task(killed.wait())
+        await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if killed.is_set():
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await running
+        else:
+            await running
+        with self._lock:
+            self._stop = lambda: None
+
+    def _open(self, found: Settings, door: Door) -> ClientLog:
+        if door.is_shut:
+            raise Unavailable("the operator was killed")
+        log: Any = DoorLog(self._connect(found), door)
+        return log
+
+
+def cluster(name: str = "onyx", **spec: Any) -> dict[str, Any]:
+    """An OnyxCluster whose log is at an address that tests never ask."""
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxCluster",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"zookeeper": {"address": "zookeeper:2181"}, **spec},
+    }
+
+
+def job(name: str = "job", batch_size: int = 10, **spec: Any) -> dict[str, Any]:
+    """A small OnyxJob; another `batch_size` makes it another job."""
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "workflow": [["read", "write"]],
+            "catalog": [
+                {"name": "read", "type": "input", "plugin": "sequence", "batchSize": batch_size},
+                {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 10},
+            ],
+            **spec,
+        },
+    }

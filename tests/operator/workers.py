@@ -1,0 +1,100 @@
+"""Workers that only pretend: a group of peers that joins a log and does what jobs ask for.
+
+They follow the log like real ones (`reactions` and `effects` of the replica machine), signal ready
+as soon as they have a task, and do no work: a job ends when the test says so, or when it drains.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from onyx.ids import GroupId, JobId, Position
+from onyx.log.interface import Origin
+from onyx.log.memory import MemoryLog
+from onyx.replica import machine
+from onyx.replica.effects import Effect, JobReady, RewireTask, SealOutput, StartTask
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+
+
+class Workers:
+    """A group of `peers` virtual peers in a log of one tenancy."""
+
+    def __init__(self, log: MemoryLog, peers: int = 4, group: str = "group") -> None:
+        self._group = GroupId(group)
+        self._peers = peers
+        self._log = log.group(self._group)
+        self._inbox: queue.SimpleQueue[Entry | Origin | None] = queue.SimpleQueue()
+        self._replica = Replica()
+        self._thread = threading.Thread(target=self._follow, name=f"workers-{group}", daemon=True)
+
+    def __enter__(self) -> Workers:
+        self._log.register_pulse()
+        self._thread.start()
+        self._unsubscribe: Callable[[], None] = self._log.subscribe(Position(-1), self._inbox.put)
+        self._log.append([Command("prepare-join-cluster", {"joiner": self._group})])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unsubscribe()
+        self._inbox.put(None)
+        self._thread.join()
+        self._log.close()
+
+    def finish(self, job: str) -> None:
+        """All inputs of a job come to their end."""
+        for task in self._replica.input_tasks.get(JobId(job), ()):
+            self._log.append([Command("exhaust-input", {"job": job, "task": task})])
+
+    def fail(self, job: str, message: str) -> None:
+        """A task of a job raises, which kills the job."""
+        report = {"task": "read", "type": "ValueError", "message": message}
+        self._log.put_document(f"exception/{job}", msgspec.json.encode(report), None)
+        self._log.append([Command("kill-job", {"job": job})])
+
+    def _follow(self) -> None:
+        while isinstance(entry := self._inbox.get(), Entry):
+            old, new = self._replica, machine.apply(self._replica, entry)
+            self._replica = new
+            commands = [*machine.reactions(entry, old, new, self._group)]
+            if self._group in new.groups and self._group not in old.groups:
+                commands += [
+                    Command(
+                        "add-virtual-peer", {"id": f"{self._group}-{n}", "group-id": self._group}
+                    )
+                    for n in range(self._peers)
+                ]
+            for effect in machine.effects(entry, old, new, self._group):
+                commands += self._done(effect)
+            for job in set(new.draining_jobs) - set(old.draining_jobs):
+                commands += self._exhaust(job)
+            if commands:
+                self._log.append(commands, entry.position)
+
+    def _done(self, effect: Effect) -> list[Command]:
+        match effect:
+            case StartTask(peer, _, _, _, version) | RewireTask(peer, _, _, _, version):
+                return [Command("signal-ready", {"id": peer, "version": version})]
+            case JobReady(job, _):
+                return [*self._register(job), *self._exhaust(job)]
+            case SealOutput(_, job, task):
+                return [Command("seal-output", {"job": job, "task": task})]
+        return []
+
+    def _register(self, job: JobId) -> list[Command]:
+        known = self._replica.partitions.get(job, {})
+        return [
+            Command("register-partitions", {"job": job, "task": task, "count": 1, "digest": "none"})
+            for task in self._replica.input_tasks[job]
+            if task not in known
+        ]
+
+    def _exhaust(self, job: JobId) -> list[Command]:
+        if job not in self._replica.draining_jobs:
+            return []
+        tasks = self._replica.input_tasks[job]
+        return [Command("exhaust-input", {"job": job, "task": task}) for task in tasks]
