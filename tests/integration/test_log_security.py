@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -21,10 +22,12 @@ from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log import server_tls
 from onyx.log.server import ZooKeeperServer
+from onyx.log.server_config import Ensemble
 from onyx.log.tls_handler import TlsHandler
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
+from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
 pytestmark = pytest.mark.server
@@ -155,6 +158,39 @@ def test_certificates_are_renewed_under_a_server_and_its_sessions(
     assert {entry.sequence for entry in newcomer.read(NO_POSITION)} == {1, 2}
     told = refusal(replace(zookeeper, tls=old.settings()))
     assert "not signed by the authority" in told
+
+
+def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
+    tmp_path, authority, stranger, stack
+):
+    tls = Secret(tmp_path / "tls", authority, names=("localhost",)).settings()
+    ports = free_ports(6)
+    places = tuple(f"localhost:{ports[n]}:{ports[n + 3]}" for n in range(3))
+    servers = [
+        ZooKeeperServer(tmp_path / str(n), ensemble=Ensemble(n, places), tls=tls, heap_mib=64)
+        for n in (1, 2, 3)
+    ]
+    for server in servers:
+        stack.callback(server.stop)
+        server.launch()
+    addresses = ",".join(f"localhost:{server.port}" for server in servers)
+    patient = ZooKeeperSettings(addresses, tls=tls, connect_timeout_s=60.0)
+    client = open_client(stack, with_zookeeper(patient))
+    client.append(Command("a"))
+    assert [entry.command.fn for entry in client.read(NO_POSITION)] == ["a"]
+    other = Secret(tmp_path / "other", stranger, trusted=authority).settings()
+    files = CertificateFiles(other, ZOOKEEPER, serves=False)
+    for port in ports[3:]:
+        assert "refuses our certificate" in (diagnose("localhost", port, files, ZOOKEEPER) or "")
+        assert "it uses TLS" in (diagnose("localhost", port, None, ZOOKEEPER) or "")
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as open_sockets:
+        probes = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 # The user

@@ -29,7 +29,13 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
-from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
+from onyx.settings import (
+    Settings,
+    TelemetrySettings,
+    TlsSettings,
+    ZooKeeperSettings,
+    to_environment,
+)
 
 T = TypeVar("T")
 
@@ -90,24 +96,29 @@ class Cluster:
 
     def __init__(
         self,
-        zookeeper: str,
+        zookeeper: str | ZooKeeperSettings,
         folder: Path,
         modules: Path,
         session_timeout_s: float = 2.0,
+        tls: TlsSettings | None = None,
     ) -> None:
         """
         Args:
-            zookeeper: address of the server.
+            zookeeper: address of the server, or all that leads to it.
             folder: for logs of workers, and their working directory.
             modules: a file whose functions the jobs may name.
             session_timeout_s: of the workers' sessions.
+            tls: between the workers; None means without.
         """
+        if isinstance(zookeeper, str):
+            zookeeper = ZooKeeperSettings(zookeeper)
         self._folder = folder
         self._modules = modules
         self.settings = Settings(
             tenancy_id=uuid.uuid4().hex,
             modules=(modules.stem,),
-            zookeeper=ZooKeeperSettings(zookeeper, session_timeout_s),
+            zookeeper=dataclasses.replace(zookeeper, session_timeout_s=session_timeout_s),
+            tls=tls or TlsSettings(),
             telemetry=TelemetrySettings(log_level="INFO"),
         )
         self.workers: list[Worker] = []

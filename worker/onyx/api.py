@@ -31,7 +31,7 @@ from onyx.model.parse import parse_mapping
 from onyx.peer.peer_group import PeerGroup
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
-from onyx.settings import Settings
+from onyx.settings import Settings, TlsSettings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
@@ -63,17 +63,21 @@ class Subscription:
 
 
 def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
-    """Start a ZooKeeper server of one's own.
+    """Start a ZooKeeper server of one's own, with TLS if `zookeeper_server.tls` names files.
 
     Args:
         settings: what else holds; the address of the server is put into those of the result.
         data_dir: where it keeps its data; None means a temporary folder.
     """
-    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
-    server = ZooKeeperServer(folder)
-    server.start()
     settings = settings or Settings()
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
+    tls = settings.zookeeper_server.tls
+    server = ZooKeeperServer(folder, tls=tls)
+    server.start()
     zookeeper = dataclasses.replace(settings.zookeeper, address=server.address)
+    if tls == TlsSettings():
+        # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
+        zookeeper = dataclasses.replace(zookeeper, tls=tls)
     return Env(dataclasses.replace(settings, zookeeper=zookeeper), server)
 
 
