@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from onyx_operator.clusters.merge import MERGE_KEYS
+from onyx_operator.clusters.merge import merge_key
 
 _AMOUNT = re.compile(r"([0-9]*\.?[0-9]+|[0-9]+\.)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _SUFFIXES = {
@@ -39,12 +39,12 @@ def contains(actual: Any, wanted: Any, field: str = "") -> bool:
 
 
 def _list_contains(actual: list[Any], wanted: list[Any], field: str) -> bool:
-    key = MERGE_KEYS.get(field)
-    if key is None or not all(isinstance(each, Mapping) for each in (*actual, *wanted)):
+    key = merge_key(field, actual, wanted)
+    if key is None:
         pairs = zip(actual, wanted, strict=False)
         return len(actual) == len(wanted) and all(contains(*pair) for pair in pairs)
-    by_key = {each.get(key): each for each in actual}
-    return all(contains(by_key.get(each.get(key)), each) for each in wanted)
+    by_key = {each[key]: each for each in actual}
+    return all(contains(by_key.get(each[key]), each) for each in wanted)
 
 
 def _same_amount(actual: Any, wanted: Any, field: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MERGE_KEYS: Mapping[str, str] = {
+_MERGE_KEYS: Mapping[str, str] = {
     "containers": "name",
     "initContainers": "name",
     "ephemeralContainers": "name",
@@ -31,10 +31,14 @@ def merged(base: Any, patch: Any, field: str = "") -> Any:
     """`base` with `patch` laid over it; neither is changed."""
     if isinstance(base, Mapping) and isinstance(patch, Mapping):
         return _mappings(base, patch)
-    key = MERGE_KEYS.get(field)
-    if key and _named(base, key) and _named(patch, key):
-        return _lists(base, patch, key)
-    return patch
+    key = merge_key(field, base, patch)
+    return patch if key is None else _lists(base, patch, key)
+
+
+def merge_key(field: str, *lists: Any) -> str | None:
+    """The key by which the items of these lists are told apart; None when they are not."""
+    key = _MERGE_KEYS.get(field)
+    return key if key is not None and all(_named(items, key) for items in lists) else None
 
 
 def _mappings(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
