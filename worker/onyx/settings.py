@@ -165,7 +165,7 @@ class Settings:
     """Modules whose functions jobs may name; nothing else is ever imported for a job."""
     tags: tuple[str, ...] = ()
     """What this worker's peers can do, matched with `requiredTags`."""
-    fn_params: FnParams = field(default_factory=dict)
+    fn_params: FnParams = field(default_factory=dict, hash=False)
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
     """Folder from which relative paths in jobs count; empty means the current one."""
