@@ -1,0 +1,212 @@
+"""The status of a cluster says what is, and why it is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from tests.operator.clusters import CODE, SMALL, WHOLE, cluster, pool
+
+from onyx.model import crd_cluster
+from onyx.settings import Settings, ZooKeeperSettings
+from onyx_operator.clusters.status import Outcome, deleting, status
+from onyx_operator.clusters.telling import news
+from onyx_operator.clusters.wanted import Refusal, wanted
+
+NOW = "2026-11-21T12:00:00Z"
+LATER = "2026-11-21T12:05:00Z"
+
+
+def workers(count: int = 2, seen: bool = True, **told: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "fleet-worker", "generation": 4},
+        "spec": {"replicas": count},
+        "status": {"observedGeneration": 4 if seen else 3, **told},
+    }
+
+
+def all_ready(count: int) -> dict[str, int]:
+    return {"replicas": count, "readyReplicas": count, "updatedReplicas": count}
+
+
+def pod(name: str, **told: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": told}
+
+
+def told(outcome: Outcome, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return status(of or cluster(), outcome, NOW)
+
+
+def condition(found: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+    each = next(each for each in found["conditions"] if each["type"] == name)
+    return each["status"], each["reason"], each["message"]
+
+
+def test_a_cluster_whose_workers_are_all_ready() -> None:
+    found = told(Outcome(None, pool(), workers(**all_ready(2))))
+
+    assert found == {
+        "observedGeneration": 1,
+        "tenancyId": "team.fleet",
+        "peers": 8,
+        "replicas": 2,
+        "readyReplicas": 2,
+        "updatedReplicas": 2,
+        "selector": "app.kubernetes.io/component=worker,app.kubernetes.io/name=onyx,"
+        "onyx.dev/cluster=fleet",
+        "conditions": found["conditions"],
+    }
+    assert condition(found, "Reconciled")[:2] == ("True", "Applied")
+    assert condition(found, "Ready") == ("True", "WorkersReady", "2 of 2 workers are ready")
+
+
+def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
+    found = told(Outcome(None, pool(), workers(**all_ready(2))))
+    version = crd_cluster.definition()["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+
+    assert found.keys() == schema["properties"].keys()
+    shown = yaml.safe_dump(schema["properties"]["conditions"])
+    assert all(each["type"] in shown for each in found["conditions"])
+
+
+@pytest.mark.parametrize(
+    ("of", "reason", "message"),
+    [
+        (None, "NoWorkers", "StatefulSet is not there yet"),
+        (workers(seen=False, **all_ready(2)), "Updating", "has not seen the last change"),
+        (workers(), "WorkersStarting", "0 of 2 workers are ready"),
+        (workers(1, **all_ready(3)), "ScalingDown", "2 workers are leaving"),
+        (
+            workers(2, **all_ready(2) | {"updatedReplicas": 1}),
+            "Updating",
+            "2 of 2 workers are ready, 1 are up to date",
+        ),
+    ],
+)
+def test_why_a_cluster_is_not_ready(of: Any, reason: str, message: str) -> None:
+    found = condition(told(Outcome(None, pool(), of)), "Ready")
+
+    assert found[:2] == ("False", reason)
+    assert message in found[2]
+
+
+def test_a_cluster_scaled_to_nothing_is_ready() -> None:
+    found = told(Outcome(None, pool({**SMALL, "replicas": 0}), workers(0, **all_ready(0))))
+
+    assert condition(found, "Ready")[:2] == ("True", "NoWorkersWanted")
+    assert found["peers"] == 0
+
+
+def test_what_keeps_pods_from_starting_is_told() -> None:
+    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    crashing = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    usual = {"waiting": {"reason": "ContainerCreating"}}
+    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+    ended = {"terminated": {"exitCode": 2}}
+    pods = [
+        pod("fleet-worker-1", containerStatuses=[{"state": crashing, "lastState": ended}]),
+        pod("fleet-worker-0", containerStatuses=[{"state": pulling}]),
+        pod("fleet-worker-2", conditions=[full]),
+        pod("fleet-worker-3", containerStatuses=[{"state": usual}]),
+        pod("fleet-worker-4"),
+    ]
+
+    assert condition(told(Outcome(None, pool(), workers(), pods)), "Ready") == (
+        "False",
+        "WorkersFailing",
+        "0 of 2 workers are ready; fleet-worker-0: ImagePullBackOff: no such image; "
+        "fleet-worker-1: CrashLoopBackOff: back-off 10s (it ended with 2); "
+        "fleet-worker-2: Unschedulable: full",
+    )
+
+
+def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
+    before = told(Outcome(None, pool(), workers(**all_ready(2))))
+    refused = wanted(cluster({"replica": 3}), None, Settings(), "")
+    assert isinstance(refused, Refusal)
+    found = told(
+        Outcome(refused, None, workers(**all_ready(2))),
+        {**cluster({"replica": 3}, generation=2), "status": before},
+    )
+
+    verdict = condition(found, "Reconciled")
+    assert verdict[:2] == ("False", "InvalidSpec")
+    assert "spec.replica: is not a key of a cluster (did you mean replicas?)" in verdict[2]
+    assert condition(found, "Ready")[0] == "True"
+    assert (found["observedGeneration"], found["peers"], found["tenancyId"]) == (
+        2,
+        8,
+        "team.fleet",
+    )
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
+    first = told(Outcome(None, pool(), workers()))
+    of = {**cluster(), "status": first}
+    second = status(of, Outcome(None, pool(), workers(**all_ready(2))), LATER)
+
+    times = {each["type"]: each["lastTransitionTime"] for each in second["conditions"]}
+    assert times == {"Reconciled": NOW, "Ready": LATER}
+
+
+def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> None:
+    found = told(Outcome(deleting(["flights", "rides"]), None, workers(**all_ready(2))))
+
+    for name in ("Reconciled", "Ready"):
+        verdict = condition(found, name)
+        assert verdict[:2] == ("False", "Deleting")
+        assert "flights, rides" in verdict[2]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "reason", "message"),
+    [
+        ({"image": "i"}, None, "ZooKeeperAddressMissing", "spec.zookeeper.address is missing"),
+        ({"zookeeper": {"address": "zk:1"}}, None, "ImageMissing", "spec.image is missing"),
+        (WHOLE, None, "CodeMissing", "ConfigMap flights-code of spec.code is not there"),
+        ({"replicas": "2"}, None, "InvalidSpec", "spec.replicas"),
+        ({"settings": {"ONYX_MODULES": "x"}}, None, "InvalidSpec", "use spec.modules"),
+    ],
+)
+def test_what_is_missing_is_asked_for(
+    spec: Mapping[str, Any], code: Any, reason: str, message: str
+) -> None:
+    refused = wanted(cluster(spec), code, Settings(), "")
+
+    assert isinstance(refused, Refusal)
+    assert refused.reason == reason
+    assert message in refused.message
+
+
+def test_the_operators_own_address_and_image_are_the_defaults() -> None:
+    engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
+    found = wanted(cluster({}), None, engine, "onyx-worker:2")
+
+    assert not isinstance(found, Refusal)
+    assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
+
+
+def test_the_clusters_own_address_and_image_win() -> None:
+    engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
+    found = wanted(cluster(WHOLE), CODE, engine, "onyx-worker:2")
+
+    assert not isinstance(found, Refusal)
+    assert found.zookeeper_address == "zk-0:2181,zk-1:2181"
+    assert found.image == "registry.example/onyx-worker:1.0"
+
+
+def test_events_are_about_what_is_new() -> None:
+    starting = told(Outcome(None, pool(), workers()))
+    ready = told(Outcome(None, pool(), workers(**all_ready(2))))
+    more = told(Outcome(None, pool(), workers(3, **all_ready(3))))
+    broken = told(Outcome(Refusal("InvalidSpec", "spec.x"), None, workers(**all_ready(2))))
+
+    assert list(news({}, starting)) == []
+    assert [each[0] for each in news(starting, ready)] == ["WorkersReady"]
+    assert list(news(ready, more)) == []
+    assert list(news(ready, broken)) == [("InvalidSpec", "spec.x", True)]
+    assert list(news(broken, broken)) == []
