@@ -14,6 +14,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import Fenced, LogReplaced, Unavailable
 from onyx.ids import NO_POSITION, GroupId
+from onyx.log import session
 from onyx.log.interface import Session
 from onyx.log.server import ZooKeeperServer
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
@@ -216,6 +217,14 @@ def test_no_server_gives_an_error_that_says_what_to_do():
     settings = Settings(zookeeper=ZooKeeperSettings(address=address, connect_timeout_s=0.2))
     with pytest.raises(Unavailable, match=r"no ZooKeeper answered at 127.0.0.1:1.*onyx zookeeper"):
         ZooKeeperClientLog(settings)
+
+
+def test_a_client_that_waits_says_for_what_before_it_gives_up(monkeypatch, caplog):
+    monkeypatch.setattr(session, "TELL_AFTER_S", 0.01)
+    nowhere = ZooKeeperSettings(address="127.0.0.1:1", connect_timeout_s=1.0)
+    with pytest.raises(Unavailable):
+        ZooKeeperClientLog(Settings(zookeeper=nowhere))
+    assert "waiting for ZooKeeper at 127.0.0.1:1, for up to 1 s" in caplog.text
 
 
 def test_two_servers_cannot_have_one_port(zookeeper, tmp_path: Path):

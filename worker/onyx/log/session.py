@@ -39,11 +39,15 @@ from onyx.settings import ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
 
+logger = logging.getLogger("onyx.log")
+
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 """The request may have been performed or not."""
 HEARTBEATS_PER_SESSION = 6
 HANDSHAKE_PER_SESSION = 1 / 3
 """Longest wait for the answer to a handshake, as a part of the session timeout."""
+TELL_AFTER_S = 2.0
+"""Silence of a server after which it is said what is waited for."""
 _WAIT_S = 0.05
 _RECONNECT_DELAY_S = 0.05
 _RECONNECT_DELAY_MAX_S = 0.5
@@ -172,7 +176,9 @@ class ZooKeeperSession:
             except ReplyLost as error:
                 if time.monotonic() > deadline_s:
                     raise self.silent() from error
-            self._live.wait(self._timeout_s)
+            if not self._live.wait(TELL_AFTER_S):
+                self._tell_wait()
+                self._live.wait(self._timeout_s)
             self._pause()
 
     def ensure_path(self, path: str, shared: bool = False) -> None:
@@ -214,6 +220,9 @@ class ZooKeeperSession:
             ) from error
         self._look_at_handshake(client)
         client.add_listener(self._tell)
+        waiting = threading.Timer(TELL_AFTER_S, self._tell_wait)
+        waiting.daemon = True
+        waiting.start()
         try:
             client.start(timeout=settings.connect_timeout_s)
         except client.handler.timeout_exception as error:
@@ -222,7 +231,17 @@ class ZooKeeperSession:
                 f"no ZooKeeper answered at {settings.address} within "
                 f"{settings.connect_timeout_s:g} s; {self._why(client.hosts)}"
             ) from error
+        finally:
+            waiting.cancel()
         return client
+
+    def _tell_wait(self) -> None:
+        """A person who waits should know for what, before it is given up."""
+        logger.warning(
+            "waiting for ZooKeeper at %s, for up to %g s (onyx zookeeper starts one)",
+            self.address,
+            self._timeout_s,
+        )
 
     def _why(self, servers: Sequence[tuple[str, int]]) -> str:
         """What to do when nothing answers."""

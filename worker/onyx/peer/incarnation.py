@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from onyx.codec.entries import encode_entry
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.log.interface import GroupLog, Origin, Session
+from onyx.log.writer import check_size
 from onyx.model.job import Job
 from onyx.peer import group, lease
 from onyx.peer.actions import (
@@ -78,6 +80,8 @@ POST_PATIENCE_S = 1.0
 TELL_INTERVAL_S = 1.0
 """Period at which telemetry hears of the traffic."""
 BACKGROUND_THREADS = 4
+SEQUENCE_MAX = 2**63 - 1
+"""Written out, it is as long as any sequence of a writer gets."""
 BACKGROUND_PATIENCE_S = 2.0
 """How long a group that leaves waits for what its tasks still save."""
 
@@ -330,6 +334,9 @@ class Incarnation:
         return self._state.replica
 
     def propose(self, peer: PeerId, command: Command) -> None:
+        # Here, where the error is the task's: on the group's thread it would end them all.
+        payload = encode_entry(command, self.group, SEQUENCE_MAX)
+        check_size(command, payload, self.settings.log.entry_bytes_max)
         self.post(Propose(peer, command))
 
     def permitted(self) -> bool:

@@ -39,7 +39,10 @@ class Services(Protocol):
         ...
 
     def propose(self, peer: PeerId, command: Command) -> None:
-        """Write to the log on behalf of a peer of this group, while it belongs to the cluster."""
+        """Write to the log on behalf of a peer of this group, while it belongs to the cluster.
+
+        Raises UserError when the command cannot be written, because it is too large for example.
+        """
         ...
 
     def permitted(self) -> bool:
