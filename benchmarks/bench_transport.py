@@ -1,6 +1,7 @@
 """Streams between two processes on loopback: throughput, CPU per frame, latency of two hops.
 
     python -m benchmarks.bench_transport [--segments 2000000] [--batch 1000] [--json]
+    python -m benchmarks.bench_transport --tls 3        # what TLS costs: pairs of runs, ratios
 
 One process sends batches of small segments, the other takes and decodes them and echoes single
 segments back for the latency part (there and back are two hops). CPU is of both processes, user
@@ -11,14 +12,19 @@ import argparse
 import json
 import multiprocessing
 import resource
+import statistics
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
+import trustme
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.settings import TransportSettings
+from onyx.settings import TlsSettings, TransportSettings
+from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Channel, Control, ControlKind
 
@@ -36,10 +42,11 @@ def cpu_s() -> float:
 class Side:
     """One process: it sleeps until something has arrived or there is room."""
 
-    def __init__(self, group, other, channel_in, connection) -> None:
+    def __init__(self, group, other, channel_in, connection, tls: TlsSettings) -> None:
         self.other = other
         self.event = threading.Event()
-        self.transport = GrpcTransport(TransportSettings(), "bench")
+        files = CertificateFiles.named_by(tls, GROUPS, serves=True)
+        self.transport = GrpcTransport(TransportSettings(), "bench", files)
         self.transport.on_room(self.event.set)
         self.transport.start(group, self)
         connection.send(self.transport.address)
@@ -68,9 +75,9 @@ class Side:
     def on_completions(self, *args) -> None: ...
 
 
-def serve(connection) -> None:
+def serve(connection, tls: TlsSettings) -> None:
     """The far process: count until FLUSH, report, then echo until END."""
-    side = Side(FAR, NEAR, THERE, connection)
+    side = Side(FAR, NEAR, THERE, connection, tls)
     before = cpu_s()
     while True:
         for delivery in side.take():
@@ -138,23 +145,71 @@ def latency(side, connection, count: int, per_second: int) -> dict:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--segments", type=int, default=2_000_000)
-    parser.add_argument("--batch", type=int, default=1_000)
-    parser.add_argument("--round-trips", type=int, default=1_000)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
-    near_end, far_end = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(far_end,))
+def measure(options: argparse.Namespace, tls: TlsSettings) -> dict[str, dict]:
+    """One pair of processes from start to end."""
+    context = multiprocessing.get_context("spawn")
+    near_end, far_end = context.Pipe()
+    process = context.Process(target=serve, args=(far_end, tls))
     process.start()
-    side = Side(NEAR, FAR, BACK, near_end)
+    side = Side(NEAR, FAR, BACK, near_end, tls)
     results = {
         "throughput": throughput(side, near_end, options.segments, options.batch),
         "latency": latency(side, near_end, options.round_trips, 200),
     }
     side.transport.stop()
     process.join()
+    return results
+
+
+def certificates(folder: Path) -> TlsSettings:
+    authority = trustme.CA()
+    leaf = authority.issue_cert("bench.test")
+    files = [folder / name for name in ("ca.crt", "tls.crt", "tls.key")]
+    authority.cert_pem.write_to_path(str(files[0]))
+    leaf.cert_chain_pems[0].write_to_path(str(files[1]))
+    leaf.private_key_pem.write_to_path(str(files[2]))
+    return TlsSettings(*map(str, files), "bench.test")
+
+
+COMPARED = {
+    "segments/s": ("throughput", "segments/s"),
+    "CPU s/M segments": ("throughput", "CPU s/M segments"),
+    "two hops p50 ms": ("latency", "two hops p50 ms"),
+    "two hops p99 ms": ("latency", "two hops p99 ms"),
+    "CPU us/segment, one by one": ("latency", "CPU us/segment"),
+}
+
+
+def cost_of_tls(options: argparse.Namespace) -> dict[str, dict]:
+    """Runs without and with TLS in turn; medians, and the ratio of each pair's figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        tls = certificates(Path(folder))
+        pairs = [
+            (measure(options, TlsSettings()), measure(options, tls)) for _ in range(options.tls)
+        ]
+    results = {}
+    for name, (part, figure) in COMPARED.items():
+        plain = [each[part][figure] for each, _ in pairs]
+        secure = [each[part][figure] for _, each in pairs]
+        ratios = [b / a for a, b in zip(plain, secure, strict=True)]
+        results[name] = {
+            "plain": statistics.median(plain),
+            "TLS": statistics.median(secure),
+            "ratio": round(statistics.median(ratios), 2),
+            "ratios": f"{min(ratios):.2f} to {max(ratios):.2f} of {len(ratios)} pairs",
+        }
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--segments", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=1_000)
+    parser.add_argument("--round-trips", type=int, default=1_000)
+    parser.add_argument("--tls", type=int, default=0, metavar="PAIRS", help="compare with TLS")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args()
+    results = cost_of_tls(options) if options.tls else measure(options, TlsSettings())
     if not options.json:
         for part, figures in results.items():
             print(part)
