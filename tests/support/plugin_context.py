@@ -19,6 +19,7 @@ def plugin_context(
     permitted: Callable[[], bool] = lambda: True,
     incarnation: str = "incarnation-1",
     slot: int = 0,
+    data_dir: str = "",
 ) -> PluginContext:
     known = functions or {}
 
@@ -39,4 +40,5 @@ def plugin_context(
         clock=clock or ManualClock(),
         resolve=resolve,
         permitted=permitted,
+        data_dir=data_dir,
     )

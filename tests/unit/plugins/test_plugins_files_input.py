@@ -301,7 +301,7 @@ def test_partitions_are_the_files_in_a_stable_order_each_once(tmp_path):
 @pytest.mark.parametrize(
     ("path", "options", "why"),
     [
-        ("nothing*.csv", {}, "matches no file on this worker, whose working directory is"),
+        ("nothing*.csv", {}, "matches no file on this worker; relative paths count from /"),
         ("", {}, "is a directory; write"),
         ("data.bin", {}, "option 'format' is missing"),
         ("data.csv", {"types": {"aa": "int"}}, "lacks; did you mean a?"),

@@ -84,7 +84,7 @@ class FilesInput:
         patterns = self._options.path
         found: set[str] = set()
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            found.update(self._matching(pattern))
+            found.update(self._matching(self._context.located(pattern)))
         if not found:
             raise option_error(self._context, "path", "names no files")
         if len(found) > FILES_MAX:
@@ -127,8 +127,8 @@ class FilesInput:
             raise option_error(
                 self._context,
                 "path",
-                f"{pattern!r} matches no file on this worker, whose working directory is "
-                f"{os.getcwd()}",
+                f"{pattern!r} matches no file on this worker; relative paths count from "
+                f"{self._context.data_dir or os.getcwd()}",
             )
         return files
 

@@ -33,7 +33,9 @@ class FilesOutputOptions(Options, frozen=True):
 def files_output(context: PluginContext) -> FilesOutput:
     options = read_options(context, FilesOutputOptions)
     limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
-    return FilesOutput(Path(options.path), _format(context, options), context, limits)
+    return FilesOutput(
+        Path(context.located(options.path)), _format(context, options), context, limits
+    )
 
 
 def _format(context: PluginContext, options: FilesOutputOptions) -> PartFormat:

@@ -10,6 +10,7 @@ Outputs tell how much of what they were given is durable; only that is acknowled
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -38,6 +39,12 @@ class PluginContext:
     """`package.module:name` to a registered function; raises NameNotRegistered."""
     permitted: Callable[[], bool] = lambda: True
     """False while this incarnation may have been declared dead: publish nothing then."""
+    data_dir: str = ""
+    """Where relative paths count from; empty means the current folder."""
+
+    def located(self, path: str) -> str:
+        """Where a path that a job names is on this worker. URLs stay as they are."""
+        return path if "://" in path else os.path.join(self.data_dir, path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class SparkOutput(PartsWriter):
     def __init__(
         self, context: PluginContext, options: SparkOutputOptions, runner: StageRunner
     ) -> None:
-        self._place = Workplace(Path(options.path), context.job, context.permitted)
+        self._place = Workplace(Path(context.located(options.path)), context.job, context.permitted)
         self._options = options
         self._runner = runner
         limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)

@@ -132,4 +132,5 @@ def _context(task: Task) -> PluginContext:
         clock=services.clock,
         resolve=services.resolve,
         permitted=services.permitted,
+        data_dir=services.settings.data_dir,
     )
