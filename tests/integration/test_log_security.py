@@ -21,6 +21,7 @@ from tests.support.tcp_proxy import TcpProxy
 from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log import server_tls
+from onyx.log.interface import Session
 from onyx.log.server import ZooKeeperServer
 from onyx.log.server_config import Ensemble
 from onyx.log.tls_handler import TlsHandler
@@ -158,6 +159,18 @@ def test_certificates_are_renewed_under_a_server_and_its_sessions(
     assert {entry.sequence for entry in newcomer.read(NO_POSITION)} == {1, 2}
     told = refusal(replace(zookeeper, tls=old.settings()))
     assert "not signed by the authority" in told
+
+
+def test_a_tls_handshake_without_an_answer_does_not_cost_the_session(secure_zookeeper, stack):
+    proxy = TcpProxy(int(secure_zookeeper.address.rpartition(":")[2]))
+    stack.callback(proxy.close)
+    settings = with_zookeeper(replace(secure_zookeeper, address=proxy.address))
+    log, heard = open_group(stack, settings, "g1"), Inbox()
+    log.on_session(heard)
+    proxy.ignore_next()
+    proxy.cut()
+    assert heard.take(2) == [Session.SUSPENDED, Session.CONNECTED]
+    assert log.pulse_exists(GroupId("g1"))
 
 
 def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(

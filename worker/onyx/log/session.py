@@ -34,7 +34,7 @@ from onyx.errors import Fenced, SettingsError, Unavailable, UserError
 from onyx.log.access import read_access
 from onyx.log.interface import Session
 from onyx.log.loop import Loop
-from onyx.log.tls_handler import TlsHandler
+from onyx.log.tls_handler import HANDSHAKE_PER_SESSION, TlsHandler
 from onyx.settings import ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
@@ -44,8 +44,6 @@ logger = logging.getLogger("onyx.log")
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 """The request may have been performed or not."""
 HEARTBEATS_PER_SESSION = 6
-HANDSHAKE_PER_SESSION = 1 / 3
-"""Longest wait for the answer to a handshake, as a part of the session timeout."""
 TELL_AFTER_S = 2.0
 """Silence of a server after which it is said what is waited for."""
 _WAIT_S = 0.05

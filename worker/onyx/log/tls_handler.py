@@ -20,6 +20,10 @@ from onyx.tls.files import CertificateFiles
 
 logger = logging.getLogger("onyx.log")
 
+HANDSHAKE_PER_SESSION = 1 / 3
+"""Longest wait for the answer to a handshake, as a part of the session timeout: a server that is
+just starting may accept a connection and never answer on it, and the session must outlive that."""
+
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Connects with the certificates of the moment."""
@@ -36,9 +40,14 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         timeout: float | None = None,
         **_: Any,
     ) -> ssl.SSLSocket:
-        """Kazoo's seam; raises OSError, of which `ssl.SSLError` is one."""
+        """Kazoo's seam; `timeout` is that of the session, in seconds.
+
+        Raises:
+            OSError: of which `ssl.SSLError` is one.
+        """
         name = self._files.settings.server_name or hostname or address[0]
-        connection = socket.create_connection(address, timeout)
+        patience_s = None if timeout is None else timeout * HANDSHAKE_PER_SESSION
+        connection = socket.create_connection(address, patience_s)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wrapped = self._files.current().client.wrap_socket(connection, server_hostname=name)
