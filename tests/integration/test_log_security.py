@@ -24,6 +24,7 @@ from onyx.log import server_tls
 from onyx.log.interface import Session
 from onyx.log.server import ZooKeeperServer
 from onyx.log.server_config import Ensemble
+from onyx.log.session import zookeeper_certificates
 from onyx.log.tls_handler import TlsHandler
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
@@ -159,6 +160,21 @@ def test_certificates_are_renewed_under_a_server_and_its_sessions(
     assert {entry.sequence for entry in newcomer.read(NO_POSITION)} == {1, 2}
     told = refusal(replace(zookeeper, tls=old.settings()))
     assert "not signed by the authority" in told
+
+
+def test_a_new_incarnation_goes_on_with_files_that_were_good(
+    secure_zookeeper, tmp_path, authority, stack
+):
+    secret = Secret(tmp_path, authority)
+    settings = with_zookeeper(replace(secure_zookeeper, tls=secret.settings()))
+    files = zookeeper_certificates(settings.zookeeper)
+    secret.write("tls.key", b"half a key")
+    for group in ("g1", "g2"):
+        stack.enter_context(
+            closing(ZooKeeperGroupLog(settings, GroupId(group), certificates=files))
+        ).register_pulse()
+    with pytest.raises(SettingsError, match=r"ONYX_ZOOKEEPER_TLS_CERT_FILE=.*tls.key"):
+        open_client(stack, settings)
 
 
 def test_a_tls_handshake_without_an_answer_does_not_cost_the_session(secure_zookeeper, stack):

@@ -25,6 +25,7 @@ from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
 from onyx.log.server import ZooKeeperServer
+from onyx.log.session import zookeeper_certificates
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
@@ -127,9 +128,10 @@ def open_peer_group(
         SettingsError: a setting or a module in `modules` is wrong.
     """
     certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+    for_zookeeper = zookeeper_certificates(settings.zookeeper)
 
     def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
-        return ZooKeeperGroupLog(settings, group, identity)
+        return ZooKeeperGroupLog(settings, group, identity, for_zookeeper)
 
     def open_transport() -> GrpcTransport:
         return GrpcTransport(settings.transport, settings.tenancy_id, certificates)

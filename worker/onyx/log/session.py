@@ -66,12 +66,18 @@ class ZooKeeperSession:
         SettingsError: the address cannot be understood, or files for TLS or the password are wrong.
     """
 
-    def __init__(self, settings: ZooKeeperSettings, name: str, survives_expiry: bool) -> None:
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        name: str,
+        survives_expiry: bool,
+        certificates: CertificateFiles | None = None,
+    ) -> None:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
         """As negotiated with the server."""
         self.access = read_access(settings)
-        self._certificates = CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
+        self._certificates = certificates or zookeeper_certificates(settings)
         self._timeout_s = settings.connect_timeout_s
         self._survives_expiry = survives_expiry
         self._listeners: list[Callable[[Session], None]] = []
@@ -320,6 +326,16 @@ class ZooKeeperSession:
             self._client.close()
         except Exception as error:
             _quiet_logger().debug("closing the ZooKeeper client: %s", error)
+
+
+def zookeeper_certificates(settings: ZooKeeperSettings) -> CertificateFiles | None:
+    """The files for TLS that the settings name, if they do. A process with several sessions makes
+    them once: what was good stays in use when files turn bad, also for the next incarnation.
+
+    Raises:
+        SettingsError: a file is wrong.
+    """
+    return CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
 
 
 class AllOf:

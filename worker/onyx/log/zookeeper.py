@@ -30,6 +30,7 @@ from onyx.log.subscription import Subscription
 from onyx.log.writer import Append, AppendQueue, Reply, check_size
 from onyx.replica.entry import Command, Entry
 from onyx.settings import Settings
+from onyx.tls.files import CertificateFiles
 
 CLOSE_FLUSH_S = 2.0
 """Longest wait at `close` for entries that were enqueued."""
@@ -43,6 +44,7 @@ class ZooKeeperLog:
         settings: Uses `zookeeper`, `log` and `tenancy_id`.
         fence: Group whose pulse writes must check; None for a client.
         identity: The log that this process knew before, from `identity` of a former object.
+        certificates: For TLS; None means those that the settings name.
 
     Raises:
         Unavailable: no ZooKeeper answered.
@@ -50,12 +52,16 @@ class ZooKeeperLog:
     """
 
     def __init__(
-        self, settings: Settings, fence: GroupId | None = None, identity: int | None = None
+        self,
+        settings: Settings,
+        fence: GroupId | None = None,
+        identity: int | None = None,
+        certificates: CertificateFiles | None = None,
     ) -> None:
         self._settings = settings.log
         self._paths = Paths(settings.tenancy_id)
         self._session = ZooKeeperSession(
-            settings.zookeeper, name="onyx-log", survives_expiry=fence is None
+            settings.zookeeper, "onyx-log", fence is None, certificates
         )
         try:
             piece_bytes = self._settings.chunk_bytes_max
@@ -163,8 +169,14 @@ class ZooKeeperClientLog(ZooKeeperLog):
 class ZooKeeperGroupLog(ZooKeeperLog):
     """The log of one incarnation of a peer group; dead for good once its session is lost."""
 
-    def __init__(self, settings: Settings, group: GroupId, identity: int | None = None) -> None:
-        super().__init__(settings, fence=group, identity=identity)
+    def __init__(
+        self,
+        settings: Settings,
+        group: GroupId,
+        identity: int | None = None,
+        certificates: CertificateFiles | None = None,
+    ) -> None:
+        super().__init__(settings, group, identity, certificates)
         self.group = group
         self.session_timeout_s = self._session.session_timeout_s
         self._pulses = Pulses(self._session, self._paths)
