@@ -60,12 +60,20 @@ def stranger(context: grpc.ServicerContext, files: CertificateFiles | None) -> s
     names = [
         each.decode(errors="replace") for each in auth.get("x509_subject_alternative_name", ())
     ]
-    if files.settings.server_name in names:
+    if carries(names, files.settings.server_name):
         return None
     return (
         f"its certificate carries {', '.join(names) or 'no name'} and not "
         f"{files.settings.server_name}, which every worker's must ({GROUPS}_SERVER_NAME)"
     )
+
+
+def carries(names: Sequence[str], wanted: str) -> bool:
+    """Whether a certificate with these names is one for a DNS name; `*` stands for its first part,
+    as for a server's certificate."""
+    lowered = [each.lower() for each in names]
+    _, _, parent = wanted.lower().partition(".")
+    return wanted.lower() in lowered or (bool(parent) and f"*.{parent}" in lowered)
 
 
 def why_not(address: str, files: CertificateFiles | None) -> str | None:
