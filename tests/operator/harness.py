@@ -13,7 +13,6 @@ would. So a scenario need not know when the operator dies: it waits for what mus
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +33,8 @@ from onyx_operator.application import run
 from onyx_operator.settings import OperatorSettings, operator_settings
 
 Connect = Callable[[Settings], ClientLog]
+DYING_S = 1.0
+"""Time for what is dead to tidy up in this process; nothing of it reaches the world."""
 QUICK = {
     "ONYX_OPERATOR_NAMESPACES": "default",
     "ONYX_OPERATOR_SERVER_HOST": "127.0.0.1",
@@ -187,8 +188,7 @@ class Operator:
         dying.cancel()
         if killed.is_set():
             running.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await running
+            await asyncio.wait({running}, timeout=DYING_S)
         else:
             await running
         with self._lock:

@@ -28,7 +28,8 @@ class Workers:
         self._group = GroupId(group)
         self._peers = peers
         self._log = log.group(self._group)
-        self._inbox: queue.SimpleQueue[Entry | Origin | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Entry | Origin | JobId | None] = queue.SimpleQueue()
+        self._ending: set[JobId] = set()
         self._replica = Replica()
         self._thread = threading.Thread(target=self._follow, name=f"workers-{group}", daemon=True)
 
@@ -46,9 +47,8 @@ class Workers:
         self._log.close()
 
     def finish(self, job: str) -> None:
-        """All inputs of a job come to their end."""
-        for task in self._replica.input_tasks.get(JobId(job), ()):
-            self._log.append([Command("exhaust-input", {"job": job, "task": task})])
+        """All inputs of a job come to their end, as soon as it runs."""
+        self._inbox.put(JobId(job))
 
     def fail(self, job: str, message: str) -> None:
         """A task of a job raises, which kills the job."""
@@ -57,23 +57,29 @@ class Workers:
         self._log.append([Command("kill-job", {"job": job})])
 
     def _follow(self) -> None:
-        while isinstance(entry := self._inbox.get(), Entry):
-            old, new = self._replica, machine.apply(self._replica, entry)
-            self._replica = new
-            commands = [*machine.reactions(entry, old, new, self._group)]
-            if self._group in new.groups and self._group not in old.groups:
-                commands += [
-                    Command(
-                        "add-virtual-peer", {"id": f"{self._group}-{n}", "group-id": self._group}
-                    )
-                    for n in range(self._peers)
-                ]
-            for effect in machine.effects(entry, old, new, self._group):
-                commands += self._done(effect)
-            for job in set(new.draining_jobs) - set(old.draining_jobs):
-                commands += self._exhaust(job)
+        while (item := self._inbox.get()) is not None:
+            assert not isinstance(item, Origin)
+            if isinstance(item, Entry):
+                commands, parent = self._on_entry(item), item.position
+            else:
+                self._ending.add(item)
+                commands, parent = self._exhaust(item), self._replica.version
             if commands:
-                self._log.append(commands, entry.position)
+                self._log.append(commands, parent)
+
+    def _on_entry(self, entry: Entry) -> list[Command]:
+        old, new = self._replica, machine.apply(self._replica, entry)
+        self._replica = new
+        commands = [*machine.reactions(entry, old, new, self._group)]
+        if self._group in new.groups and self._group not in old.groups:
+            names = [f"{self._group}-{number}" for number in range(self._peers)]
+            peers = [{"id": name, "group-id": self._group} for name in names]
+            commands += [Command("add-virtual-peer", peer) for peer in peers]
+        for effect in machine.effects(entry, old, new, self._group):
+            commands += self._done(effect)
+        for job in sorted(set(new.draining_jobs) - set(old.draining_jobs)):
+            commands += self._exhaust(job)
+        return commands
 
     def _done(self, effect: Effect) -> list[Command]:
         match effect:
@@ -94,7 +100,7 @@ class Workers:
         ]
 
     def _exhaust(self, job: JobId) -> list[Command]:
-        if job not in self._replica.draining_jobs:
+        if job not in self._replica.draining_jobs and job not in self._ending:
             return []
-        tasks = self._replica.input_tasks[job]
+        tasks = self._replica.input_tasks.get(job, ())
         return [Command("exhaust-input", {"job": job, "task": task}) for task in tasks]

@@ -56,11 +56,13 @@ class Door:
         if is_last and self._failpoint and not self._failpoint.after_effect:
             self.shut()
             raise Shut
-        yield
-        if is_last:
-            self.shut()
-        if self._is_shut:
-            raise Shut
+        try:
+            yield
+        finally:
+            if is_last:
+                self.shut()
+            if self._is_shut:
+                raise Shut
 
     def shut(self) -> None:
         """Let nothing pass any more."""

@@ -61,11 +61,11 @@ class Store:
             self.revision += 1
             metadata["resourceVersion"] = str(self.revision)
             objects = self._objects.setdefault(kind.key, {})
-            self._tell(Change(self.revision, kind.key, objects.get(at), value))
-            objects[at] = value
+            old, objects[at] = objects.get(at), value
             self._places[metadata["uid"]] = (kind.key, at)
             for owner in metadata.get("ownerReferences", ()):
                 self._owned.setdefault(owner["uid"], set()).add(metadata["uid"])
+            self._tell(Change(self.revision, kind.key, old, value))
         return value
 
     def remove(self, kind: Kind, value: Object) -> Object:
