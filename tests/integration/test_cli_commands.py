@@ -18,7 +18,7 @@ from onyx.log.server import ZooKeeperServer
 
 BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
 COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")
-COMMANDS += ("replica", "worker", "zookeeper")
+COMMANDS += ("replica", "gc", "worker", "zookeeper")
 TIMEOUT_S = 60.0
 
 TASKS = """\
@@ -234,6 +234,9 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         assert set(listed.values()) == {"completed"}
         assert onyx(folder, "jobs", "nonsense", **there).returncode == 2
         _check_inspection(folder, there, endless)
+        collected = json.loads(onyx(folder, "gc", "--json", **there).stdout)
+        assert endless in collected["jobs"]
+        assert "no jobs yet" in onyx(folder, "jobs", **there).stdout
     finally:
         worker.send_signal(signal.SIGTERM)
         output = worker.communicate(timeout=TIMEOUT_S)[0]

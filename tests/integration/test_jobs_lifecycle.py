@@ -115,3 +115,29 @@ def test_a_job_that_has_ended_is_left_alone_and_says_so(env: TestEnv, verb: str)
 def test_a_job_that_nobody_knows_is_told(env: TestEnv, verb: str) -> None:
     with pytest.raises(UserError, match="there is no job nonsense"):
         VERBS[verb](env.settings, JobId("nonsense"))
+
+
+def test_garbage_is_collected_while_a_job_runs_and_ids_are_free_again(env: TestEnv) -> None:
+    running, source, target = start(env)
+    found = put(source, target, 0, 20)
+    spec = """
+        workflow: [[read, write]]
+        metadata: {jobId: again}
+        catalog:
+          - {name: read, type: input, plugin: sequence, batchSize: 5, options: {segments: [{n: 1}]}}
+          - {name: write, type: output, plugin: channel, batchSize: 5, options: {channel: CHANNEL}}
+    """
+    for _ in range(2):
+        once = channel()
+        env.client.suspend(running)
+        job = env.submit(manifest(spec.replace("CHANNEL", once.name)))
+        assert env.client.wait(job, 30.0)
+        assert taken(once) == [{"n": 1}]
+        env.client.resume(running)
+        assert job in api.gc(env.settings).jobs
+        assert [status.id for status in env.client.statuses()] == [running]
+    source.put({"n": 20})
+    source.close()
+    assert env.client.wait(running, 30.0)
+    found += [segment["n"] for segment in taken(target)]
+    assert set(found) == set(range(1, 22))

@@ -276,6 +276,8 @@ def test_the_origin_only_goes_forward(world):
     assert not client.collect(Origin(Position(1), b"older"))
     assert client.collect(Origin(Position(2), large)), "idempotent"
     assert client.origin() == Origin(Position(2), large)
+    assert client.origin(above=Position(1)) == Origin(Position(2), large)
+    assert client.origin(above=Position(2)) == Origin(NO_POSITION, b"")
 
 
 def test_documents_are_written_only_by_who_knows_their_version(world):
@@ -297,6 +299,20 @@ def test_a_folder_lists_its_documents_sorted(world):
     assert list(client.list_documents("exceptions")) == ["a", "b"]
     assert list(client.list_documents("exceptions/a")) == ["deep"]
     assert client.get_document("exceptions/a") == Document(b"", 0)
+
+
+def test_documents_are_deleted_with_those_in_the_folder_of_their_name(world):
+    client = world.client()
+    for path in ("of/a", "of/b", "of", "of/a/deep", "off"):
+        client.put_document(path, b"", None)
+    client.delete_documents("of")
+    client.delete_documents("of")
+    assert list(client.list_documents("of")) == []
+    assert client.get_document("of") is None
+    assert client.get_document("of/a/deep") == client.get_document("off") == Document(b"", 0)
+    client.delete_documents("of/a")
+    assert client.get_document("of/a/deep") is None
+    assert client.put_document("of/a", b"", None) == 0
 
 
 @pytest.mark.parametrize("size", [0, 1, 50_000, 50_001, 170_000])

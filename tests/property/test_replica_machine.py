@@ -60,7 +60,7 @@ ARGUMENTS = {
     "signal-ready": {"id": peers, "version": st.none() | st.integers(0, 60)},
     "backpressure-on": {"peer": peers},
     "backpressure-off": {"peer": peers},
-    "gc": {"id": st.just("client")},
+    "gc": {"id": st.just("client"), "jobs": st.none() | st.lists(jobs)},
 }
 commands = st.sampled_from(sorted(ARGUMENTS)).flatmap(
     lambda fn: st.builds(Command, st.just(fn), st.fixed_dictionaries(ARGUMENTS[fn]))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onyx.client import Client, Submission
+from onyx.client import Client, Collected, Submission
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
@@ -200,6 +200,12 @@ def drain_job(settings: Settings, job: JobId) -> None:
     """Let a job read nothing new, complete what is pending, seal its outputs and complete."""
     with connect(settings) as client:
         client.drain(job)
+
+
+def gc(settings: Settings) -> Collected:
+    """Forget the jobs that have ended, and trim the log."""
+    with connect(settings) as client:
+        return client.gc()
 
 
 def subscribe_to_log(

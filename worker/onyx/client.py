@@ -28,6 +28,9 @@ from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 
+FORGOTTEN_AT_ONCE = 500
+"""Jobs named in one entry of the log, whose size is limited."""
+
 JobState = Literal["running", "waiting", "suspended", "draining", "completed", "killed", "unknown"]
 """`suspended` says that a job has no peers because of that, whether it drains or not; a job that is
 `draining` may have peers or wait for some."""
@@ -52,6 +55,16 @@ class JobStatus:
 class Submission:
     job: JobId
     position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection of garbage came to."""
+
+    jobs: tuple[JobId, ...]
+    """Those that are forgotten."""
+    position: Position
+    """The log starts after this one."""
 
 
 class Client:
@@ -157,6 +170,26 @@ class Client:
                 raise UserError(f"job {job} is {ended}: only a job that runs can be {_PAST[verb]}")
         self.log.append(Command(f"{verb}-job", {"job": job}))
 
+    def gc(self) -> Collected:
+        """Forget the jobs that have ended, with all that is kept of them, and start the log from
+        the replica as it is then. Their ids are free again.
+
+        Raises:
+            Unavailable: ZooKeeper cannot be reached; call it again.
+        """
+        before = self.replica()
+        ended = (*before.completed_jobs, *before.killed_jobs)
+        for job in ended:
+            self.log.delete_documents(f"frontier/{job}")
+            self.log.delete_documents(f"exception/{job}")
+        position, caller = before.version, str(uuid.uuid4())
+        for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
+            some = list(ended[start : start + FORGOTTEN_AT_ONCE])
+            position = self.log.append(Command("gc", {"id": caller, "jobs": some}))
+        replica = self.replica(at=position)
+        self.log.collect(Origin(replica.version, canonical.encode(replica)))
+        return Collected(ended, replica.version)
+
     def wait(
         self,
         job: JobId,
@@ -185,14 +218,27 @@ class Client:
         return answer[0]
 
     def replica(self, at: Position | None = None) -> Replica:
-        """The replica after the newest entry, or after the one at a position."""
+        """The replica after the newest entry, or after the one at a position.
+
+        If the log was collected beyond that position, the replica that it starts from.
+        """
         replica = self._start()
-        while entries := self.log.read(replica.version):
+        while True:
+            entries = self.log.read(replica.version)
+            if not entries or entries[0].position > replica.version + 1:
+                # Entries may have been collected since; a listing would not show it.
+                origin = self.log.origin(above=replica.version)
+                if origin.replica:
+                    replica = canonical.decode(origin.replica)
+                    continue
+            if not entries:
+                return replica
             for entry in entries:
                 if at is not None and entry.position > at:
                     return replica
+                if entry.position > replica.version + 1 and entry is not entries[0]:
+                    break
                 replica = machine.apply(replica, entry)
-        return replica
 
     @contextmanager
     def follow(self, deliver: Callable[[Entry | Origin, Replica], None]) -> Iterator[None]:

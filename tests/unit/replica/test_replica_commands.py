@@ -191,6 +191,15 @@ def test_collection_leaves_nothing_of_jobs_that_have_ended():
     assert kept == wanted | {"version": log.new.version}
 
 
+def test_collection_forgets_only_what_it_names_and_what_has_ended():
+    log = ReplicaLog().join("g", peers=3).submit("a").submit("b").submit("c")
+    log.tell("kill-job", job="a")
+    log.tell("complete-job", job_id="b")
+    log.tell("gc", id="client", jobs=["b", "c", "nobody"])
+    assert (log.new.jobs, log.new.completed_jobs, log.new.killed_jobs) == (("c",), (), ("a",))
+    assert set(log.new.tasks) == {"a", "c"}
+
+
 def test_a_late_signal_means_nothing():
     log = ReplicaLog().join("g", peers=3).submit()
     log.tell("signal-ready", id="g-0", version=log.new.allocation_version["j"] - 1)

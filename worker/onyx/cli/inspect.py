@@ -1,4 +1,5 @@
-"""`onyx log` and `onyx replica`: the log as it is, and the value that it folds into."""
+"""`onyx log`, `onyx replica` and `onyx gc`: the log as it is, the value that it folds into, and
+starting it from there."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ AtOption = Annotated[int | None, typer.Option("--at", help="As of this position.
 def add_to(app: typer.Typer) -> None:
     app.command("log")(show_log)
     app.command("replica")(show_replica)
+    app.command("gc")(collect)
 
 
 def show_log(
@@ -63,6 +65,25 @@ def show_replica(
     plain = {key: value for key, value in canonical.to_plain(replica).items() if value or as_json}
     plain["digest"] = canonical.digest(replica)
     print(json.dumps(plain, indent=None if as_json else 2, sort_keys=True))
+
+
+def collect(
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget the jobs that have ended, and trim the log.
+
+    `onyx jobs` no longer shows them, and their ids are free again. Running jobs do not notice.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        collected = client.gc()
+    if as_json:
+        print(json.dumps({"jobs": collected.jobs, "position": collected.position}))
+        return
+    count = len(collected.jobs)
+    forgotten = f"{count or 'no'} job{'' if count == 1 else 's'} forgotten"
+    print(f"{forgotten}; the log starts after entry {collected.position}")
 
 
 def _print(item: Entry | Origin, as_json: bool) -> None:

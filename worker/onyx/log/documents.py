@@ -8,18 +8,20 @@ if it has the version that ours would have and our content.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from onyx.errors import Fenced, UserError
 from onyx.ids import GroupId
 from onyx.log.interface import Document
 from onyx.log.paths import Paths, document_name
-from onyx.log.session import ReplyLost, ZooKeeperSession
+from onyx.log.session import AllOf, ReplyLost, ZooKeeperSession
 
 ATTEMPTS_MAX = 10
+DELETES_AT_ONCE = 100
 
 
 class Documents:
@@ -82,6 +84,19 @@ class Documents:
         except NoNodeError:
             return ()
         return sorted(name for child in children if (name := document_name(child)) is not None)
+
+    def delete(self, path: str) -> None:
+        """Delete a document and those in the folder of the same name; idempotent."""
+        folder = self._paths.folder(path)
+        nodes = [f"{folder}/={name}" for name in self.names(path)]
+        for start in range(0, len(nodes), DELETES_AT_ONCE):
+            self._delete(nodes[start : start + DELETES_AT_ONCE])
+        self._delete([self._paths.document(path)])
+        with suppress(NotEmptyError):  # folders are left, and what was written meanwhile
+            self._delete([folder])
+
+    def _delete(self, nodes: Sequence[str]) -> None:
+        self._session.perform(lambda client: AllOf([client.delete_async(node) for node in nodes]))
 
     def _try(self, path: str, data: bytes, version: int | None) -> bool:
         node = self._paths.document(path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from onyx.ids import GroupId, Position
+from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.replica.entry import Command, Entry
 
 
@@ -59,7 +59,9 @@ class LogReader(Protocol):
         """
         ...
 
-    def origin(self) -> Origin: ...
+    def origin(self, above: Position = NO_POSITION) -> Origin:
+        """The origin, if its position is greater than `above`; else an empty one at -1."""
+        ...
 
     def collect(self, origin: Origin) -> bool:
         """Start the log from a later replica and delete the entries that it contains.
@@ -88,6 +90,10 @@ class LogReader(Protocol):
 
     def list_documents(self, folder: str) -> Sequence[str]:
         """Sorted names of the documents directly in a folder; empty when there is none."""
+        ...
+
+    def delete_documents(self, path: str) -> None:
+        """Delete the document and those directly in the folder of this name. Idempotent."""
         ...
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:

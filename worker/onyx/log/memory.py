@@ -19,7 +19,7 @@ from functools import partial
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import Fenced, InvariantViolated, Unavailable, UserError
-from onyx.ids import GroupId, Position
+from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin, Session
 from onyx.log.loop import Loop
 from onyx.log.memory_store import MemoryStore
@@ -108,9 +108,9 @@ class MemorySession:
             self.look()
         return reader.stop
 
-    def origin(self) -> Origin:
+    def origin(self, above: Position = NO_POSITION) -> Origin:
         with self._serving() as store:
-            return store.origin
+            return store.origin if store.origin.position > above else Origin(NO_POSITION, b"")
 
     def collect(self, origin: Origin) -> bool:
         with self._serving() as store:
@@ -154,6 +154,12 @@ class MemorySession:
         with self._serving() as store:
             split = [path.rpartition("/") for path in store.documents]
             return sorted(name for parent, _, name in split if parent == folder)
+
+    def delete_documents(self, path: str) -> None:
+        with self._serving() as store:
+            for each in list(store.documents):
+                if each == _checked(path) or each.rpartition("/")[0] == path:
+                    del store.documents[each]
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         with self._serving() as store:

@@ -101,8 +101,8 @@ class ZooKeeperLog:
         )
         return subscription.stop
 
-    def origin(self) -> Origin:
-        return self._origins.read() or Origin(NO_POSITION, b"")
+    def origin(self, above: Position = NO_POSITION) -> Origin:
+        return self._origins.read(above) or Origin(NO_POSITION, b"")
 
     def collect(self, origin: Origin) -> bool:
         """Start the log from a later replica and delete the entries that it contains."""
@@ -122,6 +122,9 @@ class ZooKeeperLog:
 
     def list_documents(self, folder: str) -> Sequence[str]:
         return self._documents.names(folder)
+
+    def delete_documents(self, path: str) -> None:
+        self._documents.delete(path)
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         path = self._paths.parameters

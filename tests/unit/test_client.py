@@ -1,0 +1,140 @@
+"""A client over a log in memory: reading the replica while others write and collect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from onyx import client as client_module
+from onyx.client import Client
+from onyx.ids import JobId, Position
+from onyx.log.interface import ClientLog
+from onyx.log.memory import MemoryLog
+from onyx.model.parse import parse_mapping
+from onyx.replica import canonical
+from onyx.replica.entry import Command, Entry
+
+JOB = {
+    "apiVersion": "onyx.dev/v1alpha1",
+    "kind": "OnyxJob",
+    "metadata": {"name": "j"},
+    "spec": {
+        "workflow": [["in", "out"]],
+        "catalog": [
+            {"name": "in", "type": "input", "plugin": "generator", "batchSize": 1,
+             "options": {"segments": 1}},
+            {"name": "out", "type": "output", "plugin": "stdout", "batchSize": 1},
+        ],
+    },
+}  # fmt: skip
+
+
+def job(number: int) -> JobId:
+    return JobId(f"job-{number}")
+
+
+def submit(client: Client, number: int) -> JobId:
+    spec = {**JOB["spec"], "metadata": {"jobId": job(number)}}  # type: ignore[dict-item]
+    return client.submit(parse_mapping({**JOB, "spec": spec})).job
+
+
+class Meddling:
+    """The log; before each read but the first, something happens to it."""
+
+    def __init__(self, log: ClientLog, meddle: Callable[[], None]) -> None:
+        self._log, self._meddle = log, meddle
+
+    def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
+        self._meddle()
+        return self._log.read(after, min(entries_max, 2))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+@pytest.fixture
+def memory() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_collection_while_the_replica_is_read_goes_by_unnoticed(
+    memory: MemoryLog, when: int
+) -> None:
+    other = Client(memory.client(), "balanced")
+    for number in range(6):
+        submit(other, number)
+    other.kill(job(0))
+    wanted = other.replica()
+    reads = 0
+
+    def meddle() -> None:
+        nonlocal reads
+        if reads == when:
+            other.gc()
+        reads += 1
+
+    log = Meddling(memory.client(), meddle)
+    found = Client(log, "balanced").replica()  # type: ignore[arg-type]
+    assert found.jobs == wanted.jobs
+    assert found.version >= wanted.version
+    assert canonical.digest(found) == canonical.digest(other.replica(at=found.version))
+
+
+def test_a_log_that_was_collected_entirely_still_has_its_replica(memory: MemoryLog) -> None:
+    other = Client(memory.client(), "balanced")
+    submit(other, 0)
+
+    def meddle() -> None:
+        if len(memory.client().read(Position(-1))) > 0:
+            other.gc()
+
+    found = Client(Meddling(memory.client(), meddle), "balanced").replica()  # type: ignore[arg-type]
+    assert found.jobs == (job(0),)
+
+
+def test_collection_forgets_ended_jobs_and_what_lies_beside_the_log(
+    memory: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "FORGOTTEN_AT_ONCE", 2)
+    client = Client(memory.client(), "balanced")
+    for number in range(6):
+        submit(client, number)
+        client.log.put_document(f"frontier/{job(number)}/0", b"{}", None)
+        client.log.put_document(f"exception/{job(number)}", b"{}", None)
+    for number in range(5):
+        client.kill(job(number))
+    collected = client.gc()
+    assert collected.jobs == tuple(map(job, range(5)))
+    assert client.log.origin().position == collected.position == client.replica().version
+    assert client.log.read(Position(-1)) == []
+    assert [status.id for status in client.statuses()] == [job(5)]
+    left = [n for n in range(6) if client.log.get_document(f"frontier/{job(n)}/0")]
+    assert left == [n for n in range(6) if client.log.get_document(f"exception/{job(n)}")] == [5]
+
+
+def test_a_job_that_ends_while_garbage_is_collected_is_kept(memory: MemoryLog) -> None:
+    client = Client(memory.client(), "balanced")
+    submit(client, 0)
+    submit(client, 1)
+    client.kill(job(0))
+    log = memory.client()
+    append = log.append
+
+    def late(command: Command) -> Position:
+        if command.fn == "gc":
+            append(Command("kill-job", {"job": job(1)}))
+        return append(command)
+
+    log.append = late  # type: ignore[method-assign]
+    assert Client(log, "balanced").gc().jobs == (job(0),)
+    assert client.status(job(1)).state == "killed"
+
+
+def test_collecting_when_there_is_nothing_only_trims_the_log(memory: MemoryLog) -> None:
+    client = Client(memory.client(), "balanced")
+    collected = client.gc()
+    again = client.gc()
+    assert (collected.jobs, again.jobs) == ((), ())
+    assert again.position > collected.position
