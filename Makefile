@@ -5,8 +5,12 @@ BIN := $(VENV)/bin
 SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
+ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
+WORKER_IMAGE ?= localhost/onyx-worker:dev
+OPERATOR_IMAGE ?= localhost/onyx-operator:dev
+FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate golden cluster cluster-down bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring golden images cluster cluster-images cluster-down bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,14 +60,25 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
+monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)
+	$(BIN)/python -m pytest tests/monitoring
+
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.chart
+
+images: ## Build the images of worker, operator and flights: ENGINE=docker BUILD_FLAGS=...
+	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.worker -t $(WORKER_IMAGE) .
+	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.operator -t $(OPERATOR_IMAGE) .
+	$(ENGINE) build $(BUILD_FLAGS) --build-arg WORKER=$(WORKER_IMAGE) -t $(FLIGHTS_IMAGE) examples/flights
 
 cluster: setup ## Start a real Kubernetes on this machine (first time: builds it, some 8 minutes)
 	@$(BIN)/python -m tests.cluster up
 
 cluster-down: setup ## Take it down without a trace
 	@$(BIN)/python -m tests.cluster down
+
+cluster-images: setup ## Build the images, with podman where there is no Docker, and load them there
+	@$(BIN)/python -m tests.cluster images
 
 bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks

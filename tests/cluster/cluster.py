@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.cluster import binaries
-from tests.cluster.commands import ClusterError, daemons, run, stop_daemon, wait_until
+from tests.cluster.commands import ClusterError, daemons, stop_daemon, wait_until
 from tests.cluster.components import NODE_PACKAGES
 from tests.cluster.control_plane import PROGRAMS, start_control_plane
 from tests.cluster.images import load_image
@@ -25,9 +24,9 @@ from tests.cluster.node import (
     stop_node_cgroups,
     why_no_node,
 )
+from tests.cluster.packages import install
 from tests.cluster.place import CNI_STATE, HOLDER, THIS_MACHINE, Place, make_namespace
 
-APT_TIMEOUT_S = 600.0
 Step = tuple[str, Callable[[], None]]
 
 
@@ -92,18 +91,7 @@ def _take(steps: Iterable[Step]) -> None:
 
 def _prepare_node() -> str:
     """Install what is missing where that is possible; why there can be no node, else empty."""
-    missing = {package for each, package in NODE_PACKAGES.items() if shutil.which(each) is None}
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        print(f"installing {', '.join(sorted(missing))}", flush=True)
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        options = ("--yes", "--no-install-recommends")
-        with contextlib.suppress(ClusterError):
-            run("apt-get", "update", timeout_s=APT_TIMEOUT_S)
-            run(
-                *("apt-get", "install", *options, *sorted(missing)),
-                timeout_s=APT_TIMEOUT_S,
-                env=environment,
-            )
+    install(NODE_PACKAGES)
     return why_no_node()
 
 

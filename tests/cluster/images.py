@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.cluster.commands import ClusterError, run
+from tests.cluster.commands import ClusterError, run, succeeds
 from tests.cluster.layout import STATE
 
 PAUSE_IMAGE = "localhost/pause:1"
@@ -38,16 +38,18 @@ def load_image(name: str, socket: Path) -> None:
     Raises:
         ClusterError: there is no such image, or neither program.
     """
-    engine = shutil.which("podman") or shutil.which("docker")
-    if engine is None:
-        raise ClusterError("neither podman nor docker is installed")
     archive = STATE / "image.tar"
     archive.unlink(missing_ok=True)
     try:
-        run(engine, "save", "--output", archive, name, timeout_s=LOAD_TIMEOUT_S)
+        run(engine_here(), "save", "--output", archive, name, timeout_s=LOAD_TIMEOUT_S)
         _ctr(socket, "images", "import", str(archive))
     finally:
         archive.unlink(missing_ok=True)
+
+
+def engine_here() -> str:
+    """`docker` where its daemon answers, else `podman`."""
+    return "docker" if succeeds("docker", "info") else "podman"
 
 
 def _ctr(socket: Path, *arguments: str) -> None:

@@ -17,6 +17,7 @@ from tests.cluster.components import NODE_PACKAGES
 from tests.cluster.control_plane import answers, client_config, kubectl
 from tests.cluster.images import PAUSE_IMAGE, import_pause_image
 from tests.cluster.layout import DOMAIN, NODE_IP, NODE_NAME, PODS, STATE
+from tests.cluster.packages import missing
 from tests.cluster.place import Place
 
 CONTAINERD_SOCKET = STATE / "containerd.sock"
@@ -56,9 +57,8 @@ _COREFILE = """\
 
 def why_no_node() -> str:
     """What keeps this machine from running a node; empty when nothing does."""
-    missing = {package for each, package in NODE_PACKAGES.items() if shutil.which(each) is None}
-    if missing:
-        return "these packages are not installed: " + ", ".join(sorted(missing))
+    if packages := missing(NODE_PACKAGES):
+        return "these packages are not installed: " + ", ".join(packages)
     if not succeeds("unshare", "--mount", "--net", "--pid", "--fork", "true"):
         return "this user may not make namespaces (root may)"
     if "overlay" not in Path("/proc/filesystems").read_text():
