@@ -11,6 +11,7 @@ and system, without start-up.
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import statistics
 import tempfile
@@ -198,6 +199,7 @@ def cost_of_tls(options: argparse.Namespace) -> dict[str, dict]:
             "ratio": round(statistics.median(ratios), 2),
             "ratios": f"{min(ratios):.2f} to {max(ratios):.2f} of {len(ratios)} pairs",
         }
+    results["load average"] = {"last minute": os.getloadavg()[0]}
     return results
 
 
