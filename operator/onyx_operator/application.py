@@ -111,9 +111,24 @@ def _credentials(configuration: kubernetes_client.Configuration) -> kopf.Connect
     )
 
 
+class _NoMemory(kopf.DiffBaseStorage):
+    """kopf compares each event of an object with its last state, for handlers that we do not have:
+    nothing is copied, stored or compared. (Its default makes two deep copies an event.)"""
+
+    def build(self, *, body: Any, extra_fields: Any = None) -> Any:
+        return {}
+
+    def fetch(self, *, body: Any) -> Any:
+        return None
+
+    def store(self, *, body: Any, patch: Any, essence: Any) -> None:
+        """Nothing is stored in objects."""
+
+
 def _kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     found = kopf.OperatorSettings()
     found.posting.enabled = False
+    found.persistence.diffbase_storage = _NoMemory()
     found.scanning.disabled = bool(settings.namespaces)
     found.watching.server_timeout = WATCH_LIFETIME_S
     found.networking.request_timeout = REQUEST_TIMEOUT_S

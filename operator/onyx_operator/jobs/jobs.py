@@ -24,7 +24,7 @@ from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import FINALIZER, Actor, finalizers
 from onyx_operator.jobs.actions import DeleteObject, ReleaseFinalizer
-from onyx_operator.jobs.log_view import LogView
+from onyx_operator.jobs.log_view import CONNECTING, LogView
 from onyx_operator.jobs.log_views import LogViews
 from onyx_operator.jobs.plan import Plan, ids_of_interest, plan
 from onyx_operator.jobs.seen import Seen, Trouble, read_record
@@ -37,7 +37,15 @@ from onyx_operator.reconciler import Key, Pace, Reconciler
 
 PLANS_MAX = 8
 """Plans that are carried out in one look; the rest is left to the next one."""
-_QUIET = ("Submitted", "Starting", "Connecting", "Draining", "Suspended", "Deleted")
+_QUIET = (
+    "Submitted",
+    "WaitingForPeers",
+    "Starting",
+    "Connecting",
+    "Draining",
+    "Suspended",
+    "Deleted",
+)
 """Reasons of a status that an action has told of already, or that pass at once."""
 _WARNING = ("Failed", "Invalid", "Unknown")
 """Phases that need somebody to act."""
@@ -58,6 +66,7 @@ class Jobs:
         self._watched = Watched(JOBS.kind, operator.liveness)
         self._jobs, self._clusters = Store(), Store()
         self._owners: dict[JobId, Key] = {}
+        self._specs: dict[Key, tuple[Any, Spec]] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
 
@@ -109,9 +118,11 @@ class Jobs:
                 self._reconciler.touch(key)
 
     async def _look(self, key: Key, body: Object) -> None:
-        spec = read_spec(body, await self._referenced(body))
+        spec = self._spec(key, body, await self._referenced(body))
         view = self._view(spec)
         seen = await self._see(key, spec, body, view)
+        if isinstance(seen.log, Trouble) and seen.log.reason == CONNECTING:
+            return  # what comes of it is told by the view
         found = self._plan(spec, seen)
         for _ in range(PLANS_MAX):
             if not found.actions:
@@ -132,6 +143,16 @@ class Jobs:
             found = self._plan(spec, seen)
         await self._tell(spec, seen, found, body)
         self._again(key, found.again_in_s)
+
+    def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
+        """The object's spec; it is checked again only when it has changed."""
+        metadata = body["metadata"]
+        deleted_at = metadata.get("deletionTimestamp") or ""
+        read_from = (metadata["uid"], metadata.get("generation"), deleted_at, referenced)
+        known = self._specs.get(key)
+        if known is None or known[0] != read_from:
+            known = self._specs[key] = (read_from, read_spec(body, referenced))
+        return known[1]
 
     def _plan(self, spec: Spec, seen: Seen) -> Plan:
         return plan(spec, seen, self._settings.release_timeout_s)
@@ -243,4 +264,5 @@ class Jobs:
 
     def _forget(self, key: Key) -> None:
         self._again(key, None)
+        self._specs.pop(key, None)
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}

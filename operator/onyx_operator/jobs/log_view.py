@@ -32,6 +32,8 @@ Changed = Callable[[Collection[JobId] | None], None]
 """Told which jobs have changed; None: all, because the log was found or lost."""
 T = TypeVar("T")
 
+CONNECTING = "Connecting"
+"""Reason of the trouble of a log that was never tried yet."""
 CHECK_INTERVAL_S = 5.0
 """Period at which it is asked whether ZooKeeper still answers."""
 REOPEN_S = 5.0
@@ -67,7 +69,7 @@ class LogView:
         self._failures: dict[JobId, str] = {}
         self.frontiers = Frontiers()
         self._poke = asyncio.Event()
-        self.trouble: Trouble | None = Trouble("Connecting", f"connecting to {self._where()}")
+        self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
         self._task = asyncio.create_task(self._follow(), name="onyx-log-view")
 
     def seen(self, jobs: Iterable[JobId]) -> Log | Trouble:
@@ -148,9 +150,10 @@ class LogView:
 
     async def _stay(self) -> None:
         """While the session can be used, with breaks; another error ends it."""
+        assert self._client is not None
         while True:
             try:
-                await self._in_thread(self._opened().log.origin)
+                await self._in_thread(self._client.log.origin)
                 self._set_trouble(None)
             except Unavailable as error:
                 self._set_trouble(Trouble("LogUnreachable", str(error)))

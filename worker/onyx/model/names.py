@@ -8,6 +8,7 @@ so that it cannot reach through a module to something else (`fns:os.system`).
 from __future__ import annotations
 
 import re
+from functools import cache
 
 NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 """Of tasks, windows and triggers: at most 63 characters."""
@@ -63,6 +64,7 @@ def is_function(text: str) -> bool:
     return len(text) <= FUNCTION_CHARACTERS_MAX and _FUNCTION.match(text) is not None
 
 
+@cache
 def yaml_key(attribute: str) -> str:
     """The YAML key of an attribute, by the one rule: `batch_size` is written `batchSize`."""
     first, *rest = attribute.split("_")
