@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from tests.support.certificates import EXPIRED, WORKERS, Secret
 
 from onyx.errors import SettingsError
@@ -44,6 +45,13 @@ def test_a_file_that_is_not_named_is_an_error_and_never_silently_no_tls(
 def test_a_name_alone_is_an_error():
     with pytest.raises(SettingsError, match=r"ONYX_TLS_CA_FILE, .* must be set"):
         CertificateFiles.named_by(TlsSettings(server_name="x"), GROUPS, serves=True)
+
+
+@pytest.mark.parametrize("serves", [True, False])
+@pytest.mark.parametrize("name", [".x", "a..b", "x" * 64])
+def test_a_name_that_is_none_is_an_error(secret: Secret, name: str, serves: bool):
+    with pytest.raises(SettingsError, match=r"ONYX_TLS_SERVER_NAME='.*' is no DNS name"):
+        CertificateFiles(secret.settings(name), GROUPS, serves)
 
 
 def test_a_client_needs_only_the_authority(secret: Secret):
@@ -85,7 +93,18 @@ def spoil_certificate(secret: Secret, authority: trustme.CA, other: trustme.CA) 
     secret.write("tls.crt", b"hello")
 
 
+def lock_key(secret: Secret, authority: trustme.CA, other: trustme.CA) -> None:
+    key = serialization.load_pem_private_key((secret.folder / "tls.key").read_bytes(), None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"password"),
+    )
+    secret.write("tls.key", locked)
+
+
 BROKEN = {
+    lock_key: "the private key has a password; give one without",
     remove_key: r"ONYX_TLS_KEY_FILE=.*tls.key: the file cannot be read: No such file",
     replace_key: r"KEY_FILE=.*tls.key is not the private key of the certificate in .*tls.crt",
     expire: r"CERT_FILE=.*tls.crt would be refused .* certificate has expired",

@@ -133,6 +133,7 @@ class CertificateFiles:
         """`ssl` takes a key only from a file, so see that it was still the one that we know."""
         for _ in range(READ_ATTEMPTS_MAX):
             client = self._make(ssl.PROTOCOL_TLS_CLIENT, pem)
+            self._check_server_name(client)
             if self._serves:
                 self._shake_hands(client, self._make(ssl.PROTOCOL_TLS_SERVER, pem))
             again = self._read()
@@ -174,6 +175,13 @@ class CertificateFiles:
             ) from error
         except (ValueError, OSError) as error:
             raise SettingsError(f"{where}: {error}") from error
+
+    def _check_server_name(self, client: ssl.SSLContext) -> None:
+        name = self.settings.server_name
+        try:
+            client.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name or "localhost")
+        except ValueError as error:
+            raise SettingsError(f"{self.variable}_SERVER_NAME={name!r} is no DNS name") from error
 
     def _shake_hands(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
         name = self.settings.server_name
