@@ -203,6 +203,19 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
     assert not place.result.exists()
 
 
+def test_a_stage_is_ended_when_its_task_is_told_to_stop(tmp_path: Path) -> None:
+    runner, wanted = SummingRunner(), [True]
+    context = plugin_context(
+        {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
+    )
+    sink = output(dataclasses.replace(context, wanted=lambda: wanted[0]), runner)
+    written(sink, 1)
+    runner.meanwhile = lambda: wanted.__setitem__(0, False)
+    with pytest.raises(Fenced, match="the runner ended the run"):
+        sink.seal()
+    assert not (tmp_path / "result").exists()
+
+
 def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_path: Path) -> None:
     own = tmp_path / "staging"
     own.mkdir()

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench, chain
 
+from onyx.plugins.protocol import Output, PluginContext
+from onyx.task.messages import Stop
 from onyx.task.phases import Kind, Phase
 
 SAME = {"m:same": lambda segment: segment}
@@ -220,6 +222,22 @@ def test_sealing_is_tried_again_before_it_kills_the_job(failures: int) -> None:
         told = bench.exceptions[0]
         assert (told["phase"], told["type"], told["message"]) == ("seal", "OSError", "disk full")
         assert "3 times" in told["detail"]
+
+
+def test_a_plugin_sees_at_once_that_its_task_was_told_to_stop() -> None:
+    contexts: list[PluginContext] = []
+
+    class Noting(Bench):
+        def build_output(self, plugin: str, context: PluginContext) -> Output:
+            contexts.append(context)
+            return super().build_output(plugin, context)
+
+    bench = Noting(chain(segments(3)), SAME)
+    bench.start()
+    (context,) = contexts
+    assert context.wanted()
+    bench.task("write").post(Stop("job-killed"))
+    assert not context.wanted()
 
 
 def test_a_seal_that_waits_to_be_tried_again_is_not_forgotten_when_the_job_is_rewired() -> None:

@@ -39,6 +39,9 @@ class PluginContext:
     """`package.module:name` to a registered function; raises NameNotRegistered."""
     permitted: Callable[[], bool] = lambda: True
     """False while this incarnation may have been declared dead: publish nothing then."""
+    wanted: Callable[[], bool] = lambda: True
+    """False once the task has been told to stop: give up then what takes longer than a moment.
+    From any thread."""
     data_dir: str = ""
     """Where relative paths count from; empty means the current folder."""
 

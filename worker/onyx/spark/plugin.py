@@ -64,7 +64,8 @@ class SparkOutput(PartsWriter):
     def __init__(
         self, context: PluginContext, options: SparkOutputOptions, runner: StageRunner
     ) -> None:
-        self._place = Workplace(Path(context.located(options.path)), context.job, context.permitted)
+        path = Path(context.located(options.path))
+        self._place = Workplace(path, context.job, context.permitted, wanted=context.wanted)
         self._options = options
         self._runner = runner
         limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
@@ -76,7 +77,7 @@ class SparkOutput(PartsWriter):
         Raises:
             UserFunctionError: the stage failed.
             Unavailable: Spark or the file system failed; try again.
-            Fenced: this incarnation was declared dead meanwhile.
+            Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
         """
         options = self._options
         request = StageRequest(

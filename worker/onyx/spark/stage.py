@@ -46,6 +46,8 @@ class Workplace:
     permitted: Callable[[], bool]
     """False while this incarnation may have been declared dead."""
     pause: Callable[[float], None] = time.sleep
+    wanted: Callable[[], bool] = lambda: True
+    """False once the task has been told to stop: its job was killed or suspended, or it moves."""
 
     @property
     def parts(self) -> Path:
@@ -82,7 +84,7 @@ def run_stage(
     Raises:
         UserFunctionError: the stage failed, with its message.
         Unavailable: Spark or the file system failed; try again.
-        Fenced: this incarnation was declared dead meanwhile.
+        Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
     """
     if is_done(place):
         return
@@ -105,7 +107,7 @@ def _run(
     timeout_s: float,
 ) -> None:
     def wanted() -> bool:
-        return _is(own, held)
+        return place.wanted() and _is(own, held)
 
     target = own / _NEW
     for left_over in (target, own / _REPLACED):
@@ -174,4 +176,6 @@ def _is(directory: Path, held: int) -> bool:
 
 
 def _fenced() -> Fenced:
-    return Fenced("this worker was declared dead while its Spark stage ran; another one runs it")
+    return Fenced(
+        "this worker was declared dead, or its task told to stop, while its Spark stage ran"
+    )

@@ -132,5 +132,6 @@ def _context(task: Task) -> PluginContext:
         clock=services.clock,
         resolve=services.resolve,
         permitted=services.permitted,
+        wanted=lambda: task.wanted,
         data_dir=services.settings.data_dir,
     )

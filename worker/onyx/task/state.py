@@ -119,6 +119,8 @@ class Task:
         """Bounded by what it tells of: an entry of the log each, and trees in flight."""
         self.futures: dict[str, Future[Any]] = {}
         self.stop: Stop | None = None
+        self.wanted = True
+        """False as soon as a Stop was posted, though the task may not have looked yet."""
 
     @property
     def static(self) -> Static:
@@ -156,6 +158,8 @@ class Task:
 
     def post(self, message: Message) -> None:
         """Tell the task something; from any thread."""
+        if isinstance(message, Stop):
+            self.wanted = False
         self.mail.append(message)
         self.wake()
 
