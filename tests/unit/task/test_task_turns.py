@@ -7,16 +7,30 @@ from tests.support.bench import Bench, chain
 from onyx.task import machine
 
 
-def test_a_turn_of_an_input_is_one_batch_and_of_any_other_task_all_that_waits() -> None:
-    job = chain([{"n": n} for n in range(9)], read={"batchSize": 2}, work={"batchSize": 2})
+def bench_with(waiting: int) -> Bench:
+    job = chain([{"n": n} for n in range(9)], read={"batchSize": 1}, work={"batchSize": 2})
     bench = Bench(job, {"m:same": lambda segment: segment})
     bench.start()
-    read, work = bench.task("read"), bench.task("work")
+    read = bench.task("read")
     source = read.static.source
     assert source is not None
-    for sent in (2, 4, 6):
+    for sent in range(1, waiting + 1):
         machine.advance(read)
-        assert source.in_flight == sent
-    assert work.live.inbox.waiting_segments() >= 6
+        assert source.in_flight == sent, "a turn of an input is one batch"
+    return bench
+
+
+def test_a_turn_is_all_whole_batches_that_wait() -> None:
+    bench = bench_with(waiting=6)
+    work = bench.task("work")
+    machine.advance(work)
+    assert work.live.inbox.waiting_segments() == 0
+
+
+def test_less_than_a_batch_is_left_to_grow() -> None:
+    bench = bench_with(waiting=5)
+    work = bench.task("work")
+    machine.advance(work)
+    assert work.live.inbox.waiting_segments() == 1
     machine.advance(work)
     assert work.live.inbox.waiting_segments() == 0

@@ -59,7 +59,7 @@ processor's cache when its turn comes, and everything done with it takes twice a
 
 
 def advance(task: Task) -> Progress:
-    """Step until the task waits, ends, or is through with the batches that wait for it."""
+    """Step until the task waits, ends, or is through with the whole batches that wait for it."""
     progress = _through_one(task)
     for _ in range(1, BATCHES_A_TURN):
         if progress is not Progress.ADVANCED or not _more_waits(task):
@@ -69,7 +69,10 @@ def advance(task: Task) -> Progress:
 
 
 def _more_waits(task: Task) -> bool:
-    return task.kind is not Kind.INPUT and task.wired and task.live.inbox.waiting_segments() > 0
+    """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
+    if task.kind is Kind.INPUT or not task.wired:
+        return False
+    return task.live.inbox.waiting_segments() >= task.static.entry.batch_size
 
 
 def _through_one(task: Task) -> Progress:
