@@ -83,3 +83,13 @@ def test_for_spark_a_trimmed_java_is_started_without_the_module_that_it_lacks(tm
     started = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
     assert started.stdout.splitlines() == ["-Xmx1g", "-Dx=a b", "", "$HOME"]
     assert java_home_for_spark() == home
+
+
+def test_without_a_home_the_start_script_lies_in_the_temporary_folder(machine, tmp_path):
+    machine.delenv("XDG_CACHE_HOME")
+    machine.setattr("os.path.expanduser", lambda path: path)  # no HOME, and no name either
+    machine.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    machine.chdir(tmp_path)
+    put_on_path(tmp_path, make_java(tmp_path / "trimmed", modules="java.base"))
+    assert java_home_for_spark().is_relative_to(tmp_path / "tmp")
+    assert not (tmp_path / "~").exists()

@@ -150,10 +150,13 @@ def _shim_home(java: Java) -> Path:
 
 
 def _cache_folders() -> list[Path]:
-    """Where the script may lie: the user's cache, or a private temporary folder without a home."""
-    named = os.environ.get("XDG_CACHE_HOME")
-    cache = Path(named) if named else Path(os.path.expanduser("~")) / ".cache"
-    return [cache / "onyx", Path(tempfile.gettempdir()) / f"onyx-cache-{os.getuid()}"]
+    """Where the script may lie: the user's cache, or a private temporary folder without a home.
+
+    A container's user may have no home: then `~` stands for itself, and is no folder's name.
+    """
+    temporary = Path(tempfile.gettempdir()) / f"onyx-cache-{os.getuid()}"
+    named = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return [Path(named) / "onyx", temporary] if os.path.isabs(named) else [temporary]
 
 
 def _write_shim(home: Path, script: str) -> Path:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import IO
@@ -20,6 +21,7 @@ from typing import IO
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.spark import user_name
 from onyx.spark.request import StageReply, StageRequest
 
 POLL_INTERVAL_S = 0.5
@@ -70,6 +72,7 @@ def _environment(master: str, scratch: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **user_name.environment(Path(scratch)),
     }
     if master.startswith("local"):  # a machine whose own name does not resolve is no obstacle
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

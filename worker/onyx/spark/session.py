@@ -31,8 +31,10 @@ def configuration(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary} "
-        f"-Dderby.system.home={temporary} -XX:-UsePerfData -XX:+UseSerialGC",
+        f"-Dderby.system.home={temporary} -Duser.home={temporary} "
+        "-XX:-UsePerfData -XX:+UseSerialGC",
         "spark.local.dir": str(scratch / "local"),
+        "spark.jars.ivy": str(scratch / "ivy"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
