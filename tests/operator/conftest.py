@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.operator.fake_api.server import FakeApi
-
-CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
+from tests.operator.fake_api.server import CRDS, FakeApi
 
 
 @pytest.fixture

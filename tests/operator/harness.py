@@ -5,7 +5,8 @@
         api.wait_for("onyxjobs", "flights", lambda job: job["status"]["phase"] == "Running")
 
 The operator runs in a thread with a loop of its own, exactly as `python -m onyx_operator` runs it.
-It reaches the world through a door (see `fake_api/doors.py`). When the door is shut, by a failpoint
+It reaches the world through a door (see `fake_api/doors.py`), and only with the rights that the
+chart grants it: a request beyond them fails the test. When the door is shut, by a failpoint
 or by `kill()`, that incarnation is dead, and a new one is started behind a new door, as the kubelet
 would. So a scenario need not know when the operator dies: it waits for what must come true.
 """
@@ -15,11 +16,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from kubernetes.client import Configuration
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.server import WAIT_S, FakeApi
+from tests.support.chart import NAMESPACE, objects
+from tests.support.rbac import Right, covers, granted, right_of
 
 from onyx.errors import Unavailable
 from onyx.ids import Position
@@ -54,6 +58,15 @@ def settings(**more: str) -> OperatorSettings:
     `settings(JOBS_RESYNC_INTERVAL_S="0.2")`."""
     changed = {f"ONYX_OPERATOR_{name}": value for name, value in more.items()}
     return operator_settings({**QUICK, **changed})
+
+
+@cache
+def chart_rights(*, everywhere: bool = False) -> frozenset[Right]:
+    """What the chart grants to an operator that looks after the namespace `default`, or all."""
+    values: dict[str, Any] = {"clusterWide": True}
+    if not everywhere:
+        values = {"watchNamespaces": ["default"], "cluster": {"create": False}}
+    return frozenset(granted(objects(values), (NAMESPACE, "onyx-operator")))
 
 
 class Logs:
@@ -127,6 +140,7 @@ class Operator:
         connect: Connect,
         found: OperatorSettings | None = None,
         failpoint: Failpoint | None = None,
+        rights: frozenset[Right] | None = None,
     ) -> None:
         self._api = api
         self._connect = connect
@@ -136,7 +150,8 @@ class Operator:
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._live, name="operator")
         self._error: BaseException | None = None
-        self.doors = [Door(failpoint)]
+        self._rights = chart_rights() if rights is None else rights
+        self.doors = [self._door(failpoint)]
         """Of every incarnation, the first one first."""
 
     @property
@@ -156,10 +171,15 @@ class Operator:
         assert not self._thread.is_alive(), "the operator does not end"
         if self._error is not None:
             raise self._error
+        denied = {str(right_of(each)) for door in self.doors for each in door.denied}
+        assert not denied, "the chart does not grant what the operator did"
 
     def kill(self) -> None:
         """Kill the operator as it is now; another one is started."""
         self.doors[-1].shut()
+
+    def _door(self, failpoint: Failpoint | None = None) -> Door:
+        return Door(failpoint, lambda target: covers(self._rights, right_of(target)))
 
     def _live(self) -> None:
         """One incarnation after another, until one is stopped."""
@@ -167,7 +187,7 @@ class Operator:
             while not self._stopping.is_set():
                 asyncio.run(self._incarnation(self.doors[-1]))
                 if self.doors[-1].is_shut:
-                    self.doors.append(Door())
+                    self.doors.append(self._door())
         except BaseException as error:
             self._error = error
 

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tests.operator.fake_api.paths import Target
+
 
 class Shut(Exception):
     """The door is shut: nobody hears an answer."""
@@ -32,7 +34,12 @@ class Door:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, failpoint: Failpoint | None = None) -> None:
+    def __init__(
+        self, failpoint: Failpoint | None = None, allows: Callable[[Target], bool] | None = None
+    ) -> None:
+        """`allows`: the requests that this client may make; others are refused and kept."""
+        self.denied: list[Target] = []
+        self._allows = allows or (lambda _: True)
         self.name = f"door-{next(self._numbers)}"
         self.steps: list[str] = []
         """What has passed, in order."""
@@ -63,6 +70,13 @@ class Door:
                 self.shut()
             if self._is_shut:
                 raise Shut
+
+    def allows(self, target: Target) -> bool:
+        """May this client make such a request?"""
+        if self._allows(target):
+            return True
+        self.denied.append(target)
+        return False
 
     def shut(self) -> None:
         """Let nothing pass any more."""

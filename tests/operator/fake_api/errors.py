@@ -66,6 +66,12 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> ApiError:
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    message = f'{resource} is forbidden: cannot {verb} resource "{resource}" in API group "{group}"'
+    return ApiError(403, "Forbidden", f"{message} {where}")
+
+
 def already_exists(kind: Kind, name: str, *, is_being_deleted: bool = False) -> ApiError:
     message = f'{kind.qualified} "{name}" already exists'
     if is_being_deleted:

@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 from tests.operator.fake_api import discovery
 from tests.operator.fake_api.doors import Door, Shut
-from tests.operator.fake_api.errors import ApiError, bad_request, gone, no_such_path
+from tests.operator.fake_api.errors import ApiError, bad_request, forbidden, gone, no_such_path
 from tests.operator.fake_api.faults import Fault, Faults
 from tests.operator.fake_api.kinds import Kind
 from tests.operator.fake_api.patches import json_patch, merge_patch, strategic_merge_patch
@@ -74,6 +74,7 @@ class Http:
         body = await _body(request)
         fault = self._faults.take(target)
         try:
+            self._authorize(request, door, target)
             if fault:
                 await asyncio.sleep(fault.delay_s)
             if fault and fault.drop and not fault.after_effect and target.verb != "watch":
@@ -102,6 +103,19 @@ class Http:
         first, _, rest = path.lstrip("/").partition("/")
         door = self.doors.get(first)
         return (f"/{rest}", door) if door else (path, None)
+
+    def _authorize(self, request: web.Request, door: Door | None, target: Target) -> None:
+        """An apply that would create its object needs the right to create it, too."""
+        if door is None:
+            return
+        verbs = [target.verb]
+        kind = self._registry.kinds.get((target.group, target.resource))
+        if request.content_type == _APPLY and kind is not None and not target.subresource:
+            there = self._registry.store.get(kind, target.namespace, target.name)
+            verbs += [] if there else ["create"]
+        for verb in verbs:
+            if not door.allows(replace(target, verb=verb)):
+                raise forbidden(verb, target.resource, target.group, target.namespace)
 
     def _step(self, door: Door | None, target: Target) -> contextlib.AbstractContextManager[None]:
         if door is None or target.verb == "list":

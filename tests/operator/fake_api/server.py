@@ -35,6 +35,8 @@ from tests.operator.fake_api.patches import merge_patch
 from tests.operator.fake_api.registry import Registry, Write
 from tests.operator.fake_api.store import Object, Store
 
+CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
+"""Our own kinds."""
 WAIT_S = 20.0
 _HAND = Write(manager="test")
 

@@ -1,0 +1,149 @@
+"""The operator has the rights that it uses, and no others.
+
+Every test of the operator runs with the rights that the chart grants (see `tests/operator/
+harness.py`), so nothing is missing. Here is a life in which the operator does everything that it
+can do, so nothing is left over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.operator.fake_api.faults import Fault
+from tests.operator.fake_api.http import Recorded
+from tests.operator.fake_api.paths import Target
+from tests.operator.fake_api.server import CRDS, FakeApi
+from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
+from tests.operator.workers import Workers
+from tests.support.rbac import Right, covers, granted, missing, needed, unused
+
+LOOK = Target("get", "onyx.dev", "v1alpha1", "onyxjobs", "", "team", "one")
+APPLY = Target("patch", "apps", "v1", "statefulsets", "", "team", "one")
+STATUS = Target("patch", "onyx.dev", "v1alpha1", "onyxjobs", "status", "team", "one")
+RULES = [
+    {"apiGroups": ["onyx.dev"], "resources": ["onyxjobs"], "verbs": ["get", "list"]},
+    {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["create"]},
+]
+
+
+def recorded(target: Target, *, created: bool = False) -> Recorded:
+    return Recorded(target, "operator", 200, created)
+
+
+def role(kind: str, namespace: str = "") -> list[dict[str, Any]]:
+    metadata = {"name": "operator", **({"namespace": namespace} if namespace else {})}
+    subject = {"kind": "ServiceAccount", "name": "onyx", "namespace": "home"}
+    return [
+        {"kind": kind, "metadata": metadata, "rules": RULES},
+        {
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"kind": kind, "name": "operator"},
+            "subjects": [subject],
+        },
+    ]
+
+
+def test_a_request_needs_its_verb_on_its_resource_and_subresource() -> None:
+    assert needed([recorded(LOOK), recorded(LOOK), recorded(STATUS)]) == {
+        Right("team", "onyx.dev", "onyxjobs", "get"),
+        Right("team", "onyx.dev", "onyxjobs/status", "patch"),
+    }
+
+
+def test_an_apply_that_creates_needs_the_right_to_create() -> None:
+    assert {right.verb for right in needed([recorded(APPLY, created=True)])} == {"patch", "create"}
+
+
+def test_a_role_grants_in_its_namespace_and_a_cluster_role_everywhere() -> None:
+    in_team = granted(role("Role", "team"), ("home", "onyx"))
+    everywhere = granted(role("ClusterRole"), ("home", "onyx"))
+    wanted = Right("team", "onyx.dev", "onyxjobs", "get")
+
+    assert len(in_team) == len(everywhere) == 4
+    assert covers(in_team, wanted)
+    assert covers(everywhere, wanted)
+    assert not covers(in_team, wanted._replace(namespace="other"))
+    assert not covers(in_team, wanted._replace(namespace=""))
+
+
+def test_only_a_binding_of_the_account_grants() -> None:
+    assert granted(role("Role", "team"), ("home", "other")) == set()
+    assert granted(role("Role", "team"), ("elsewhere", "onyx")) == set()
+    assert granted(role("Role", "team")[:1], ("home", "onyx")) == set()
+
+
+def test_what_is_missing_and_what_is_left_over_is_told_to_be_read() -> None:
+    rights = granted(role("Role", "team"), ("home", "onyx"))
+    wanted = {Right("team", "onyx.dev", "onyxjobs", "get"), Right("team", "", "pods", "delete")}
+
+    assert missing(rights, wanted) == ["delete pods in team"]
+    assert unused(rights, wanted) == [
+        "create events in team",
+        "create pods in team",
+        "list onyxjobs.onyx.dev in team",
+    ]
+
+
+def stray(kind: str, api_version: str, owner: Any, **spec: Any) -> dict[str, Any]:
+    """An object of the cluster that the operator does not want any more."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    labels = {"onyx.dev/cluster": "onyx"}
+    metadata = {"name": "stray", "labels": labels, "ownerReferences": [reference]}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+STRAYS = {
+    "statefulsets": ("StatefulSet", "apps/v1"),
+    "services": ("Service", "v1"),
+    "serviceaccounts": ("ServiceAccount", "v1"),
+    "networkpolicies": ("NetworkPolicy", "networking.k8s.io/v1"),
+    "poddisruptionbudgets": ("PodDisruptionBudget", "policy/v1"),
+}
+
+
+def everything(api: FakeApi, workers: Workers) -> None:
+    """Let the operator do all that it can do: what is unused then is not needed."""
+    data = {"job.yaml": json.dumps(job("big"))}
+    jobs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "jobs"}, "data": data}
+    api.create(jobs)
+    made = api.create(cluster())
+    api.wait_for("onyxclusters", "onyx", lambda found: found["status"]["conditions"])
+    for kind, version in STRAYS.values():
+        api.create(stray(kind, version, made))
+    for plural in STRAYS:
+        api.wait_for(plural, "stray", lambda found: found is None)
+    # Somebody else's change comes first: the operator reads the object anew.
+    api.faults.add(Fault(verb="patch", resource="onyxjobs", code=409))
+    ref = {"configMap": "jobs", "key": "job.yaml"}
+    big = {**job("big"), "spec": {"jobRef": ref, "ttlSecondsAfterFinished": 0}}
+    api.create(big)
+    running = api.wait_for("onyxjobs", "big", lambda found: found["status"]["phase"] == "Running")
+    workers.finish(running["status"]["jobId"])
+    api.wait_for("onyxjobs", "big", lambda found: found is None)
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
+def test_nothing_is_granted_that_is_not_used(everywhere: bool) -> None:
+    rights = chart_rights(everywhere=everywhere)
+    quick = {"CLUSTERS_RESYNC_INTERVAL_S": "0.1", "JOBS_RESYNC_INTERVAL_S": "0.1"}
+    found = settings(**quick, **({"NAMESPACES": ""} if everywhere else {}))
+    logs = Logs()
+    with (
+        FakeApi(*CRDS) as api,
+        Workers(logs.log()) as workers,
+        Operator(api, logs.connect, found, rights=rights),
+    ):
+        everything(api, workers)
+
+    wanted = needed(api.requests)
+    assert len(rights) > 20
+    assert missing(rights, wanted) == []
+    assert unused(rights, wanted) == []
