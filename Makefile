@@ -10,7 +10,7 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring golden images cluster cluster-images cluster-down bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -79,6 +79,9 @@ cluster-down: setup ## Take it down without a trace
 
 cluster-images: setup ## Build the images, with podman where there is no Docker, and load them there
 	@$(BIN)/python -m tests.cluster images
+
+e2e: setup ## Test a real cluster, the one that KUBECONFIG names; images as make images calls them
+	$(BIN)/python -m pytest tests/e2e
 
 bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks

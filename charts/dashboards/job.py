@@ -49,7 +49,7 @@ _OVERVIEW = Row(
         stat(
             "Exceptions in 1 h",
             Query(f"sum(increase(onyx_task_errors_total{{{JOB}}}[1h]))"),
-            "Raised by the job's functions.",
+            "That no flow condition took: left to the lifecycles, or killing the job.",
             red=1,
         ),
         stat(

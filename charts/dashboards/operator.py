@@ -51,7 +51,7 @@ _OVERVIEW = Row(
             Query(
                 "sum(increase(onyx_operator_api_requests_total{"
                 f'{OPERATOR}, code=~"403|5..|0"'
-                "}[1h]))"
+                "}[1h])) or vector(0)"
             ),
             "By the API server: forbidden, failed, or not answered.",
             red=1,

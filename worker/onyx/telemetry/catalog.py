@@ -98,7 +98,12 @@ METRICS = (
         TASK,
         "Segments read again from the source: not acknowledged in time, or asked for.",
     ),
-    Metric("onyx_task_errors_total", "counter", TASK, "Exceptions raised by the user's functions."),
+    Metric(
+        "onyx_task_errors_total",
+        "counter",
+        TASK,
+        "Exceptions that no flow condition took: left to the lifecycles, or killing the job.",
+    ),
     Metric(
         "onyx_edge_queue_segments", "gauge", TASK, "Segments waiting in front of the task here."
     ),
