@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.cluster import binaries
 from tests.cluster.commands import ClusterError, daemons, stop_daemon, wait_until
 from tests.cluster.components import NODE_PACKAGES
 from tests.cluster.control_plane import PROGRAMS, start_control_plane
-from tests.cluster.images import load_image
+from tests.cluster.images import load_images
 from tests.cluster.layout import KUBECONFIG, NODE_FILE, STATE
 from tests.cluster.machine import record_kernel_settings, restore_kernel_settings
 from tests.cluster.node import (
@@ -66,13 +66,12 @@ def down() -> None:
     )
 
 
-def load(images: Iterable[str]) -> None:
+def load(images: Sequence[str]) -> None:
     """Copy images of this machine's podman or docker into the node."""
     reason = why_there_is_no_node()
     if reason:
         raise ClusterError(f"there is no node to load images into: {reason}")
-    for image in images:
-        load_image(image, CONTAINERD_SOCKET)
+    load_images(images, CONTAINERD_SOCKET)
 
 
 def why_there_is_no_node() -> str:

@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.commands import ClusterError, run, succeeds
@@ -32,16 +33,18 @@ def import_pause_image(socket: Path) -> None:
     _ctr(socket, "images", "import", str(archive))
 
 
-def load_image(name: str, socket: Path) -> None:
-    """Copy an image of this machine's podman or docker into the node.
+def load_images(names: Sequence[str], socket: Path) -> None:
+    """Copy images of this machine's podman or docker into the node, what they share only once.
 
     Raises:
         ClusterError: there is no such image, or neither program.
     """
-    archive = STATE / "image.tar"
+    archive = STATE / "images.tar"
     archive.unlink(missing_ok=True)
+    engine = engine_here()
+    together = ["--multi-image-archive"] if engine == "podman" else []
     try:
-        run(engine_here(), "save", "--output", archive, name, timeout_s=LOAD_TIMEOUT_S)
+        run(engine, "save", *together, "--output", archive, *names, timeout_s=LOAD_TIMEOUT_S)
         _ctr(socket, "images", "import", str(archive))
     finally:
         archive.unlink(missing_ok=True)

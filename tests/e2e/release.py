@@ -1,0 +1,173 @@
+"""An installation of the chart in a namespace of its own, and what the tests ask of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.engine import IMAGES
+from tests.e2e.kube import WAIT_S, Kube, image, until
+
+NAME = "onyx"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "onyx"
+CRDS = CHART / "crds"
+HERE = Path(__file__).parent
+WORKERS = "onyx.dev/cluster=onyx"
+FLIGHTS = ROOT / "examples" / "flights"
+_READ = """
+import json, pathlib, sys
+rows = [json.loads(line) for path in pathlib.Path(sys.argv[1]).rglob("*.jsonl")
+        for line in path.open() if line.strip()]
+assert all(row["square"] == row["n"] ** 2 for row in rows)
+print(len(rows), len({row["n"] for row in rows}), max((row["n"] for row in rows), default=-1))
+"""
+
+
+class Release:
+    """A release named `onyx`."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.kube = kube
+
+    # --- helm ------------------------------------------------------------------------------
+
+    def install(self, *arguments: str) -> None:
+        self.kube.helm("install", NAME, str(CHART), *_values(), *arguments)
+        self.await_ready()
+
+    def upgrade(self, *arguments: str) -> None:
+        self.kube.helm("upgrade", NAME, str(CHART), *_values(), *arguments)
+
+    def await_ready(self, workers: int = 2) -> None:
+        """Wait until the operator is there and the pool has so many workers, all ready."""
+        deployment = f"deployment/{self.operator}"
+        self.kube.kubectl(
+            "rollout", "status", deployment, f"--timeout={WAIT_S:.0f}s", timeout_s=2 * WAIT_S
+        )
+        until(lambda: self._is_whole(workers), f"{workers} workers are ready")
+
+    def _is_whole(self, workers: int) -> bool:
+        cluster = self.kube.get("oc", NAME)
+        status = cluster.get("status", {})
+        return (
+            status.get("observedGeneration") == cluster["metadata"]["generation"]
+            and status.get("replicas") == status.get("readyReplicas") == workers
+            and "True" in [each["status"] for each in conditions(cluster, "Ready")]
+        )
+
+    # --- parts -----------------------------------------------------------------------------
+
+    @property
+    def operator(self) -> str:
+        """Name of the operator's deployment."""
+        found = self.kube.list("deployments", "app.kubernetes.io/component=operator")
+        return str(found[0]["metadata"]["name"])
+
+    def worker(self, number: int = 0) -> str:
+        """Name of a worker's pod."""
+        return f"{NAME}-worker-{number}"
+
+    def zookeeper(self) -> str:
+        found = self.kube.list("pods", "app.kubernetes.io/component=zookeeper")
+        return str(found[0]["metadata"]["name"])
+
+    def scale_operator(self, replicas: int) -> None:
+        self.kube.kubectl("scale", f"deployment/{self.operator}", f"--replicas={replicas}")
+
+    # --- jobs ------------------------------------------------------------------------------
+
+    def start_squares(self, name: str, segments: int, per_second: int) -> Squares:
+        """Apply a job that takes about `segments / per_second` seconds, and see it write."""
+        squares = Squares(self, name, segments)
+        self.kube.apply(squares.manifest(per_second))
+        return squares
+
+    def await_completed(self, job: str) -> None:
+        """Wait until a job has completed; fails at once when it cannot any more."""
+        until(lambda: self._has_ended(job), f"{job} has ended")
+        found = self.kube.get("oj", job)
+        assert found["status"]["phase"] == "Completed", found["status"]
+
+    def _has_ended(self, job: str) -> bool:
+        status = self.kube.get("oj", job).get("status", {})
+        return status.get("phase") in ("Completed", "Failed", "Invalid", "Stopped")
+
+    def jobs_by_log(self) -> list[Any]:
+        """What the log says of jobs, without the operator: `onyx jobs` in a worker's pod."""
+        found: list[Any] = json.loads(
+            self.kube.kubectl("exec", self.worker(), "--", "onyx", "jobs", "--json")
+        )
+        return found
+
+    def prepare_flights(self) -> None:
+        """Write the input of the flights job to the shared volume, from the image that has it."""
+        program = "import sys; sys.path.insert(0, '/app'); import prepare; prepare.main(['/data'])"
+        self.kube.python(self.worker(), program)
+
+
+class Squares:
+    """A job of numbers and their squares: what of it is written can be counted."""
+
+    def __init__(self, release: Release, name: str, segments: int) -> None:
+        self.name = name
+        self._release = release
+        self._segments = segments
+
+    def manifest(self, per_second: int) -> dict[str, Any]:
+        options = {"segments": self._segments, "ratePerSecond": per_second, "partitions": 2}
+        files = {"path": f"squares/{self.name}", "format": "jsonl", "rollSeconds": 1}
+        batch = {"batchSize": 100}
+        catalog = [
+            {"name": "numbers", "type": "input", "plugin": "generator", "options": options},
+            {"name": "square", "type": "function", "fn": "squares:square"},
+            {"name": "write", "type": "output", "plugin": "files", "options": files},
+        ]
+        return {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": self.name},
+            "spec": {
+                "workflow": [["numbers", "square"], ["square", "write"]],
+                "catalog": [{**each, **batch, "maxPeers": 2} for each in catalog],
+            },
+        }
+
+    def written(self, worker: int = 0) -> tuple[int, int, int]:
+        """Rows, distinct numbers, largest number in the output, which is visible in parts."""
+        pod, path = self._release.worker(worker), f"/data/squares/{self.name}"
+        rows, distinct, largest = self._release.kube.python(pod, _READ, path).split()
+        return int(rows), int(distinct), int(largest)
+
+    def await_some(self) -> None:
+        """Wait until the job has written something, and so is in the midst of its work."""
+        until(lambda: self.written()[0] > 0, f"{self.name} has written something")
+
+    def assert_unfinished(self) -> None:
+        """The fault that has just been made came before the end."""
+        assert self.written()[1] < self._segments, "the job was too short for this test"
+
+    def assert_whole(self) -> None:
+        """Every number is there."""
+        rows, distinct, largest = self.written()
+        assert (distinct, largest) == (self._segments, self._segments - 1)
+        assert rows >= distinct
+
+
+def conditions(found: Any, kind: str) -> list[Any]:
+    """The conditions of an object of one type."""
+    return [each for each in found.get("status", {}).get("conditions", []) if each["type"] == kind]
+
+
+def _values() -> list[str]:
+    found = ["--values", str(HERE / "values.yaml")]
+    found += ["--set-file", f"cluster.code.files.squares\\.py={HERE / 'squares.py'}"]
+    found += ["--set", f"cluster.image={image('FLIGHTS_IMAGE', IMAGES['FLIGHTS_IMAGE'])}"]
+    for prefix, variable in (("image", "WORKER_IMAGE"), ("operator.image", "OPERATOR_IMAGE")):
+        registry, _, rest = image(variable, IMAGES[variable]).rpartition("/")
+        repository, _, tag = rest.partition(":")
+        parts = {"registry": registry, "repository": repository, "tag": tag}
+        for key, value in parts.items():
+            found += ["--set", f"{prefix}.{key}={value}"]
+    return found

@@ -1,0 +1,69 @@
+"""What a user does: apply a job, look at it, delete it."""
+
+from __future__ import annotations
+
+from tests.e2e.kube import CommandError, until
+from tests.e2e.release import FLIGHTS, Release
+
+
+def test_the_flights_job_completes_with_the_counts_of_pandas(release: Release) -> None:
+    release.prepare_flights()
+
+    release.kube.kubectl("apply", "--filename", str(FLIGHTS / "job.yaml"))
+
+    release.await_completed("flights")
+    release.kube.wait("oj/flights", "Completed")
+    told = release.kube.kubectl(
+        "exec", release.worker(), "--", "python", "/app/check.py", "/data/out"
+    )
+    assert "counts agree with pandas" in told
+    columns = release.kube.kubectl("get", "oj", "flights")
+    assert "Completed" in columns
+    release.kube.kubectl("delete", "oj", "flights", "--timeout=60s")
+
+
+def test_the_job_of_the_chart_passes(release: Release) -> None:
+    assert "Phase:          Succeeded" in release.kube.helm("test", "onyx", "--timeout", "4m")
+
+
+def test_a_deleted_job_is_killed(release: Release) -> None:
+    squares = release.start_squares("endless", segments=10_000_000, per_second=100)
+    squares.await_some()
+
+    release.kube.kubectl("delete", "oj", "endless", "--timeout=60s")
+
+    (job,) = [each for each in release.jobs_by_log() if each["name"] == "endless"]
+    assert job["state"] == "killed"
+
+
+def test_a_job_that_is_wrong_says_why_and_runs_once_it_is_right(release: Release) -> None:
+    squares = release.start_squares("first-wrong", segments=1_000, per_second=1_000)
+    right = squares.manifest(per_second=1_000)
+    right["metadata"]["name"] = "wrong"
+    wrong = {**right, "spec": {**right["spec"], "workflow": [["numbers", "nowhere"]]}}
+    release.kube.apply(wrong)
+
+    def refusal() -> str:
+        status = release.kube.get("oj", "wrong").get("status", {})
+        return str(status.get("message", "")) if status.get("phase") == "Invalid" else ""
+
+    assert "nowhere" in until(refusal, "the job is refused")
+    release.kube.apply(right)
+    release.await_completed("wrong")
+    release.await_completed("first-wrong")
+    squares.assert_whole()
+
+
+def test_the_api_server_refuses_what_the_schema_forbids(release: Release) -> None:
+    manifest = release.start_squares("fine", segments=10, per_second=10).manifest(10)
+    manifest["metadata"]["name"] = "not-fine"
+    manifest["spec"]["catalog"][0]["batchSize"] = "many"
+
+    try:
+        release.kube.apply(manifest)
+        told = "nothing"
+    except CommandError as error:
+        told = str(error)
+
+    assert "batchSize" in told
+    release.await_completed("fine")

@@ -1,0 +1,79 @@
+"""Helm's verbs: upgrade and rollback while a job runs, and uninstalling without a trace."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.kube import Kube, until
+from tests.e2e.release import WORKERS, Release
+
+LEFT_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+
+
+def test_upgrade_and_rollback_while_a_job_runs(release: Release) -> None:
+    squares = release.start_squares("upgraded", segments=30_000, per_second=200)
+    squares.await_some()
+    first = pod_uids(release)
+
+    release.upgrade("--set", "cluster.settings.ONYX_TELEMETRY_LOG_LEVEL=DEBUG")
+    until(lambda: not first & pod_uids(release), "every worker is replaced")
+    release.await_ready()
+    assert log_level(release) == "DEBUG"
+    second = pod_uids(release)
+
+    release.kube.helm("rollback", "onyx", "1")
+    until(lambda: not second & pod_uids(release), "every worker is replaced again")
+    release.await_ready()
+    assert log_level(release) == ""
+
+    squares.assert_unfinished()
+    release.await_completed(squares.name)
+    squares.assert_whole()
+
+
+def test_uninstalling_leaves_nothing_but_the_definitions(nodes: None, kube: Kube) -> None:
+    release = Release(kube)
+    release.install()
+    squares = release.start_squares("last", segments=100, per_second=100)
+    release.await_completed(squares.name)
+
+    kube.kubectl("delete", "oj", "--all", "--timeout=60s")
+    kube.helm("uninstall", "onyx", "--wait")
+
+    until(lambda: not left(kube), "nothing is left in the namespace")
+    assert not left_outside(kube)
+    definitions = kube.kubectl("get", "crd", "--output", "name").split()
+    assert sum(each.endswith(".onyx.dev") for each in definitions) == 2
+
+
+def pod_uids(release: Release) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in release.kube.list("pods", WORKERS)}
+
+
+def log_level(release: Release) -> str:
+    """As it is set for the pods; empty when it is not."""
+    (container,) = release.kube.get("pod", release.worker())["spec"]["containers"]
+    found = [each for each in container["env"] if each["name"] == "ONYX_TELEMETRY_LOG_LEVEL"]
+    return str(found[0]["value"]) if found else ""
+
+
+def left(kube: Kube) -> set[str]:
+    """Everything in the namespace but events and what Kubernetes puts in each."""
+    kinds = kube.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name").split()
+    wanted = ",".join(each for each in kinds if not each.startswith("events"))
+    found = kube.kubectl("get", wanted, "--output", "name").split()
+    return set(found) - LEFT_BY_KUBERNETES
+
+
+def left_outside(kube: Kube) -> list[str]:
+    """Objects outside of namespaces that are ours and name this namespace."""
+    kinds = kube.kubectl(
+        "api-resources", "--namespaced=false", "--verbs=list,delete", "--output=name"
+    ).split()
+    selector = "app.kubernetes.io/name=onyx"
+    found = kube.kubectl("get", ",".join(kinds), "--selector", selector, "--output", "json")
+    return [
+        f"{each['kind']}/{each['metadata']['name']}"
+        for each in json.loads(found)["items"]
+        if kube.namespace in json.dumps(each)
+    ]
