@@ -1,0 +1,282 @@
+"""What the webhook answers to a review: all problems with their paths, or leave to pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.operator.clusters import SMALL, WHOLE, cluster
+from tests.operator.harness import job
+
+from onyx_operator.admission.review import (
+    MESSAGE_CHARACTERS_MAX,
+    WARNING_CHARACTERS_MAX,
+    MalformedReview,
+    answer,
+)
+
+BAD = sorted((Path(__file__).parents[1] / "unit" / "model" / "bad").glob("*.yaml"))
+NEVER_SENT = {
+    "binary-tag", "coerced-date", "integer-of-5000-digits", "python-tag", "syntax", "tab-indent",
+    "two-documents", "empty", "only-comments", "scalar", "not-a-mapping", "api-version", "kind",
+    "missing-everything",
+}  # fmt: skip
+"""kubectl or the API server refuse them themselves, or they are no OnyxJob."""
+READ_OTHERWISE = {
+    "alias-bomb", "coerced-key", "coerced-no", "coerced-octal", "coerced-on", "coerced-sexagesimal",
+    "coerced-underscore", "duplicate-key", "duplicate-key-in-entry", "float-overflow",
+    "integer-key", "merge-key",
+}  # fmt: skip
+"""Traps of YAML that a reader falls into before the object is sent: `onyx validate` tells them."""
+
+
+def review(body: Any, old: Any = None, operation: str = "CREATE", **request: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "review-1",
+            "operation": operation,
+            "object": body,
+            "oldObject": old,
+            **request,
+        },
+    }
+
+
+def judged(body: Any, old: Any = None, operation: str = "CREATE", **request: Any) -> Any:
+    answered = answer(review(body, old, operation, **request))
+    assert answered["response"]["uid"] == "review-1"
+    return answered["response"]
+
+
+def told(response: Mapping[str, Any]) -> str:
+    assert not response["allowed"]
+    assert response["status"]["code"] == 422
+    return str(response["status"]["message"])
+
+
+def with_spec(body: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    return {**body, "spec": {**body["spec"], **spec}}
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_bad_job_is_refused_with_what_onyx_validate_says(path: Path) -> None:
+    text = path.read_text("utf-8")
+    expected = [line[10:] for line in text.splitlines() if line.startswith("# expect: ")]
+    try:
+        sent = json.loads(json.dumps(yaml.safe_load(text)))
+    except (yaml.YAMLError, TypeError, ValueError):
+        assert path.stem in NEVER_SENT
+        return
+    if path.stem in NEVER_SENT | READ_OTHERWISE:
+        assert judged(sent)["uid"] == "review-1"
+        return
+    message = told(judged(sent))
+    for each in expected:
+        said, _, hint = each.partition(" ~ ")
+        assert said.strip() in message
+        assert hint in message
+
+
+def test_a_good_job_passes_without_a_word() -> None:
+    assert judged(job()) == {"uid": "review-1", "allowed": True}
+
+
+def test_every_problem_has_a_line_of_its_own() -> None:
+    body = with_spec(job("flights"), guarantee="maybe", workflw=[])
+
+    assert told(judged(body)).splitlines() == [
+        "OnyxJob flights has 2 problems:",
+        '- spec.guarantee: is "maybe", but must be at-most-once, at-least-once or exactly-once',
+        "- spec.workflw: is not a key of a job (did you mean workflow?)",
+    ]
+
+
+def test_what_the_runtime_does_not_run_yet_is_a_warning() -> None:
+    response = judged(with_spec(job(), guarantee="exactly-once"))
+
+    assert response["allowed"]
+    (warning,) = response["warnings"]
+    assert warning.startswith("spec.guarantee: ")
+    assert len(warning) <= WARNING_CHARACTERS_MAX
+
+
+def test_a_job_by_reference_passes() -> None:
+    spec = {"jobRef": {"configMap": "flights", "key": "job.yaml"}}
+
+    assert judged({**job(), "spec": spec})["allowed"]
+
+
+@pytest.mark.parametrize("spec", [{}, SMALL, WHOLE], ids=["empty", "small", "whole"])
+def test_a_good_cluster_passes_without_a_word(spec: Mapping[str, Any]) -> None:
+    assert judged(cluster(spec)) == {"uid": "review-1", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"replica": 2}, "spec.replica: is not a key of a cluster (did you mean replicas?)"),
+        ({"tls": {"secretName": "other-namespace/tls"}}, "the name of a Kubernetes object"),
+        (
+            {"envFrom": [{"secretRef": {"name": "s3", "namespace": "other"}}]},
+            "what it names is in the cluster's own namespace",
+        ),
+        ({"env": [{"name": "ONYX_TENANCY_ID", "value": "x"}]}, "use spec.tenancyId"),
+        ({"settings": {"ONYX_LEAVE_TIMEOUT_S": "soon"}}, "expected a number"),
+        ({"podTemplate": {"metadata": {"labels": {"a": "x" * 64}}}}, "must be a label"),
+    ],
+)
+def test_a_bad_cluster_is_refused(spec: dict[str, Any], message: str) -> None:
+    assert message in told(judged(cluster(spec)))
+
+
+@pytest.mark.parametrize(
+    ("image", "warned"),
+    [
+        ("onyx-worker", True),
+        ("registry:5000/onyx-worker", True),
+        ("onyx-worker:latest", True),
+        ("registry:5000/onyx-worker:1.0", False),
+        ("onyx-worker@sha256:0123", False),
+    ],
+)
+def test_an_image_that_names_no_version_is_warned_about(image: str, warned: bool) -> None:
+    response = judged(cluster({"image": image}))
+
+    assert response["allowed"]
+    assert [each.partition(":")[0] for each in response.get("warnings", ())] == (
+        ["spec.image"] if warned else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        (cluster({"tenancyId": "a"}), cluster({"tenancyId": "b"}), "tenancyId"),
+        (cluster({}), cluster({"tenancyId": "b"}), "tenancyId"),
+        (
+            cluster({"jobScheduler": "balanced"}),
+            cluster({"jobScheduler": "greedy"}),
+            "jobScheduler",
+        ),
+        (
+            with_spec(job(), clusterRef="onyx"),
+            with_spec(job(batch_size=5), clusterRef="other"),
+            "clusterRef",
+        ),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(old: Any, new: Any, key: str) -> None:
+    assert f"spec.{key}: cannot be changed (make another object)" in told(
+        judged(new, old, "UPDATE")
+    )
+
+
+def test_another_object_of_the_same_name_is_another_object() -> None:
+    """What is created does not take the place of anything, so nothing is immutable yet."""
+    assert judged(cluster({"tenancyId": "b"}, uid="another"))["allowed"]
+
+
+BROKEN = with_spec(job(), workflow=[["a", "b"]])
+
+
+def test_a_stored_object_may_be_bad_as_long_as_its_spec_stays() -> None:
+    labelled = {**BROKEN, "metadata": {**BROKEN["metadata"], "labels": {"a": "b"}}}
+
+    assert judged(labelled, BROKEN, "UPDATE")["allowed"]
+    assert not judged(with_spec(BROKEN, guarantee="at-most-once"), BROKEN, "UPDATE")["allowed"]
+
+
+def test_a_bad_object_that_is_being_deleted_can_lose_its_finalizer() -> None:
+    going = {**BROKEN, "metadata": {"name": "job", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+    assert judged(going, with_spec(job(), guarantee="at-most-once"), "UPDATE")["allowed"]
+
+
+def test_a_status_that_a_user_wrote_is_not_ours_to_judge() -> None:
+    assert judged({**job(), "status": {"phase": "Completed", "jobId": 3}})["allowed"]
+    assert judged({**BROKEN}, job(), "UPDATE", subResource="status")["allowed"]
+
+
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
+def test_only_what_writes_a_spec_is_judged(operation: str) -> None:
+    assert judged(None, BROKEN, operation)["allowed"]
+
+
+def test_another_kind_or_version_passes() -> None:
+    assert judged({"apiVersion": "v1", "kind": "Pod", "metadata": {}})["allowed"]
+    assert judged({**BROKEN, "apiVersion": "onyx.dev/v2"})["allowed"]
+
+
+@pytest.mark.parametrize("request_name", ["", "flights-x7k2p"])
+def test_a_name_that_is_yet_to_be_generated_is_no_problem(request_name: str) -> None:
+    body = {**job(), "metadata": {"generateName": "flights-"}}
+
+    assert judged(body, name=request_name)["allowed"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"name": None}, {"generateName": 3}, "text", None])
+def test_an_object_without_a_usable_name_is_refused(metadata: Any) -> None:
+    assert "metadata.name" in told(judged({**job(), "metadata": metadata}))
+
+
+def test_labels_at_the_limit_pass() -> None:
+    labels = {"a" * 253 + "/" + "b" * 63: "c" * 63}
+    annotations = {"note": "x" * 200_000}
+    body = job()
+    body["metadata"] |= {"labels": labels, "annotations": annotations}
+
+    assert judged(body)["allowed"]
+
+
+def test_a_message_ends_somewhere() -> None:
+    edges = [[f"task{number}", "?" * 40] for number in range(1_000)]
+
+    assert len(told(judged(with_spec(job(), workflow=edges)))) <= MESSAGE_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize(
+    ("malformed", "why"),
+    [
+        (None, "no AdmissionReview"),
+        ([], "no AdmissionReview"),
+        ({}, "no AdmissionReview"),
+        ({"kind": "Pod"}, "no AdmissionReview"),
+        ({"kind": "AdmissionReview"}, "not admission.k8s.io/v1"),
+        ({**review({}), "apiVersion": "admission.k8s.io/v1beta1"}, "not admission.k8s.io/v1"),
+        ({**review({}), "request": None}, "no request with a uid"),
+        ({**review({}), "request": {"uid": 3}}, "no request with a uid"),
+    ],
+)
+def test_what_is_no_review_is_refused_with_a_reason(malformed: Any, why: str) -> None:
+    with pytest.raises(MalformedReview, match=why):
+        answer(malformed)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+PARTS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["OnyxJob", "OnyxCluster"])},
+    optional={
+        "apiVersion": st.just("onyx.dev/v1alpha1") | JSON,
+        "metadata": JSON,
+        "spec": JSON | st.dictionaries(st.sampled_from([*WHOLE, *job()["spec"]]), JSON),
+    },
+)
+
+
+@given(PARTS | JSON, PARTS | JSON, st.sampled_from(["CREATE", "UPDATE"]) | JSON)
+def test_whatever_is_sent_is_answered(body: Any, old: Any, operation: Any) -> None:
+    response = judged(body, old, operation)
+
+    assert response["allowed"] or response["status"]["message"]

@@ -1,0 +1,302 @@
+"""The webhook's server: reviews over TLS, a renewed certificate, and clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import trustme
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Logs, Operator, job, settings
+
+from onyx.errors import SettingsError, Unavailable
+from onyx_operator.admission import server
+from onyx_operator.admission.certificates import Certificates
+from onyx_operator.admission.server import PATHS, Webhook
+from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import WebhookSettings
+
+NAME = "onyx-operator.onyx.svc"
+REVIEW = {
+    "apiVersion": "admission.k8s.io/v1",
+    "kind": "AdmissionReview",
+    "request": {"uid": "1", "operation": "CREATE", "object": job()},
+}
+
+
+@dataclass
+class Site:
+    """A running webhook, and a client that trusts its authority."""
+
+    webhook: Webhook
+    certificates: Certificates
+    metrics: OperatorMetrics
+    client: aiohttp.ClientSession
+    trust: ssl.SSLContext
+
+    async def post(self, body: bytes, path: str = PATHS[0]) -> tuple[int, str]:
+        url = f"https://127.0.0.1:{self.webhook.port}{path}"
+        async with self.client.post(
+            url, data=body, ssl=self.trust, server_hostname=NAME
+        ) as response:
+            return response.status, await response.text()
+
+    async def serial(self) -> Any:
+        """Serial number of the certificate that a new connection is shown."""
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", self.webhook.port, ssl=self.trust, server_hostname=NAME
+        )
+        try:
+            return writer.get_extra_info("peercert")["serialNumber"]
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+class Files:
+    """The Secret as it is mounted: cert-manager's names, renewed at will."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self.cert, self.key = folder / "tls.crt", folder / "tls.key"
+        self.renew()
+
+    def renew(self) -> None:
+        issued = self.authority.issue_cert(NAME)
+        self.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        self.key.write_bytes(issued.private_key_pem.bytes())
+
+    def settings(self, **changed: Any) -> WebhookSettings:
+        found = WebhookSettings(str(self.cert), str(self.key), host="127.0.0.1", port=0)
+        return replace(found, **changed)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def serve(settings: WebhookSettings, files: Files, act: Callable[[Site], Awaitable[None]]) -> None:
+    async def run() -> None:
+        certificates, metrics = (
+            Certificates(settings.cert_file, settings.key_file),
+            OperatorMetrics(),
+        )
+        webhook = Webhook(settings, certificates, metrics)
+        await webhook.start()
+        trust = ssl.create_default_context()
+        files.authority.configure_trust(trust)
+        async with aiohttp.ClientSession() as client:
+            await act(Site(webhook, certificates, metrics, client, trust))
+        await webhook.close()
+
+    asyncio.run(run())
+
+
+def count(metrics: OperatorMetrics, result: str) -> float:
+    name = "onyx_operator_admission_reviews_total"
+    return metrics.registry.get_sample_value(name, {"result": result}) or 0.0
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_reviews_are_answered_over_tls(files: Files, path: str) -> None:
+    async def act(site: Site) -> None:
+        status, text = await site.post(json.dumps(REVIEW).encode(), path)
+        assert status == 200
+        assert json.loads(text)["response"] == {"uid": "1", "allowed": True}
+
+        bad = {**REVIEW, "request": {**REVIEW["request"], "object": {**job(), "spec": {}}}}
+        status, text = await site.post(json.dumps(bad).encode(), path)
+        assert status == 200
+        assert "spec.workflow: is missing" in json.loads(text)["response"]["status"]["message"]
+        assert (count(site.metrics, "allowed"), count(site.metrics, "denied")) == (1, 1)
+
+    serve(files.settings(), files, act)
+
+
+MALFORMED = {
+    "nothing": b"",
+    "text": b"hello",
+    "not utf-8": b"\xff\xfe",
+    "half": json.dumps(REVIEW).encode()[:-5],
+    "list": b"[]",
+    "null": b"null",
+    "nan": b'{"kind": NaN}',
+    "deep": b"[" * 100_000,
+    "deep object": b'{"a":' * 100_000,
+    "other version": b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v9"}',
+    "no request": b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}',
+    "digits": b'{"kind": ' + b"9" * 5_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_review_is_refused_without_a_traceback(
+    files: Files, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(site: Site) -> None:
+        status, text = await site.post(body)
+        assert status == 400
+        assert text.count("\n") == 1
+        assert "Traceback" not in text
+        assert count(site.metrics, "failed") == 1
+
+    serve(files.settings(), files, act)
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_a_body_that_is_too_large_is_not_read(files: Files) -> None:
+    async def act(site: Site) -> None:
+        assert (await site.post(b" " * 2_000))[0] == 413
+
+    serve(files.settings(body_bytes_max=1_000), files, act)
+
+
+def test_other_paths_and_methods_are_refused(files: Files) -> None:
+    async def act(site: Site) -> None:
+        assert (await site.post(b"{}", "/"))[0] == 404
+        url = f"https://127.0.0.1:{site.webhook.port}{PATHS[0]}"
+        async with site.client.get(url, ssl=site.trust, server_hostname=NAME) as response:
+            assert response.status == 405
+
+    serve(files.settings(), files, act)
+
+
+def test_a_review_that_takes_too_long_is_given_up(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = threading.Event()
+    monkeypatch.setattr(server, "_judged", lambda body: finish.wait() and {})
+
+    async def act(site: Site) -> None:
+        status, text = await site.post(json.dumps(REVIEW).encode())
+        finish.set()
+        assert (status, text) == (503, "too many reviews wait; try again\n")
+
+    serve(files.settings(review_timeout_s=0.01), files, act)
+
+
+def test_a_bug_is_logged_and_not_shown(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda review: review["secret"])
+
+    async def act(site: Site) -> None:
+        status, text = await site.post(json.dumps(REVIEW).encode())
+        assert (status, text) == (500, "the validator failed, which is a bug in Onyx\n")
+
+    serve(files.settings(), files, act)
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_renewed_certificate_is_shown_to_new_connections(files: Files) -> None:
+    async def act(site: Site) -> None:
+        first = await site.serial()
+        assert not site.certificates.refresh()
+        files.renew()
+        assert await site.serial() == first
+        assert site.certificates.refresh()
+        assert await site.serial() != first
+
+    serve(files.settings(), files, act)
+
+
+def test_a_certificate_is_followed(files: Files) -> None:
+    async def act(site: Site) -> None:
+        first = await site.serial()
+        following = asyncio.create_task(site.certificates.follow(0.001))
+        files.renew()
+        while await site.serial() == first:
+            pass
+        following.cancel()
+
+    serve(files.settings(), files, act)
+
+
+@pytest.mark.parametrize("broken", [b"", b"nonsense", None])
+def test_a_broken_renewal_leaves_the_good_certificate(
+    files: Files, broken: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(site: Site) -> None:
+        first = await site.serial()
+        if broken is None:
+            files.key.unlink()
+        else:
+            files.key.write_bytes(broken)
+        assert not site.certificates.refresh()
+        assert await site.serial() == first
+        files.renew()
+        assert site.certificates.refresh()
+
+    serve(files.settings(), files, act)
+    assert "the webhook keeps its certificate" in caplog.text
+
+
+def test_a_key_that_is_renewed_before_its_certificate_is_waited_for(files: Files) -> None:
+    async def act(site: Site) -> None:
+        first, old = await site.serial(), files.cert.read_bytes()
+        files.renew()
+        new = files.cert.read_bytes()
+        files.cert.write_bytes(old)
+        assert not site.certificates.refresh()
+        assert await site.serial() == first
+        files.cert.write_bytes(new)
+        assert site.certificates.refresh()
+
+    serve(files.settings(), files, act)
+
+
+def test_without_a_certificate_the_operator_says_which_setting(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="ONYX_OPERATOR_WEBHOOK_CERT_FILE"):
+        Certificates(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+
+
+def test_a_taken_port_is_told(files: Files) -> None:
+    async def act(site: Site) -> None:
+        taken = files.settings(port=site.webhook.port)
+        second = Webhook(taken, site.certificates, site.metrics)
+        with pytest.raises(Unavailable, match=f"port {site.webhook.port}"):
+            await second.start()
+        await second.close()
+
+    serve(files.settings(), files, act)
+
+
+def test_the_operator_serves_the_webhook_when_it_has_a_certificate(
+    api: FakeApi, files: Files
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    found = settings(
+        WEBHOOK_CERT_FILE=str(files.cert),
+        WEBHOOK_KEY_FILE=str(files.key),
+        WEBHOOK_HOST="127.0.0.1",
+        WEBHOOK_PORT=str(port),
+    )
+    trust = ssl.create_default_context()
+    files.authority.configure_trust(trust)
+
+    async def post() -> int:
+        url = f"https://127.0.0.1:{port}{PATHS[0]}"
+        async with aiohttp.ClientSession() as client:
+            for _ in range(500):
+                try:
+                    async with client.post(
+                        url, json=REVIEW, ssl=trust, server_hostname=NAME
+                    ) as response:
+                        return response.status
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.02)
+        raise AssertionError("nobody listens")
+
+    with Operator(api, Logs().connect, found):
+        assert asyncio.run(post()) == 200
