@@ -153,17 +153,21 @@ class ZooKeeperServer:
                 f"{self.address} is in use; another ZooKeeper may run already, "
                 "or choose another port"
             )
-        command = self._command(self._write_files())
-        with self._output() as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.data_dir,
-                preexec_fn=end_with_parent(),
-                start_new_session=True,
-            )
+        try:
+            command = self._command(self._write_files())
+            with self._output() as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.data_dir,
+                    preexec_fn=end_with_parent(),
+                    start_new_session=True,
+                )
+        except BaseException:
+            self.kill()
+            raise
         atexit.register(self.kill)
 
     def stop(self) -> None:
