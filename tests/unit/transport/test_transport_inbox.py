@@ -120,6 +120,16 @@ def test_another_version_finds_no_inbox_and_is_refused():
     assert world.take() == []
 
 
+def test_an_inbox_that_is_drained_gives_what_waited_and_refuses_what_comes():
+    world = World()
+    world.send([1])
+    world.send([2])
+    assert [len(delivery.item) for delivery in world.inbox.drain()] == [1, 1]
+    assert not world.send([3])
+    assert world.inbox.drain() == []
+    assert world.transport.counters().dropped_version == 0
+
+
 def test_a_closed_inbox_drops_what_waits_and_refuses_what_comes():
     world = World()
     world.send([1])

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable
-from onyx.task import rewire, segment_hooks, start, work
+from onyx.task import keeping, rewire, segment_hooks, start, work
 from onyx.task.failures import Failure, describe, report
 from onyx.task.messages import Completions, Message, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
@@ -121,6 +121,8 @@ def _receive(task: Task, message: Message) -> None:
             task.stop = message
         case Rewire(version) if task.wired and task.live.wiring.version < version:
             task.futures.clear()
+            if not task.static.tracked:
+                keeping.keep(task)
             task.batch, task.leaves, task.controls = None, None, []
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:

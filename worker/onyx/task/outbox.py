@@ -58,6 +58,15 @@ class Outbox:
             for site in child.sites:
                 self.put_to(site, control)
 
+    def unsent(self) -> list[tuple[TaskName, Batch]]:
+        """Batches that nobody has taken, in order, each with the child task it goes to."""
+        tasks = {site.peer: child.task for child in self._children for site in child.sites}
+        return [
+            (tasks[pending.sites[0].peer], pending.item)
+            for pending in self._queue
+            if isinstance(pending.item, Batch)
+        ]
+
     def drain(self) -> bool:
         """Hand over what can be handed over; True when nothing is left."""
         while self._queue:

@@ -21,6 +21,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.replica.entry import Command
 from onyx.task.acks import AckSender
 from onyx.task.ends import EndOfInput
+from onyx.task.keeping import Kept
 from onyx.task.lifecycles import Event, Lifecycles
 from onyx.task.messages import Message, Stop
 from onyx.task.outbox import Outbox
@@ -104,6 +105,7 @@ class Task:
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None
         self.controls: list[tuple[PeerId, Control]] = []
+        self.kept = Kept()
         self.seal_wanted = False
         self.seal_attempts = 0
         self.next_save_s = 0.0

@@ -13,7 +13,7 @@ from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import U64, Batch, Segment, concatenate
 from onyx.flow.routing import Outgoing, route_batch
 from onyx.ledger.hop import Hop, Share, hop
-from onyx.task import segment_hooks
+from onyx.task import keeping, segment_hooks
 from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
@@ -37,6 +37,9 @@ def before_batch(task: Task) -> Progress:
 def read_batch(task: Task) -> Progress:
     """Take what there is; nothing there is the moment for acks, frontiers and flushes."""
     task.timer.begin()
+    if task.kept and keeping.take(task, _put):
+        task.timer.read()
+        return Progress.ADVANCED
     if _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
         task.timer.read()
         return Progress.ADVANCED
@@ -107,6 +110,8 @@ def after_read_batch(task: Task) -> Progress:
 
 def apply_fn(task: Task) -> Progress:
     batch, static = task.batch, task.static
+    if task.leaves is not None:  # kept from the last allocation version
+        return Progress.ADVANCED
     if batch is None:
         task.leaves = None
     elif static.fn is None:

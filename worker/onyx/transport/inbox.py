@@ -178,16 +178,26 @@ class BoundedInbox:
     def waiting_segments(self) -> int:
         return self._waiting
 
+    def drain(self) -> list[Delivery]:
+        left = self._shut(dropped=False)
+        return [delivery for waiting in left for delivery in self._decoded(waiting)]
+
     def close(self) -> None:
+        self._shut(dropped=True)
+
+    def _shut(self, dropped: bool) -> list[_Waiting]:
+        """Close; what waited, the first time."""
         with self._lock:
             if not self._open:
-                return
+                return []
             self._open = False
-            self.counters.dropped_version += len(self._queue)
+            left = list(self._queue)
+            self.counters.dropped_version += len(left) if dropped else 0
             self._queue.clear()
             self._waiting = 0
         self._room()
         self._closed(self)
+        return left
 
 
 def _return_credit(taken: list[_Waiting]) -> None:

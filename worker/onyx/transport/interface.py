@@ -62,6 +62,10 @@ class Inbox(Protocol):
 
     def waiting_segments(self) -> int: ...
 
+    def drain(self) -> list[Delivery]:
+        """Close, and give what waited; later frames for it are dropped and counted."""
+        ...
+
     def close(self) -> None:
         """Drop what waits; later frames for it are dropped and counted."""
         ...
