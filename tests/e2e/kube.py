@@ -89,6 +89,10 @@ class Kube:
         items: list[Any] = json.loads(found)["items"]
         return items
 
+    def phase(self, job: str) -> str:
+        """Phase of an OnyxJob; empty when the operator has not seen it."""
+        return str(self.get("oj", job).get("status", {}).get("phase", ""))
+
     def delete_at_once(self, kind: str, name: str) -> None:
         """As a lost machine would: no signal to leave, no grace period."""
         self.kubectl("delete", kind, name, "--grace-period=0", "--force")

@@ -91,8 +91,7 @@ class Release:
         assert found["status"]["phase"] == "Completed", found["status"]
 
     def _has_ended(self, job: str) -> bool:
-        status = self.kube.get("oj", job).get("status", {})
-        return status.get("phase") in ("Completed", "Failed", "Invalid", "Stopped")
+        return self.kube.phase(job) in ("Completed", "Failed", "Invalid", "Stopped")
 
     def jobs_by_log(self) -> list[Any]:
         """What the log says of jobs, without the operator: `onyx jobs` in a worker's pod."""

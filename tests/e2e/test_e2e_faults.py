@@ -61,7 +61,7 @@ def test_without_an_operator_a_job_survives_the_loss_of_a_worker(release: Releas
     squares.assert_unfinished()
     until(lambda: states(release, squares.name) == ["completed"], "the log says completed")
     squares.assert_whole()
-    assert release.kube.get("oj", squares.name)["status"]["phase"] != "Completed"
+    assert release.kube.phase(squares.name) != "Completed"
     release.scale_operator(1)
     release.await_completed(squares.name)
 
