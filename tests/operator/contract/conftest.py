@@ -11,42 +11,45 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
 from tests.operator.contract.client import APPLY, CRDS, Client, eventually
+from tests.operator.contract.kinds import definitions
 from tests.operator.fake_api.server import FakeApi
 
 REAL = os.environ.get("ONYX_TEST_KUBECONFIG", "")
 SERVERS = ["fake", *(["real"] if REAL else [])]
-WIDGETS = Path(__file__).parent / "widgets.yaml"
 
 
 @pytest.fixture(scope="session", params=SERVERS)
 def endpoint(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A server that serves widgets."""
+    """A server that serves the kinds of `kinds.py`."""
     configuration = Configuration()
     if request.param == "real":
         config.load_kube_config(REAL, client_configuration=configuration)
         client = Client(configuration, forget=lambda: None)
-        with _installed(client):
+        with contextlib.ExitStack() as installed:
+            for definition in definitions():
+                installed.enter_context(_installed(client, definition))
             yield client
         return
-    with FakeApi(WIDGETS) as api:
+    with FakeApi() as api:
+        for definition in definitions():
+            api.create(definition)
         configuration.host = api.url
         yield Client(configuration, forget=api.store.compact)
 
 
 @contextlib.contextmanager
-def _installed(client: Client) -> Iterator[None]:
-    crd = yaml.safe_load(WIDGETS.read_text())
+def _installed(client: Client, crd: dict[str, Any]) -> Iterator[None]:
     path = f"{CRDS}/{crd['metadata']['name']}"
     answer = client.call("PATCH", path, crd, {"fieldManager": "contract"}, APPLY)
     assert answer.code in (200, 201), answer
-    served = "/apis/contract.onyx.dev/v1/widgets"
+    version, plural = crd["spec"]["versions"][0]["name"], crd["spec"]["names"]["plural"]
+    served = f"/apis/{crd['spec']['group']}/{version}/{plural}"
     assert eventually(lambda: client.call("GET", served).code == 200)
     yield
     client.call("DELETE", path)
