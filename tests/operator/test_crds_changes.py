@@ -1,0 +1,164 @@
+"""Only additive changes of our kinds since the last release; the checker finds all others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from tests.operator.fake_api.schema import schema_of
+from tests.support.crd_changes import CURRENT, RELEASED, breaking
+
+WIDGET: dict[str, Any] = {
+    "spec": {
+        "group": "a.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wg"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "size": {"type": "integer", "minimum": 1, "maximum": 9},
+                            "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
+                            "free": {"type": "string"},
+                            "port": {"x-kubernetes-int-or-string": True},
+                            "tags": {"type": "array", "items": {"type": "string", "maxLength": 9}},
+                            "labels": {
+                                "type": "object",
+                                "additionalProperties": {"type": "string"},
+                            },
+                            "options": {
+                                "type": "object",
+                                "x-kubernetes-preserve-unknown-fields": True,
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    }
+}
+
+
+def changed(change: Callable[[dict[str, Any], dict[str, Any]], object]) -> dict[str, Any]:
+    """The widget after a change of its spec or of its schema."""
+    new = copy.deepcopy(WIDGET)
+    change(new["spec"], new["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return new
+
+
+def of(name: str, **more: Any) -> dict[str, Any]:
+    return changed(lambda _, schema: schema["properties"][name].update(more))
+
+
+def without(name: str, key: str) -> dict[str, Any]:
+    return changed(lambda _, schema: schema["properties"][name].pop(key))
+
+
+ADDITIVE = {
+    "nothing": WIDGET,
+    "a new key": changed(lambda _, schema: schema["properties"].update(new={"type": "string"})),
+    "a wider range": of("size", minimum=0, maximum=10),
+    "no upper limit": without("size", "maximum"),
+    "another choice": of("color", enum=["red", "green", "blue"]),
+    "any choice": without("color", "enum"),
+    "a first default": of("free", default="x"),
+    "a required key with a default": changed(lambda _, schema: schema.update(required=["color"])),
+    "another version": changed(
+        lambda spec, _: spec["versions"].append({**spec["versions"][0], "name": "v2"})
+    ),
+    "another short name": changed(lambda spec, _: spec["names"]["shortNames"].append("w")),
+    "longer texts in a list": of("tags", items={"type": "string", "maxLength": 10}),
+}
+BREAKING = {
+    "size: is gone": changed(lambda _, schema: schema["properties"].pop("size")),
+    "size: type: was integer, is string": of("size", type="string"),
+    "size: minimum: was 1, is 2": of("size", minimum=2),
+    "size: maximum: was 9, is 8": of("size", maximum=8),
+    "free: maxLength: was open, is 5": of("free", maxLength=5),
+    "free: pattern: was open, is ^a": of("free", pattern="^a"),
+    "free: only ['a'] now": of("free", enum=["a"]),
+    "color: 'green' is no choice any more": of("color", enum=["red"]),
+    "color: default: was 'red', is 'green'": of("color", default="green"),
+    "color: default: was 'red', is None": without("color", "default"),
+    "port: x-kubernetes-int-or-string is gone": changed(
+        lambda _, schema: schema["properties"].update(port={"type": "integer"})
+    ),
+    "tags[]: maxLength: was 9, is 8": of("tags", items={"type": "string", "maxLength": 8}),
+    "tags: x-kubernetes-list-type: was open, is set": of(
+        "tags", **{"x-kubernetes-list-type": "set"}
+    ),
+    "labels: takes no keys of one's own any more": without("labels", "additionalProperties"),
+    "labels.*: type: was string, is integer": of(
+        "labels", additionalProperties={"type": "integer"}
+    ),
+    "options: x-kubernetes-preserve-unknown-fields is gone": without(
+        "options", "x-kubernetes-preserve-unknown-fields"
+    ),
+    "<root>: size is required now": changed(lambda _, schema: schema.update(required=["size"])),
+    "size: new rule: self > 1": of("size", **{"x-kubernetes-validations": [{"rule": "self > 1"}]}),
+    "version v1 is not served any more": changed(
+        lambda spec, _: spec["versions"][0].update(served=False)
+    ),
+    "subresource status has changed or is gone": changed(
+        lambda spec, _: spec["versions"][0].pop("subresources")
+    ),
+    "scope: was 'Namespaced', is 'Cluster'": changed(lambda spec, _: spec.update(scope="Cluster")),
+    "names.kind: was 'Widget', is 'Gadget'": changed(
+        lambda spec, _: spec["names"].update(kind="Gadget")
+    ),
+    "names.shortNames: 'wg' is gone": changed(lambda spec, _: spec["names"].update(shortNames=[])),
+}
+
+
+@pytest.mark.parametrize("case", ADDITIVE)
+def test_what_adds_is_no_breaking_change(case: str) -> None:
+    assert breaking(WIDGET, ADDITIVE[case]) == []
+
+
+@pytest.mark.parametrize("told", BREAKING)
+def test_what_breaks_is_found_and_told(told: str) -> None:
+    assert told in breaking(WIDGET, BREAKING[told])
+
+
+@pytest.mark.parametrize("file", sorted(RELEASED.glob("*.yaml")), ids=lambda file: file.stem)
+def test_our_kinds_have_only_grown_since_the_last_release(file: Any) -> None:
+    released = yaml.safe_load(file.read_text())
+    now = yaml.safe_load((CURRENT / file.name).read_text())
+
+    assert breaking(released, now) == [], (
+        "stored objects and users' files would break: keep what there was, or serve another version"
+    )
+
+
+def test_every_kind_was_released() -> None:
+    assert {file.name for file in RELEASED.glob("*.yaml")} == {
+        file.name for file in CURRENT.glob("*.yaml")
+    }
+
+
+def test_defaults_are_valid_and_stable() -> None:
+    """A default that its own schema refuses would make the server refuse the CRD."""
+    for file in CURRENT.glob("*.yaml"):
+        version = yaml.safe_load(file.read_text())["spec"]["versions"][0]
+        for path, node in nodes(version["schema"]["openAPIV3Schema"]):
+            if "default" in node:
+                value = {"it": copy.deepcopy(node["default"])}
+                schema = schema_of({"type": "object", "properties": {"it": node}})
+                schema.default(value, keep_nulls=False)
+                assert schema.causes(value, None) == [], path
+
+
+def nodes(schema: Any, path: str = "") -> Any:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}[]")
