@@ -78,8 +78,8 @@ def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
     [
         (None, "NoWorkers", "StatefulSet is not there yet"),
         (workers(seen=False, **all_ready(2)), "Updating", "has not seen the last change"),
-        (workers(), "WorkersStarting", "0 of 2 workers are ready"),
-        (workers(1, **all_ready(3)), "ScalingDown", "2 workers are leaving"),
+        (workers(replicas=2), "WorkersStarting", "0 of 2 workers are ready"),
+        (workers(replicas=1), "WorkersStarting", "kubectl describe statefulset fleet-worker"),
         (
             workers(2, **all_ready(2) | {"updatedReplicas": 1}),
             "Updating",
@@ -113,6 +113,7 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
         pod("fleet-worker-2", conditions=[full]),
         pod("fleet-worker-3", containerStatuses=[{"state": usual}]),
         pod("fleet-worker-4"),
+        pod("fleet-worker-5", conditions=[full]),
     ]
 
     assert condition(told(Outcome(None, pool(), workers(), pods)), "Ready") == (
@@ -120,8 +121,17 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
         "WorkersFailing",
         "0 of 2 workers are ready; fleet-worker-0: ImagePullBackOff: no such image; "
         "fleet-worker-1: CrashLoopBackOff: back-off 10s (it ended with 2); "
-        "fleet-worker-2: Unschedulable: full",
+        "fleet-worker-2 and 1 more: Unschedulable: full",
     )
+
+
+def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
+    ready = {"type": "Ready", "status": "True"}
+    pods = [pod("fleet-worker-1"), pod("fleet-worker-0", conditions=[ready])]
+
+    verdict = condition(told(Outcome(None, pool(), workers(replicas=2), pods)), "Ready")
+    assert verdict[1] == "WorkersStarting"
+    assert "kubectl describe pod fleet-worker-1 says why" in verdict[2]
 
 
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:

@@ -15,7 +15,7 @@ from onyx_operator.clusters.wanted import Refusal
 from onyx_operator.conditions import Verdict, dated
 
 Object = Mapping[str, Any]
-_PODS_TOLD_MAX = 3
+_TROUBLES_MAX = 3
 _USUAL = ("ContainerCreating", "PodInitializing")
 _DELETING = "Deleting"
 
@@ -99,20 +99,42 @@ def _ready(outcome: Outcome, told: Object) -> Verdict:
         return "False", "ScalingDown", f"{_count(told, 'replicas') - replicas} workers are leaving"
     if ready >= replicas and updated >= replicas:
         return "True", "WorkersReady" if replicas else "NoWorkersWanted", counts
-    troubles = list(_troubles(outcome.pods))[:_PODS_TOLD_MAX]
+    troubles = _troubles(outcome.pods)
     if troubles:
         return "False", "WorkersFailing", "; ".join([counts, *troubles])
     if ready >= replicas:
         return "False", "Updating", f"{counts}, {updated} are up to date"
-    return "False", "WorkersStarting", counts
+    return "False", "WorkersStarting", f"{counts}; {_where_to_look(outcome, told)}"
 
 
-def _troubles(pods: Sequence[Object]) -> Iterator[str]:
-    """What Kubernetes says of pods that will not start by themselves."""
+def _where_to_look(outcome: Outcome, told: Object) -> str:
+    """What only events tell (a Secret that is not there, a policy that refuses pods) is found by
+    looking at the object that waits."""
+    assert outcome.workers is not None
+    waiting = [str(pod["metadata"]["name"]) for pod in outcome.pods if not _is_ready(pod)]
+    if _count(told, "replicas") < outcome.workers["spec"].get("replicas", 1) or not waiting:
+        what = f"statefulset {outcome.workers['metadata']['name']}"
+    else:
+        what = f"pod {min(waiting)}"
+    return f"if that stays so, kubectl describe {what} says why"
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _troubles(pods: Sequence[Object]) -> list[str]:
+    """What Kubernetes says of pods that will not start by themselves, each thing once."""
+    found: dict[str, list[str]] = {}
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
         told = pod.get("status") or {}
         for why in (*_waiting(told), *_unscheduled(told)):
-            yield f"{pod['metadata']['name']}: {why}"
+            found.setdefault(why, []).append(str(pod["metadata"]["name"]))
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}"
+        for why, names in list(found.items())[:_TROUBLES_MAX]
+    ]
 
 
 def _waiting(told: Object) -> Iterator[str]:
