@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -205,6 +206,25 @@ def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_pat
         group.append([Command("a")])
     with pytest.raises(LogReplaced, match="deleted and made anew"):
         ZooKeeperClientLog(settings)
+
+
+def test_a_wiped_zookeeper_ends_the_sessions_of_those_who_know_more_than_it_does(tmp_path, stack):
+    """It refuses them without a word, so they have to find out by themselves."""
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    settings = settings_for(server.address, session_timeout_s=2.0)
+    group = open_group(stack, settings, "g1")
+    heard = Inbox()
+    group.on_session(heard)
+    inbox = follow(group)
+    for number in range(100):
+        group.append([Command("n", {"number": number})])
+    read_until(inbox, 100)
+    server.kill()
+    shutil.rmtree(tmp_path / "zk")
+    server.start()
+    assert heard.take_until(Session.LOST)[0] is Session.SUSPENDED
+    with pytest.raises(LogReplaced, match="lost its data"):
+        ZooKeeperGroupLog(settings, GroupId("g1"), identity=group.identity)
 
 
 def test_a_process_that_knew_a_log_refuses_an_empty_one_in_its_place(zookeeper):

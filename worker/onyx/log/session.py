@@ -32,6 +32,7 @@ from kazoo.retry import KazooRetry
 
 from onyx.errors import Fenced, SettingsError, Unavailable, UserError
 from onyx.log.access import read_access
+from onyx.log.gone_back import has_gone_back
 from onyx.log.interface import Session
 from onyx.log.loop import Loop
 from onyx.log.tls_handler import HANDSHAKE_PER_SESSION, TlsHandler
@@ -89,9 +90,12 @@ class ZooKeeperSession:
         self._expired = False
         """Set on kazoo's thread, before it opens another session: what that one answers says
         nothing about this incarnation."""
+        self._comparing = False
+        self._settings = settings
         self.loop = Loop(name)
-        self._client = self._connect(settings)
+        self._client = self._connect()
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
+        self.loop.every(self.session_timeout_s, self._compare_if_refused)
 
     @property
     def id(self) -> int:
@@ -200,23 +204,10 @@ class ZooKeeperSession:
         self._stop_client()
         self.loop.stop()
 
-    def _connect(self, settings: ZooKeeperSettings) -> KazooClient:
+    def _connect(self) -> KazooClient:
+        settings = self._settings
         try:
-            client = KazooClient(
-                hosts=settings.address,
-                timeout=settings.session_timeout_s,
-                connection_retry=KazooRetry(
-                    max_tries=-1,
-                    delay=_RECONNECT_DELAY_S,
-                    max_delay=_RECONNECT_DELAY_MAX_S,
-                    ignore_expire=False,
-                ),
-                command_retry=KazooRetry(max_tries=1, ignore_expire=False),
-                handler=TlsHandler(self._certificates) if self._certificates else None,
-                auth_data=list(self.access.auth_data),
-                default_acl=self.access.own,
-                logger=_quiet_logger(),
-            )
+            client = self._new_client()
         except ValueError as error:
             self.loop.stop()
             raise SettingsError(
@@ -254,6 +245,43 @@ class ZooKeeperSession:
             if problem is not None:
                 return f"of {host}:{port}: {problem}"
         return "start one with `onyx zookeeper` or set ONYX_ZOOKEEPER_ADDRESS to where one runs"
+
+    def _new_client(self) -> KazooClient:
+        return KazooClient(
+            hosts=self._settings.address,
+            timeout=self._settings.session_timeout_s,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=_RECONNECT_DELAY_S,
+                max_delay=_RECONNECT_DELAY_MAX_S,
+                ignore_expire=False,
+            ),
+            command_retry=KazooRetry(max_tries=1, ignore_expire=False),
+            handler=TlsHandler(self._certificates) if self._certificates else None,
+            auth_data=list(self.access.auth_data),
+            default_acl=self.access.own,
+            logger=_quiet_logger(),
+        )
+
+    def _compare_if_refused(self) -> None:
+        """Every session timeout: who is not connected may be refused for what it has seen."""
+        if not (self._live.is_set() or self._lost or self._closing or self._comparing):
+            self._comparing = True
+            threading.Thread(target=self._compare, name="onyx-log-compare", daemon=True).start()
+
+    def _compare(self) -> None:
+        """When the servers have gone back, let them tell that they do not know the session."""
+        client = self._client
+        try:
+            if has_gone_back(client.last_zxid, self._new_client, self._timeout_s):
+                logger.error(
+                    "ZooKeeper at %s has lost what it had already told: its data was wiped, or "
+                    "restored from a backup",
+                    self.address,
+                )
+                client.last_zxid = 0
+        finally:
+            self._comparing = False
 
     def _look_at_handshake(self, client: KazooClient) -> None:
         """Learn which session timeout the server granted, which kazoo keeps to itself, and do not
