@@ -106,6 +106,17 @@ def test_validate_answers_programs_in_json(folder: Path) -> None:
     assert {"path", "message", "hint", "where"} == set(answer["problems"][0])
 
 
+def test_validate_knows_a_cluster(tmp_path: Path) -> None:
+    text = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxCluster\nmetadata: {name: onyx}\nspec: {}\n"
+    (tmp_path / "good.yaml").write_text(text)
+    (tmp_path / "bad.yaml").write_text(text.replace("{}", "{replica: 2}"))
+    good = onyx(tmp_path, "validate", "good.yaml")
+    assert (good.returncode, good.stdout) == (0, "good.yaml: cluster onyx is valid\n")
+    bad = onyx(tmp_path, "validate", "bad.yaml")
+    assert bad.returncode == 2
+    assert "bad.yaml:4: spec.replica: is not a key of a cluster" in bad.stderr
+
+
 def test_validate_looks_up_functions_beside_the_job_file(folder: Path, tmp_path: Path) -> None:
     (folder / "typo.yaml").write_text(JOB.replace(":inc", ":incc"))
     done = onyx(Path("/"), "validate", folder / "typo.yaml", "--modules", "my_tasks")

@@ -8,7 +8,7 @@ import pytest
 
 from onyx.errors import ManifestError
 from onyx.model.cluster import Cluster, CodeSource, DataVolume, EnvVar, TlsSource
-from onyx.model.parse_cluster import parse_cluster, parse_cluster_manifest
+from onyx.model.parse_cluster import is_cluster, parse_cluster, parse_cluster_manifest
 
 WHOLE = """
 apiVersion: onyx.dev/v1alpha1
@@ -165,3 +165,19 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
 def test_what_is_no_cluster_at_all_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ManifestError):
         parse_cluster_manifest(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (WHOLE, True),
+        ("kind: OnyxCluster\nspec: 3", True),
+        ('{"kind": "OnyxCluster"}', True),
+        ("kind: OnyxJob", False),
+        ("[OnyxCluster]", False),
+        ("", False),
+        (": {", False),
+    ],
+)
+def test_a_file_about_a_cluster_is_known_by_its_kind(text: str, expected: bool) -> None:
+    assert is_cluster(text) is expected

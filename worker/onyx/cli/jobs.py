@@ -19,6 +19,7 @@ from onyx.cli.options import (
     TenancyOption,
     ZooKeeperOption,
     import_from,
+    read_file,
     read_job,
     settings,
 )
@@ -28,6 +29,8 @@ from onyx.ids import JobId
 from onyx.model.features import unsupported
 from onyx.model.functions import function_names
 from onyx.model.job import Job
+from onyx.model.parse import parse_manifest
+from onyx.model.parse_cluster import is_cluster, parse_cluster_manifest
 from onyx.resolve import Resolver
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
@@ -48,20 +51,15 @@ def add_to(app: typer.Typer) -> None:
 def validate(
     file: FileArgument, modules: ModulesOption = None, as_json: JsonOption = False
 ) -> None:
-    """Check a job file; prints every problem with its place. Needs no server.
+    """Check a file with a job, or with an OnyxCluster; prints every problem with its place. Needs
+    no server.
 
     With --modules it also imports these modules and looks up the functions that the job names. They
     are looked for beside the job file too.
     """
     import_from(file.parent, Path())
     try:
-        job = read_job(file)
-        problems = [
-            *unsupported(job),
-            *(unresolved(job, settings(modules=modules).modules) if modules else ()),
-        ]
-        if problems:
-            raise ManifestError(problems)
+        name, told = _checked(file, modules)
     except ManifestError as error:
         if not as_json:
             raise
@@ -69,10 +67,26 @@ def validate(
         print(json.dumps({"valid": False, "problems": found}))
         raise typer.Exit(2) from None
     if as_json:
-        print(json.dumps({"valid": True, "name": job.name, "problems": []}))
+        print(json.dumps({"valid": True, "name": name, "problems": []}))
     else:
-        tasks, edges = len(job.catalog), len(job.workflow)
-        print(f"{file}: job {job.name} is valid ({tasks} tasks, {edges} edges)")
+        print(f"{file}: {told}")
+
+
+def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
+    """Name of what a file holds, and what to say of it; raises ManifestError when it is wrong."""
+    text = read_file(file)
+    if is_cluster(text):
+        cluster = parse_cluster_manifest(text, str(file))
+        return cluster.name, f"cluster {cluster.name} is valid"
+    job = parse_manifest(text, str(file))
+    problems = [
+        *unsupported(job),
+        *(unresolved(job, settings(modules=modules).modules) if modules else ()),
+    ]
+    if problems:
+        raise ManifestError(problems)
+    tasks, edges = len(job.catalog), len(job.workflow)
+    return job.name, f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
 
 
 def submit(

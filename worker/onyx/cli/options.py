@@ -63,12 +63,20 @@ def read_job(path: Path) -> Job:
     Raises:
         ManifestError: it cannot be read or is not valid.
     """
+    return parse_manifest(read_file(path), str(path))
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a manifest file.
+
+    Raises:
+        ManifestError: it cannot be read.
+    """
     try:
-        text = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         message = f"the file cannot be read: {error.strerror}"
         raise ManifestError([Problem(str(path), message)]) from error
-    return parse_manifest(text, str(path))
 
 
 def stop_signal() -> threading.Event:

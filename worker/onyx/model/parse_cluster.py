@@ -10,7 +10,7 @@ from typing import Any
 
 from onyx.errors import ManifestError
 from onyx.model.cluster import Cluster
-from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST
+from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST, KIND
 from onyx.model.names import is_cluster_name
 from onyx.model.object_meta import NameRule, read_name
 from onyx.model.plain import plain
@@ -24,6 +24,12 @@ _NAMES = NameRule(
     is_cluster_name,
     "lower case letters, digits and -, at most 45, first a letter, last a letter or digit",
 )
+
+
+def is_cluster(text: str | bytes) -> bool:
+    """Whether the text of a manifest, good or bad, is about a cluster and not about a job."""
+    value, _ = read_text(text, Report())
+    return isinstance(value, dict) and value.get("kind") == KIND
 
 
 def parse_cluster_manifest(text: str | bytes, source: str = "manifest") -> Cluster:
