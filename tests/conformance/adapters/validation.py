@@ -59,13 +59,20 @@ def _analyze(case: dict[str, Any]) -> str | None:
     if case["schema"] == "workflow":
         problems = check_entry("workflow", case["value"])
     else:
-        problems = check_entry("catalog", manifests.entry("catalog", case["value"]))
+        section = _section(case["schema"])
+        problems = check_entry(manifests.camel(section), manifests.entry(section, case["value"]))
     wanted = "".join(
         f"[{step}]" if isinstance(step, int) else manifests.camel(step.rpartition("/")[2])
         for step in case["expected_error"]["path"]
     )
     paths = [problem.path for problem in problems]
     return None if wanted in paths else f"no problem at {wanted}, but at {paths}"
+
+
+def _section(schema: str) -> str:
+    """The section of a schema: `task-map`, or the name of one entry, or of the section."""
+    names = {"task-map": "catalog", **{each.removesuffix("s"): each for each in manifests.SECTIONS}}
+    return names.get(schema, schema)
 
 
 def _add_task(case: dict[str, Any]) -> str | None:
