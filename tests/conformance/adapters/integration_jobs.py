@@ -64,8 +64,8 @@ def _check(case: dict[str, Any]) -> str | None:
         return "windows are not supported"
     if case["id"] == "cluster-one-job":
         case = {**case, **_one_job()}
-    elif case["id"].startswith("cluster-"):
-        return "about the log and groups, not about a job"
+    elif "steps" in case or "n_groups" in case:
+        return _members(case)
     functions.reset()
     env = _cluster(json.dumps(case.get("peer_config", {}).get("onyx.peer/fn-params", {})))
     api.start_peers(case["n_peers"], env.group)
@@ -77,6 +77,38 @@ def _check(case: dict[str, Any]) -> str | None:
         for peer in env.client.replica().peers:
             env.group.remove_peer(peer)
         until(env, lambda replica: not replica.peers)
+
+
+def _members(case: dict[str, Any]) -> str | None:
+    """Groups and peers that come and go, and the log collected meanwhile; no jobs."""
+    with ExitStack() as stack:
+        env = stack.enter_context(with_test_env(0, modules=[MODULE]))
+        groups = [env.group]
+        for _ in range(case.get("n_groups", 1) - 1):
+            groups.append(api.start_peer_group(env.settings))
+            stack.callback(api.shutdown_peer_group, groups[-1])
+        steps = case.get("steps") or [{"start_peers": case.get("n_peers", 0)}]
+        peers: list[api.Peer] = []
+        for step in steps:
+            peers += api.start_peers(step.get("start_peers", 0), env.group)
+            stopped, peers = peers[: step.get("stop_peers", 0)], peers[step.get("stop_peers", 0) :]
+            api.shutdown_peers(stopped)
+            if step.get("gc"):
+                api.gc(env.settings)
+        expected = case["expected"]
+        until(env, lambda replica: _has(replica, expected))
+    return None
+
+
+def _has(replica: Replica, expected: dict[str, Any]) -> bool:
+    told: dict[str, Any] = {
+        "peers": len(replica.peers),
+        "groups": len(replica.groups),
+        "prepared": dict(replica.prepared),
+        "accepted": dict(replica.accepted),
+        "pairs_keys_equal_values": set(replica.pairs) == set(replica.pairs.values()),
+    }
+    return all(told[key] == wanted for key, wanted in expected.items())
 
 
 def _run(env: TestEnv, case: dict[str, Any]) -> str | None:
