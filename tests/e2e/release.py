@@ -102,8 +102,7 @@ class Release:
 
     def prepare_flights(self) -> None:
         """Write the input of the flights job to the shared volume, from the image that has it."""
-        program = "import sys; sys.path.insert(0, '/app'); import prepare; prepare.main(['/data'])"
-        self.kube.python(self.worker(), program)
+        self.kube.kubectl("exec", self.worker(), "--", "python", "/app/prepare.py", "/data")
 
 
 class Squares:
