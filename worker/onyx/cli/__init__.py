@@ -1,7 +1,7 @@
 """The `onyx` command.
 
-One module a group of commands; this one only puts them together and turns errors into messages for
-the person who must act. A traceback is shown only for a bug in Onyx itself.
+One module a group of commands; this one only starts them and turns errors into messages for the
+person who must act. A traceback is shown only for a bug in Onyx itself.
 """
 
 from __future__ import annotations
@@ -10,24 +10,16 @@ import sys
 
 import typer
 
-from onyx.cli import cluster, inspect, jobs, zookeeper
-from onyx.cli import run as run_command
+from onyx.cli.commands import OPTIONS, LazyGroup
 from onyx.cli.exit_codes import ExitCode, exit_code_of
 from onyx.errors import ManifestError, OnyxError
 
-app = typer.Typer(
-    name="onyx",
-    help="Masterless, data-driven stream and batch processing.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-run_command.add_to(app)
-jobs.add_to(app)
-inspect.add_to(app)
-cluster.add_to(app)
-zookeeper.add_to(app)
+app = typer.Typer(name="onyx", cls=LazyGroup, no_args_is_help=True, **OPTIONS)
+
+
+@app.callback()
+def onyx() -> None:
+    """Masterless, data-driven stream and batch processing."""
 
 
 def main() -> None:

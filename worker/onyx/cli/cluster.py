@@ -37,10 +37,6 @@ MetricsOption = Annotated[
 SocketOption = Annotated[int | None, typer.Option("--telemetry-socket", hidden=True)]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("worker")(run_worker)
-
-
 def run_worker(
     peers: PeersOption = 1,
     processes: ProcessesOption = 1,

@@ -22,12 +22,6 @@ FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with n
 AtOption = Annotated[int | None, typer.Option("--at", help="As of this position.", min=0)]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("log")(show_log)
-    app.command("replica")(show_replica)
-    app.command("gc")(collect)
-
-
 def show_log(
     first: FromOption = 0,
     follow: FollowOption = False,

@@ -12,9 +12,6 @@ from typing import Annotated
 
 import typer
 
-from onyx.errors import ManifestError, Problem
-from onyx.model.job import Job
-from onyx.model.parse import parse_manifest
 from onyx.settings import Settings, from_environment
 
 ZooKeeperOption = Annotated[
@@ -55,28 +52,6 @@ def import_from(*folders: Path) -> None:
     """Let modules be found in these folders too, first of all in the first: a console script, other
     than `python -m`, does not look where the user is."""
     sys.path[:0] = [str(folder.resolve()) for folder in folders]
-
-
-def read_job(path: Path) -> Job:
-    """Parse a manifest file.
-
-    Raises:
-        ManifestError: it cannot be read or is not valid.
-    """
-    return parse_manifest(read_file(path), str(path))
-
-
-def read_file(path: Path) -> bytes:
-    """The content of a manifest file.
-
-    Raises:
-        ManifestError: it cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"the file cannot be read: {error.strerror}"
-        raise ManifestError([Problem(str(path), message)]) from error
 
 
 def stop_signal() -> threading.Event:

@@ -27,10 +27,11 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx import api
-from onyx.cli.jobs import remarks, unresolved
-from onyx.cli.options import JsonOption, ModulesOption, import_from, read_job, settings
+from onyx.cli.jobs import remarks
+from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
+from onyx.cli.validate import read_job, unresolved
 from onyx.cli.worker import Worker
 from onyx.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
@@ -48,10 +49,6 @@ PLAIN_INTERVAL_S = 5.0
 
 class JobTimedOut(OnyxError):
     """The job took longer than --timeout allows."""
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command()(run)
 
 
 def run(

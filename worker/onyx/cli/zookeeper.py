@@ -25,10 +25,6 @@ from onyx.telemetry.server import TelemetryServer
 POLL_S = 0.2
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("zookeeper")(run_zookeeper)
-
-
 def run_zookeeper(
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Folder for its data.")] = None,

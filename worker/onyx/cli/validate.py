@@ -1,0 +1,97 @@
+"""`onyx validate`, and how a job file is read; imports nothing of the engine that runs jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
+from onyx.errors import ManifestError, NameNotRegistered, Problem
+from onyx.model.features import unsupported
+from onyx.model.functions import function_names
+from onyx.model.job import Job
+from onyx.model.parse import parse_manifest
+from onyx.model.parse_cluster import is_cluster, parse_cluster_manifest
+from onyx.resolve import Resolver
+
+FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+
+
+def validate(
+    file: FileArgument, modules: ModulesOption = None, as_json: JsonOption = False
+) -> None:
+    """Check a file with a job, or with an OnyxCluster; prints every problem with its place. Needs
+    no server.
+
+    With --modules it also imports these modules and looks up the functions that the job names. They
+    are looked for beside the job file too.
+    """
+    import_from(file.parent, Path())
+    try:
+        name, told = _checked(file, modules)
+    except ManifestError as error:
+        if not as_json:
+            raise
+        found = [msgspec.to_builtins(problem) for problem in error.problems]
+        print(json.dumps({"valid": False, "problems": found}))
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps({"valid": True, "name": name, "problems": []}))
+    else:
+        print(f"{file}: {told}")
+
+
+def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
+    """Name of what a file holds, and what to say of it; raises ManifestError when it is wrong."""
+    text = read_file(file)
+    if is_cluster(text):
+        cluster = parse_cluster_manifest(text, str(file))
+        return cluster.name, f"cluster {cluster.name} is valid"
+    job = parse_manifest(text, str(file))
+    problems = [
+        *unsupported(job),
+        *(unresolved(job, settings(modules=modules).modules) if modules else ()),
+    ]
+    if problems:
+        raise ManifestError(problems)
+    tasks, edges = len(job.catalog), len(job.workflow)
+    return job.name, f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
+
+
+def unresolved(job: Job, modules: Sequence[str]) -> list[Problem]:
+    """The names of functions in a job that are none of these modules', each with its place."""
+    resolver = Resolver(modules)
+    problems = []
+    for path, name in function_names(job):
+        try:
+            resolver.resolve(name)
+        except NameNotRegistered as error:
+            problems.append(Problem(path, str(error)))
+    return problems
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a manifest file.
+
+    Raises:
+        ManifestError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"the file cannot be read: {error.strerror}"
+        raise ManifestError([Problem(str(path), message)]) from error
+
+
+def read_job(path: Path) -> Job:
+    """Parse a manifest file.
+
+    Raises:
+        ManifestError: it cannot be read or is not valid.
+    """
+    return parse_manifest(read_file(path), str(path))
