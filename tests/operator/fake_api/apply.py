@@ -7,7 +7,6 @@ server (fieldsV1), so that kubectl can read it. Lists without keys are owned as 
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from tests.operator.fake_api.errors import ApiError
 from tests.operator.fake_api.kinds import Kind
 from tests.operator.fake_api.patches import MERGE_KEYS
+from tests.operator.fake_api.values import clone
 
 Path = tuple[str, ...]
 Owners = dict[tuple[str, str, str], set[Path]]
@@ -44,7 +44,8 @@ def list_keys(schema: Mapping[str, Any], field: str) -> tuple[str, ...]:
 def _inner(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     other = schema.get("additionalProperties")
     found = schema.get("properties", {}).get(key, other if isinstance(other, Mapping) else {})
-    return dict(found)
+    inner: Mapping[str, Any] = found
+    return inner
 
 
 def _step(item: Any, keys: tuple[str, ...]) -> str:
@@ -54,23 +55,30 @@ def _step(item: Any, keys: tuple[str, ...]) -> str:
     return "k:" + json.dumps(wanted, sort_keys=True, separators=(",", ":"))
 
 
-def leaves(value: Any, schema: Mapping[str, Any], at: Path = (), field: str = "") -> Iterator[Path]:
-    """Paths of all fields in `value`."""
+def leaves(value: Any, schema: Mapping[str, Any]) -> dict[Path, Any]:
+    """All fields in `value`, each with what is there."""
+    return dict(_leaves(value, schema, (), ""))
+
+
+def _leaves(
+    value: Any, schema: Mapping[str, Any], at: Path, field: str
+) -> Iterator[tuple[Path, Any]]:
     if at in _NEVER_OWNED:
         return
     keys = list_keys(schema, field)
     if isinstance(value, dict) and value:
         for key, each in value.items():
-            yield from leaves(each, _inner(schema, key), (*at, f"f:{key}"), key)
+            yield from _leaves(each, _inner(schema, key), (*at, f"f:{key}"), key)
     elif isinstance(value, list) and value and keys:
         for each in value:
+            item = (*at, _step(each, keys))
             if keys == SET:
-                yield (*at, _step(each, keys))
+                yield item, each
                 continue
-            yield (*at, _step(each, keys), ".")
-            yield from leaves(each, dict(schema.get("items", {})), (*at, _step(each, keys)))
+            yield (*item, "."), True
+            yield from _leaves(each, schema.get("items", {}), item, "")
     elif at:
-        yield at
+        yield at, value
 
 
 def find(value: Any, path: Path) -> Any:
@@ -123,7 +131,7 @@ def merge(value: Any, applied: Any, schema: Mapping[str, Any], field: str = "") 
             step = _step(each, keys)
             by_key[step] = merge(by_key.get(step), each, dict(schema.get("items", {})))
         return list(by_key.values())
-    return copy.deepcopy(applied)
+    return clone(applied)
 
 
 def apply(
@@ -155,7 +163,7 @@ def apply(
     if conflicts and not force:
         raise _conflict(conflicts)
     held = set().union(*(fields for other, fields in owners.items() if other != me))
-    result = copy.deepcopy(result)
+    result = clone(result)
     for path in sorted(before - wanted, key=len, reverse=True):
         if path not in held and not any(each[: len(path)] == path for each in wanted | held):
             without(result, path)
@@ -174,8 +182,9 @@ def updated(
     """The object with what changed since `old` owned by `manager`."""
     owners = owners_of(old or {})
     me = (manager, "Update", subresource)
-    present = set(leaves(new, kind.schema))
-    changed = {path for path in present if find(old or {}, path) != find(new, path)}
+    before, after = leaves(old or {}, kind.schema), leaves(new, kind.schema)
+    present = set(after)
+    changed = {path for path, value in after.items() if path not in before or before[path] != value}
     for other, fields in owners.items():
         fields &= present
         if other != me:

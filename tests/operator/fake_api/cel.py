@@ -22,6 +22,7 @@ _ABSENT = object()
 _RESERVED = (
     "as break const continue else for function if import in let loop package namespace return"
 )
+_FIELD = re.compile(r"\b(?:self|oldSelf)\b(?:\.(\w+))?")
 _ENVIRONMENT = celpy.Environment()
 
 
@@ -72,16 +73,34 @@ def _counterpart(item: Any, old: Any, schema: Mapping[str, Any]) -> Any:
 
 def _broken(rule: Mapping[str, Any], value: Any, old: Any, schema: Mapping[str, Any]) -> str:
     """Why the rule does not hold; empty if it does."""
-    values = {"self": _shaped(value, schema)}
-    if old is not _ABSENT:
-        values["oldSelf"] = _shaped(old, schema)
-    text = json.dumps(values, sort_keys=True)
+    names = rule["rule"] + rule.get("messageExpression", "")
+    values = {"self": _shaped(_seen(value, names), schema)}
+    if "oldSelf" in names:
+        values["oldSelf"] = _shaped(_seen(old, names), schema)
+    text = json.dumps(values)
     failed = _evaluate(rule["rule"], text)
     if failed == "":
         return ""
     if expression := rule.get("messageExpression"):
         return str(_run(expression, text))
     return str(rule.get("message") or failed)
+
+
+def _seen(value: Any, names: str) -> Any:
+    """What a rule sees: of an object only the keys that it names, of metadata only the names.
+
+    For speed: what is seen is the key under which results are kept.
+    """
+    if not isinstance(value, dict):
+        return value
+    keys = set(_FIELD.findall(names))
+    if "" not in keys:
+        value = {key: each for key, each in value.items() if key in keys}
+    if "apiVersion" in value or "metadata" in value:
+        metadata = value.get("metadata") or {}
+        kept = {key: metadata[key] for key in ("name", "generateName") if key in metadata}
+        value = {**value, "metadata": kept}
+    return value
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -5,11 +5,11 @@ The real ones take a moment; a test that must not rely on their haste says so by
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from tests.operator.fake_api.kinds import Kind
 from tests.operator.fake_api.store import Object
+from tests.operator.fake_api.values import clone
 
 if TYPE_CHECKING:
     from tests.operator.fake_api.registry import Registry
@@ -36,7 +36,7 @@ def collect(registry: Registry, uid: str) -> None:
 def orphan(registry: Registry, uid: str) -> None:
     """Take the object out of the owners of its dependents."""
     for key, value in registry.store.dependents(uid):
-        new = copy.deepcopy(value)
+        new = clone(value)
         references = new["metadata"].pop("ownerReferences")
         if left := [each for each in references if each["uid"] != uid]:
             new["metadata"]["ownerReferences"] = left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.operator.fake_api.scale import scale_of, scaled
 from tests.operator.fake_api.selectors import selector
 from tests.operator.fake_api.store import Object
 from tests.operator.fake_api.table import table
+from tests.operator.fake_api.values import written
 from tests.operator.fake_api.watching import Event, Watch
 
 BOOKMARK_PERIOD_S = 1.0
@@ -70,7 +71,7 @@ class Http:
         target = target_of(request.method, path, watch=watch)
         if target is None:
             page = discovery.page(path, self._registry.kinds.values())
-            return _failure(no_such_path()) if page is None else web.json_response(page)
+            return _failure(no_such_path()) if page is None else _json(page)
         body = await _body(request)
         fault = self._faults.take(target)
         try:
@@ -96,7 +97,7 @@ class Http:
             self._record(request, target, 0, created)
             return _abort(request)
         self._record(request, target, code, created)
-        return web.json_response(value, status=code)
+        return _json(value, code)
 
     def _enter(self, path: str) -> tuple[str, Door | None]:
         """The path behind the door that it leads through, if it does."""
@@ -340,7 +341,7 @@ class Stream:
                     return False
                 if self._fault.code == 410:
                     raise gone()
-            await self._response.write(json.dumps(event).encode() + b"\n")
+            await self._response.write(written(event) + b"\n")
             self._written += 1
         if self._fault and self._fault.code == 410 and not self._fault.after_events:
             raise gone()
@@ -354,10 +355,15 @@ def _abort(request: web.Request) -> web.Response:
     return web.Response(status=500)
 
 
+def _json(value: Any, code: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = written(value)
+    return web.Response(body=body, status=code, headers=headers, content_type="application/json")
+
+
 def _failure(error: ApiError) -> web.Response:
     pause = error.details.get("retryAfterSeconds")
     headers = {"Retry-After": str(pause)} if pause else {}
-    return web.json_response(error.status(), status=error.code, headers=headers)
+    return _json(error.status(), error.code, headers)
 
 
 def _how(request: web.Request) -> Write:

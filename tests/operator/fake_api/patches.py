@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import jsonpatch
 from tests.operator.fake_api.errors import ApiError, bad_request
+from tests.operator.fake_api.values import clone
 
 MERGE_KEYS = {
     "containers": "name",
@@ -24,7 +24,7 @@ MERGE_KEYS = {
 def merge_patch(value: Any, patch: Any) -> Any:
     """RFC 7386: null removes, objects merge, everything else replaces."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
+        return clone(patch)
     result = dict(value) if isinstance(value, dict) else {}
     for key, new in patch.items():
         if new is None:
@@ -61,7 +61,7 @@ def strategic_merge_patch(value: Any, patch: Any, field: str = "") -> Any:
         return [*(value or []), *(each for each in patch if each not in (value or []))]
     if isinstance(patch, list) and field in MERGE_KEYS:
         return _merge_lists(value or [], patch, MERGE_KEYS[field])
-    return copy.deepcopy(patch)
+    return clone(patch)
 
 
 def _merge_lists(value: list[Any], patch: list[Any], key: str) -> list[Any]:

@@ -7,7 +7,6 @@ put back), checked, and stored unless it changes nothing or is a dry run.
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from tests.operator.fake_api.kinds import BUILT_IN, Kind, kind_of_crd
 from tests.operator.fake_api.metadata import check_identity, check_metadata, check_version
 from tests.operator.fake_api.schema import schema_of
 from tests.operator.fake_api.store import Object, Store
+from tests.operator.fake_api.values import clone
 
 Change = Callable[[Object], Object]
 _KEPT = (
@@ -68,7 +68,7 @@ class Registry:
 
     def create(self, kind: Kind, namespace: str, body: Object, how: Write) -> Object:
         """Create an object. Raises ApiError: 400, 404 (no such namespace), 409, 422."""
-        value = copy.deepcopy(body)
+        value = clone(body)
         check_identity(kind, value, namespace, "")
         metadata = value["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
@@ -102,7 +102,7 @@ class Registry:
         """Change an object (or its status). Raises ApiError: 400, 404, 409, 422."""
         with self.store.lock:
             old = self.get(kind, namespace, name)
-            new = change(copy.deepcopy(old))
+            new = change(clone(old))
             check_identity(kind, new, namespace, name)
             check_version(kind, old, new)
             new = self._fit(kind, _confined(kind, old, new, subresource), old, how)
@@ -174,7 +174,7 @@ class Registry:
                 return self._remove(kind, old), True
             if metadata.get("deletionTimestamp"):
                 return old, False
-            new = copy.deepcopy(old)
+            new = clone(old)
             new["metadata"] |= {
                 "deletionTimestamp": timestamp(self._clock()),
                 "deletionGracePeriodSeconds": 0,
@@ -274,7 +274,7 @@ class Registry:
             "acceptedNames": crd["spec"]["names"],
             "storedVersions": [custom.version],
         }
-        self.store.put(kind, {**copy.deepcopy(crd), "status": status})
+        self.store.put(kind, {**clone(crd), "status": status})
 
 
 def _content(kind: Kind, value: Object) -> Object:
@@ -289,11 +289,11 @@ def _confined(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
         metadata = {**old["metadata"]}
         if "managedFields" in new["metadata"]:
             metadata["managedFields"] = new["metadata"]["managedFields"]
-        kept = {**copy.deepcopy(old), "metadata": copy.deepcopy(metadata)}
+        kept = {**clone(old), "metadata": clone(metadata)}
         kept.pop("status", None)
         return {**kept, **({"status": new["status"]} if "status" in new else {})}
     if kind.status:
         new.pop("status", None)
         if "status" in old:
-            new["status"] = copy.deepcopy(old["status"])
+            new["status"] = clone(old["status"])
     return new

@@ -7,7 +7,6 @@ done here, CEL rules in `cel.py`.
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import jsonschema
 from tests.operator.fake_api.cel import Rules
 from tests.operator.fake_api.errors import Cause
+from tests.operator.fake_api.values import clone
 
 Schema = Mapping[str, Any]
 _AT_ROOT = {"apiVersion", "kind", "metadata"}
@@ -27,7 +27,11 @@ class SchemaOf:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._validator = jsonschema.Draft202012Validator(_plain(schema))
+        self._validators = {
+            key: jsonschema.Draft202012Validator(_plain(inner))
+            for key, inner in schema.get("properties", {}).items()
+            if key != "metadata"
+        }
         self.rules = Rules(schema)
 
     def prune(self, value: dict[str, Any]) -> list[str]:
@@ -52,11 +56,18 @@ class SchemaOf:
         _default(value, self._schema)
 
     def causes(self, value: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        """What is wrong, as pairs of path and text; rules run only on what is otherwise right."""
-        content = {key: each for key, each in value.items() if key != "metadata"}
-        errors = self._validator.iter_errors(content)
-        wrong = {cause for error in errors for cause in _causes(error)}
-        wrong |= set(_list_types(content, self._schema, ""))
+        """What is wrong, as pairs of path and text; rules run only on what is otherwise right.
+
+        What stands in `old` already is right.
+        """
+        required = self._schema.get("required", ())
+        wrong = {(key, "Required value") for key in required if key not in value}
+        for key, validator in self._validators.items():
+            if key in value and (old is None or old.get(key) != value[key]):
+                errors = validator.iter_errors(value[key])
+                wrong |= {cause for error in errors for cause in _causes(error, key)}
+                inner = self._schema["properties"][key]
+                wrong |= set(_list_types(value[key], inner, key))
         return sorted(wrong) or self.rules.causes(value, old)
 
 
@@ -135,7 +146,7 @@ def _default(value: Any, schema: Schema) -> None:
     known, other = schema.get("properties", {}), schema.get("additionalProperties")
     for key, inner in known.items():
         if "default" in inner and key not in value:
-            value[key] = copy.deepcopy(inner["default"])
+            value[key] = clone(inner["default"])
         if key in value:
             _default(value[key], inner)
     if isinstance(other, Mapping):
@@ -143,16 +154,16 @@ def _default(value: Any, schema: Schema) -> None:
             _default(value[key], other)
 
 
-def _causes(error: jsonschema.ValidationError) -> list[Cause]:
+def _causes(error: jsonschema.ValidationError, key: str) -> list[Cause]:
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in error.absolute_path]
-    path = "".join(steps).lstrip(".")
+    path = key + "".join(steps)
     value, limit = error.instance, error.validator_value
     shown = json.dumps(value) if isinstance(value, str | int | float) else f'"{_type(value)}"'
     body = f"Invalid value: {shown}: {path} in body"
     match error.validator:
         case "required":
-            missing = [key for key in limit if key not in value]
-            return [(f"{path}.{key}".lstrip("."), "Required value") for key in missing]
+            missing = [each for each in limit if each not in value]
+            return [(f"{path}.{each}", "Required value") for each in missing]
         case "type":
             types = limit if isinstance(limit, str) else " or ".join(limit)
             is_a = _type(value)
@@ -173,7 +184,7 @@ def _causes(error: jsonschema.ValidationError) -> list[Cause]:
             text = f"Too many: {len(value)}: must have at most {limit} items"
         case _:
             text = f"Invalid value: {error.message}"
-    return [(path or "<root>", text)]
+    return [(path, text)]
 
 
 def _type(value: Any) -> str:
