@@ -109,6 +109,7 @@ class Kube:
         self._client = kubernetes_client.ApiClient(configuration)
         self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
         self._waiting = 0
+        self._closed = False
         self._observe = observe
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
@@ -201,6 +202,7 @@ class Kube:
 
     def close(self) -> None:
         """End the threads; requests that wait are dropped."""
+        self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -226,6 +228,8 @@ class Kube:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Any:
+        if self._closed:
+            raise Unavailable("the operator ends")
         if self._waiting >= self._settings.waiting_max:
             raise Unavailable(f"{self._waiting} requests wait for the API server already")
         self._waiting += 1

@@ -106,6 +106,9 @@ def _this_version(body: Object) -> Object:
 def _remembered(record: Record) -> dict[str, Any]:
     """A record as an intent; what belongs to the former job goes."""
     return {
+        "phase": "Pending",
+        "reason": "Submitting",
+        "message": f"job {record.job_id} is about to be submitted",
         "jobId": record.job_id,
         "jobHash": record.digest,
         "restartNonce": record.nonce,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -32,8 +33,10 @@ from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
 from onyx_operator.jobs.store import Store
 from onyx_operator.jobs.watched import Watched
-from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, KubeError, NotFound, Object
+from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, NotFound, Object
 from onyx_operator.reconciler import Key, Pace, Reconciler
+
+logger = logging.getLogger(__name__)
 
 PLANS_MAX = 8
 """Plans that are carried out in one look; the rest is left to the next one."""
@@ -259,8 +262,12 @@ class Jobs:
     async def _every(self, interval_s: float, do: Callable[[], Any]) -> None:
         while interval_s > 0:
             await asyncio.sleep(interval_s)
-            with contextlib.suppress(OnyxError, KubeError):
+            try:
                 await do()
+            except OnyxError as error:
+                logger.warning("%s", error)
+            except Exception:
+                logger.exception("a bug in the operator")
 
     def _forget(self, key: Key) -> None:
         self._again(key, None)

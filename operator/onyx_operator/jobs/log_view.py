@@ -128,15 +128,15 @@ class LogView:
 
     async def close(self) -> None:
         """Stop following; the session ends in the background."""
-        self._closed = True
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        self._threads.submit(self._close_log)
-        self._threads.shutdown(wait=False)
+        if not self._closed:
+            self._closed = True
+            self._threads.submit(self._close_log)
+            self._threads.shutdown(wait=False)
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _follow(self) -> None:
-        while True:
+        while not self._closed:
             try:
                 await self._in_thread(self._open)
                 await self._stay()
@@ -145,7 +145,8 @@ class LogView:
             except Exception as error:
                 logger.exception("following the log at %s failed", self._where())
                 self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
-            await self._in_thread(self._close_log)
+            with contextlib.suppress(Unavailable):
+                await self._in_thread(self._close_log)
             await asyncio.sleep(REOPEN_S)
 
     async def _stay(self) -> None:
@@ -236,6 +237,8 @@ class LogView:
             raise Unavailable(f"entry {position} of {self._where()} does not arrive") from error
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise Unavailable("the log is closed")
         try:
             return await self._loop.run_in_executor(self._threads, function, *arguments)
         except Unavailable:
