@@ -300,6 +300,7 @@ class Stream:
             if not await self._events(watch, cut):
                 _abort(self._request)
         except ApiError as error:
+            self._fault = None  # it has been met; the error itself must get through
             await self._write([{"type": "ERROR", "object": error.status()}])
         except (ConnectionError, RuntimeError):
             pass  # the client has left
