@@ -70,6 +70,16 @@ def test_values_of_the_cluster_arrive_in_its_spec() -> None:
     assert [each.secret_ref["name"] for each in cluster.env_from] == ["s3-credentials"]
 
 
+def test_other_files_are_another_generation_of_the_cluster() -> None:
+    def template(text: str) -> Object:
+        values = {"cluster": {"code": {"files": {"a.py": text}}, "nodeSelector": {"gpu": "yes"}}}
+        found: Object = named("OnyxCluster", "onyx", values)["spec"]["podTemplate"]
+        return found
+
+    assert template("x = 1") == template("x = 1") != template("x = 2")
+    assert template("x = 1")["spec"] == {"nodeSelector": {"gpu": "yes"}}
+
+
 def test_an_autoscaler_has_the_number_of_workers_to_itself() -> None:
     cluster = named("OnyxCluster", "onyx", {"cluster": {"replicas": None}})
 
@@ -103,6 +113,12 @@ def test_pods_are_restricted(name: str) -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert container["resources"]["limits"]["memory"]
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+@EACH_SET
+def test_no_variable_is_named_after_a_service(name: str) -> None:
+    """`onyx-operator-webhook` would become ONYX_OPERATOR_WEBHOOK_PORT, which is a setting."""
+    assert not any(pod["enableServiceLinks"] for pod in pod_specs(value_set(name)).values())
 
 
 def test_zookeeper_has_no_access_to_the_api_server() -> None:
