@@ -206,7 +206,8 @@ def test_an_interrupted_run_leaves_nothing_behind(
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
-        assert "running" in next(line for line in process.stdout if "running" in line)
+        line = next(line for line in process.stdout if "running" in line)
+        assert "segments read, " in line, "progress for a log"
         process.send_signal(number)
         rest = process.communicate(timeout=TIMEOUT_S)[0]
     assert process.returncode == 130, rest

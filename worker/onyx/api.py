@@ -29,6 +29,7 @@ from onyx.log.session import zookeeper_certificates
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
+from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
@@ -226,3 +227,8 @@ def subscribe_to_log(
 
 def shutdown_subscription(subscription: Subscription) -> None:
     subscription.close()
+
+
+def map_set_workflow_to_workflow(targets: Mapping[str, Iterable[str]]) -> tuple[Edge, ...]:
+    """The workflow of a job that is more easily said as `{task: {children}}`."""
+    return edges_of(targets)

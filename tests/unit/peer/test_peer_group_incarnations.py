@@ -4,6 +4,7 @@ same. Real threads, a log in memory."""
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -96,3 +97,25 @@ def test_the_next_incarnation_asks_for_the_log_that_the_last_one_knew(process: P
     assert process.known[0] is None
     assert process.known[1] is not None
     assert isinstance(process.group.failure, UserError)
+
+
+def test_what_keeps_the_group_from_taking_part_is_told_as_it_changes(process: Process) -> None:
+    def becomes(wanted: str) -> None:
+        pause = threading.Event()
+        for _ in range(int(PATIENCE_S / 0.001)):
+            if process.group.obstacle() == wanted:
+                return
+            pause.wait(0.001)
+        assert process.group.obstacle() == wanted
+
+    process.group.add_peers(2)
+    becomes("")
+    assert process.group.stalled() == ""
+    group = process.group.group
+    assert group is not None
+    process.log.suspend(group)
+    becomes("suspended: ZooKeeper does not answer")
+    process.log.resume(group)
+    becomes("")
+    process.group.stop()
+    assert process.group.obstacle() == "leaving the cluster"

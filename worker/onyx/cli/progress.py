@@ -95,6 +95,13 @@ class Progress:
             for task in self._tasks
         ]
 
+    def line(self) -> str:
+        """How far the inputs are, in a few words for a log."""
+        inputs = [row for row in self.rows() if row.task in self._inputs]
+        completed = sum(row.completed for row in inputs)
+        read, speed = sum(row.segments_out for row in inputs), sum(r.segments_per_s for r in inputs)
+        return f"{read:,} segments read, {completed:,} completed, {speed:,.0f}/s"
+
     def table(self, title: str, average: bool = False) -> Table:
         """What a person watches. Only inputs complete and retry segments."""
         table = Table("task", title=title, title_justify="left")

@@ -86,8 +86,8 @@ def run(
             "--peers out"
         )
     signal.signal(signal.SIGTERM, _interrupt)
-    with _cluster(found, deal(total, processes)) as client:
-        status = _follow(client, job, as_json, timeout)
+    with _cluster(found, deal(total, processes)) as (client, workers):
+        status = _follow(client, workers, job, as_json, timeout)
     if status.state != "completed":
         raise typer.Exit(1)
 
@@ -135,7 +135,7 @@ def _exists(module: str) -> bool:
 
 
 @contextmanager
-def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
+def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker | Supervisor]]:
     """ZooKeeper and workers; all gone at the end. One process works inside this one."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = api.start_env(found, folder)
@@ -148,7 +148,7 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
             workers = Supervisor(env.settings, peers)
             workers.start()
         with api.connect(env.settings) as client:
-            yield client
+            yield client, workers
     finally:
         if workers is not None:
             workers.stop()
@@ -157,13 +157,19 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[Client]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) -> JobStatus:
+def _follow(
+    client: Client,
+    workers: Worker | Supervisor,
+    job: Job,
+    as_json: bool,
+    timeout_s: float | None,
+) -> JobStatus:
     """Submit, show progress until the end, and print what became of it."""
     progress = Progress(job)
     console = Console(stderr=as_json)
     submission = client.submit(job)
     try:
-        _watch(client, submission.job, progress, console, timeout_s)
+        _watch(client, workers, submission.job, progress, console, timeout_s)
     except BaseException:
         client.kill(submission.job)
         raise
@@ -184,7 +190,12 @@ def _follow(client: Client, job: Job, as_json: bool, timeout_s: float | None) ->
 
 
 def _watch(
-    client: Client, job: JobId, progress: Progress, console: Console, timeout_s: float | None
+    client: Client,
+    workers: Worker | Supervisor,
+    job: JobId,
+    progress: Progress,
+    console: Console,
+    timeout_s: float | None,
 ) -> None:
     latest: list[Replica] = [client.replica()]
     ended = threading.Event()
@@ -204,7 +215,9 @@ def _watch(
                 live.update(progress.table(title), refresh=True)
             elif waited_s - shown_s >= PLAIN_INTERVAL_S:
                 shown_s = waited_s
-                console.print(title, markup=False, soft_wrap=True)
+                console.print(f"{title}: {progress.line()}", markup=False, soft_wrap=True)
+            if (failure := workers.failure) is not None:
+                raise failure
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
         progress.sample(latest[0])
