@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = (ROOT / "worker" / "onyx", ROOT / "operator" / "onyx_operator")
 SOURCES = sorted(
-    path for path in (ROOT / "worker" / "onyx").rglob("*.py") if "wire" not in path.parts
+    path for package in PACKAGES for path in package.rglob("*.py") if "wire" not in path.parts
 )
 FILE_LINES_MAX = 500
 FILE_LINES_MEDIAN_MAX = 150

@@ -6,17 +6,28 @@ from __future__ import annotations
 import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[2]
-ENGINE = ROOT / "worker" / "onyx"
-SOURCES = {
-    path.relative_to(ENGINE).as_posix(): path.read_text()
-    for path in sorted(ENGINE.rglob("*.py"))
-    if "wire" not in path.parts
-}
+
+
+def sources(package: Path) -> dict[str, str]:
+    return {
+        path.relative_to(package).as_posix(): path.read_text()
+        for path in sorted(package.rglob("*.py"))
+        if "wire" not in path.parts
+    }
+
+
+SOURCES = sources(ROOT / "worker" / "onyx")
+OPERATOR = sources(ROOT / "operator" / "onyx_operator")
 OTHERS = "\n".join(
     path.read_text()
     for path in (ROOT / "pyproject.toml", ROOT / "Makefile", *sorted(ROOT.glob("tests/**/*.py")))
@@ -24,34 +35,42 @@ OTHERS = "\n".join(
 FOR_USERS = {"testing/plugin_kit.py", "testing/__init__.py"}
 
 
-def code_outside(*prefixes: str) -> str:
-    return "\n".join(text for path, text in SOURCES.items() if not path.startswith(prefixes))
+def code_outside(of: dict[str, str], *prefixes: str) -> str:
+    return "\n".join(text for path, text in of.items() if not path.startswith(prefixes))
 
 
-def test_every_metric_hook_is_called_by_the_runtime() -> None:
-    code = code_outside("telemetry/")
-    hooks = [
-        name
-        for interface in (TaskMetrics, GroupMetrics)
-        for name in vars(interface)
-        if not name.startswith("_")
-    ]
-    assert len(hooks) > 10
+@pytest.mark.parametrize(
+    ("code", "interfaces"),
+    [
+        (code_outside(SOURCES, "telemetry/"), (TaskMetrics, GroupMetrics)),
+        (code_outside(OPERATOR, "metrics.py"), (OperatorMetrics,)),
+    ],
+    ids=["engine", "operator"],
+)
+def test_every_metric_hook_is_called_by_the_runtime(code: str, interfaces: tuple[type]) -> None:
+    hooks = [name for each in interfaces for name in vars(each) if not name.startswith("_")]
+    assert len(hooks) > 5
     assert [name for name in hooks if not re.search(rf"metrics\.{name}\b", code)] == []
 
 
-def test_every_setting_is_read() -> None:
-    code = code_outside("settings.py")
-    values = [Settings()]
-    unread = []
+@pytest.mark.parametrize(
+    ("code", "settings"),
+    [
+        (code_outside(SOURCES, "settings.py"), Settings()),
+        (code_outside(OPERATOR, "settings.py"), OperatorSettings()),
+    ],
+    ids=["engine", "operator"],
+)
+def test_every_setting_is_read(code: str, settings: Any) -> None:
+    values, unread = [settings], []
     for value in values:
         for each in fields(value):
             inner = getattr(value, each.name)
-            if is_dataclass(inner):
-                values.append(inner)  # type: ignore[arg-type]
+            if is_dataclass(inner) and (inner != Settings()):
+                values.append(inner)
             elif not re.search(rf"\.{each.name}\b", code):
                 unread.append(f"{type(value).__name__}.{each.name}")
-    assert len(values) > 5
+    assert len(values) > 4
     assert unread == []
 
 
