@@ -1,0 +1,89 @@
+"""The operator is killed at every step of an OnyxJob's life: nothing is lost, done twice, or left.
+
+A step is all that reaches the world: a write to the API server, a write to the log. The operator
+dies before the step, or after it without hearing the answer; another one is started and knows only
+what it finds.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from tests.operator.fake_api.doors import Failpoint
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Logs, Operator, cluster, job
+from tests.operator.workers import Workers
+
+from onyx.replica.state import Replica
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""A process that is killed closes nothing; here it leaves open connections to the collector."""
+
+
+def running(found: Any) -> bool:
+    return bool(found["status"]["phase"] == "Running" and found["status"]["reason"] == "Running")
+
+
+def life(api: FakeApi) -> tuple[str, str]:
+    """A job is created, edited and deleted; the ids that it had in the log."""
+    api.create(job())
+    first: str = api.wait_for("onyxjobs", "job", running)["status"]["jobId"]
+    api.patch("onyxjobs", "job", {"spec": {"catalog": job(batch_size=20)["spec"]["catalog"]}})
+    edited = api.wait_for(
+        "onyxjobs", "job", lambda found: running(found) and found["status"]["jobId"] != first
+    )
+    api.delete("onyxjobs", "job")
+    api.wait_for("onyxjobs", "job", lambda found: found is None)
+    return first, edited["status"]["jobId"]
+
+
+def lived(api: FakeApi, failpoint: Failpoint | None) -> tuple[Logs, Operator, tuple[str, str]]:
+    logs = Logs()
+    with Workers(logs.log()):
+        with Operator(api, logs.connect):
+            api.create(cluster())
+            api.wait_for(
+                "onyxclusters",
+                "onyx",
+                lambda found: any(each["type"] == "Reconciled" and each["status"] == "True"
+                                  for each in found["status"]["conditions"]),
+            )  # fmt: skip
+        with Operator(api, logs.connect, failpoint=failpoint) as operator:
+            jobs = life(api)
+    gc.collect()
+    return logs, operator, jobs
+
+
+def check(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
+    first, second = jobs
+    assert not replica.jobs, "an orphan"
+    assert replica.completed_jobs == (first,), "the former job was drained"
+    assert replica.killed_jobs == (second,), "the deleted job was killed"
+    submissions = [str(each.args["id"]) for each in logs.commands("submit-job")]
+    assert list(dict.fromkeys(submissions)) == [first, second]
+    assert replica.rejected == 0
+
+
+STEPS = 27
+"""Steps of an undisturbed life, those of the cluster among them; see the first test."""
+WRITES = [
+    "append submit-job", "append drain-job", "append submit-job", "append kill-job",
+]  # fmt: skip
+
+
+def test_an_undisturbed_life_takes_so_many_steps(api: FakeApi) -> None:
+    logs, operator, jobs = lived(api, None)
+    check(logs.replica(), logs, jobs)
+    assert len(operator.doors) == 1
+    assert [step for step in operator.steps if step.startswith("append")] == WRITES
+    assert len(operator.steps) <= STEPS + 3, "failpoints reach the end, but for a step or two"
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_kill_at_any_step_loses_nothing(api: FakeApi, step: int) -> None:
+    """Before a step; a kill after it leaves the same world as one before the next."""
+    logs, operator, jobs = lived(api, Failpoint(step))
+    check(logs.replica(), logs, jobs)
+    assert operator.doors[0].is_shut or len(operator.steps) <= step
