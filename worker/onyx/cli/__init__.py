@@ -12,6 +12,7 @@ import typer
 
 from onyx.cli.commands import OPTIONS, LazyGroup
 from onyx.cli.exit_codes import ExitCode, exit_code_of
+from onyx.cli.init import divide
 from onyx.errors import ManifestError, OnyxError
 
 app = typer.Typer(name="onyx", cls=LazyGroup, no_args_is_help=True, **OPTIONS)
@@ -24,6 +25,7 @@ def onyx() -> None:
 
 def main() -> None:
     """Entry point of the command."""
+    divide()
     try:
         app()
     except ManifestError as error:

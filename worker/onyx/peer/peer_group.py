@@ -152,7 +152,7 @@ class PeerGroup:
     def _run(self) -> None:
         back_off_s = RESTART_BACK_OFF_S
         while not self._stopping.is_set():
-            self._liveness.beat(Watched.GROUP)
+            self._liveness.forget(Watched.GROUP)  # connecting has time limits of its own
             try:
                 if self._live_once():
                     return
