@@ -28,6 +28,7 @@ _OVERVIEW = Row(
             "Segments per second",
             Query(f"sum(rate(onyx_task_segments_in_total{{{FLEET}}}[$__rate_interval]))"),
             "Taken by all tasks of all jobs; a segment counts once for each task it passes.",
+            unit="cps",
         ),
         stat(
             "Sessions lost in 1 h",

@@ -39,6 +39,7 @@ _OVERVIEW = Row(
             "Segments per second",
             Query(f"sum(rate(onyx_task_segments_in_total{{{JOB}}}{_RATE}))"),
             "Taken by all tasks; a segment counts once for each task it passes.",
+            unit="cps",
         ),
         stat(
             "Retries in 1 h",

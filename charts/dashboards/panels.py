@@ -16,6 +16,7 @@ Json = dict[str, Any]
 GRID_COLUMNS = 24
 PANEL_ROWS = 8
 STAT_ROWS = 4
+ALL = {"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}}
 DATASOURCE = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
 """A variable, so that the dashboard works with any Prometheus; never the uid of ours."""
 
@@ -237,5 +238,5 @@ def _variable(variable: Variable) -> Json:
         "sort": 1,
         "includeAll": variable.many,
         "multi": variable.many,
-        **({"allValue": ".*"} if variable.many else {}),
+        **(ALL if variable.many else {}),
     }

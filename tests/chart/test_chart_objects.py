@@ -15,6 +15,7 @@ from tests.support.chart import NAMESPACE, SETS, Object, named, objects, pod_spe
 from onyx.model.parse import parse_manifest
 from onyx.model.parse_cluster import parse_cluster
 from onyx.settings import variables
+from onyx_operator.clusters.pool import selector
 from onyx_operator.settings import OperatorSettings
 
 KUBERNETES = ("1.29", "1.37")
@@ -177,6 +178,19 @@ def test_three_servers_know_each_other_by_name() -> None:
         f"onyx-zookeeper-{number}.onyx-zookeeper-servers.onyx.svc" for number in range(3)
     )
     assert service["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_workers_of_all_namespaces_that_are_watched_reach_zookeeper() -> None:
+    def workers(values: Object) -> Object:
+        policy = named("NetworkPolicy", "onyx-zookeeper", values)["spec"]
+        found: Object = policy["ingress"][0]["from"][0]
+        return found
+
+    (only,) = workers({"watchNamespaces": ["onyx", "a"]})["namespaceSelector"]["matchExpressions"]
+    assert (only["operator"], only["values"]) == ("In", ["a", "onyx"])
+    assert workers({"clusterWide": True})["namespaceSelector"] == {}
+    labels = workers({})["podSelector"]["matchLabels"]
+    assert labels.items() <= selector("onyx").items(), "labels that the operator gives its pods"
 
 
 def test_a_given_zookeeper_is_used_and_none_is_made() -> None:

@@ -92,6 +92,18 @@ priorityClassName: {{ . }}
 {{- toJson (default (list .Release.Namespace) .Values.watchNamespaces | sortAlpha | uniq) -}}
 {{- end -}}
 
+{{/* Selects the namespaces that the operator looks after. */}}
+{{- define "onyx.namespaceSelector" -}}
+{{- if .Values.clusterWide -}}
+{}
+{{- else -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: In
+    values: {{ include "onyx.namespaces" . }}
+{{- end -}}
+{{- end -}}
+
 {{/* "true" if an optional kind shall be made: (dict "root" $ "create" "auto" "api" "group/v1/Kind"). */}}
 {{- define "onyx.wanted" -}}
 {{- if eq (toString .create) "auto" -}}
