@@ -26,6 +26,8 @@ Allocation = Map[TaskName, tuple[PeerId, ...]]
 def reconfigure(replica: Replica) -> Replica:
     """The replica with the allocations (and the ackers of jobs that change) that its members and
     jobs ask for."""
+    if not replica.peers and not replica.allocations:
+        return replica  # jobs may be many before the first worker comes
     kinds = kinds_of_peers(replica)
     demands = [demand(replica, job, kinds) for job in jobs_to_serve(replica)]
     runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
