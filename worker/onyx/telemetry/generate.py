@@ -20,7 +20,8 @@ Generated from `worker/onyx/telemetry/catalog.py` by `python -m onyx.telemetry.g
 
 A worker serves these at `/metrics` when `ONYX_TELEMETRY_METRICS_PORT` is set, beside `/livez`
 (the process is not stuck) and `/readyz` (it takes part in the cluster). `job` and `task` are
-names; the other labels have the values listed below.
+names; the other labels have the values listed below. A supervisor of several worker processes
+(`--processes`) serves the series of all of them, each with one label more: `process`.
 
 | name | type | labels | meaning |
 |---|---|---|---|
