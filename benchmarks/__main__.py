@@ -28,6 +28,7 @@ BENCHMARKS = {
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",
     "startup": "`onyx run` of a trivial job",
+    "operator_jobs": "OnyxJobs applied, told and deleted, and what the operator takes for it",
 }
 """Those that have goals, in the order of the table. The other modules explain where costs are."""
 TIMEOUT_S = 1_800.0

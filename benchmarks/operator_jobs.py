@@ -88,17 +88,20 @@ def reconciled(api: FakeApi) -> int:
 
 def measure(options: argparse.Namespace) -> Measured:
     count = options.jobs or (JOBS_QUICK if options.quick else JOBS)
-    with tempfile.TemporaryDirectory() as name, ZooKeeperServer(Path(name) / "zookeeper") as server:
-        with FakeApi(*sorted((ROOT / "crds").glob("*.yaml"))) as api:
-            cluster = {"zookeeper": {"address": server.address}, "replicas": 0}
-            api.create(resource("OnyxCluster", "onyx", cluster))
-            api.create(resource("OnyxJob", "first", SPEC))
-            operator = Watcher(api, Path(name))
-            try:
-                return _measure(api, operator, count)
-            finally:
-                operator.process.terminate()
-                operator.process.wait(TIMEOUT_S)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        ZooKeeperServer(Path(name) / "zookeeper") as server,
+        FakeApi(*sorted((ROOT / "crds").glob("*.yaml"))) as api,
+    ):
+        cluster = {"zookeeper": {"address": server.address}, "replicas": 0}
+        api.create(resource("OnyxCluster", "onyx", cluster))
+        api.create(resource("OnyxJob", "first", SPEC))
+        operator = Watcher(api, Path(name))
+        try:
+            return _measure(api, operator, count)
+        finally:
+            operator.process.terminate()
+            operator.process.wait(TIMEOUT_S)
 
 
 def _measure(api: FakeApi, operator: Watcher, count: int) -> Measured:
