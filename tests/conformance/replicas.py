@@ -23,6 +23,7 @@ _FIELDS = {field.name for field in fields(Replica)}
 _SCHEDULERS = {"job_scheduler", "task_schedulers"}
 _ORDERLESS = {"groups_index", "aborted", "left"}
 _POSITIONED = {"left"}
+_SITE_KEYS = {"aeron/external-addr": "address"}
 
 
 def replica(case: Mapping[str, Any]) -> Replica:
@@ -119,7 +120,8 @@ def _plain(name: str, value: Any) -> Any:
         return _scheduler(name, value)
     if name == "peer_sites":
         value = {
-            peer: {k: v for k, v in site.items() if k != "port"} for peer, site in value.items()
+            peer: {_SITE_KEYS.get(k, k): v for k, v in site.items() if k != "port"}
+            for peer, site in value.items()
         }
     if name in _ORDERLESS and isinstance(value, dict):
         if name in _POSITIONED:

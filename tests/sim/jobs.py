@@ -22,6 +22,7 @@ class SimJob:
     partitions: int
     """Of each input task; 0 for an endless job."""
     peers_max: int | None
+    task_scheduler: str = "balanced"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -40,7 +41,7 @@ class SimJob:
                 "tasks": list(self.tasks),
                 "inputs": list(self.inputs),
                 "outputs": list(self.outputs),
-                "task-scheduler": "balanced",
+                "task-scheduler": self.task_scheduler,
                 "saturation": UNLIMITED,
                 "task-saturation": {task: self._most(task) for task in self.tasks},
                 "min-required-peers": dict.fromkeys(self.tasks, 1),
@@ -68,4 +69,5 @@ def draw_job(number: int, choice: random.Random) -> SimJob:
         outputs=tuple(f"out{index}" for index in range(outputs)),
         partitions=0 if choice.random() < 0.2 else choice.randint(1, 4),
         peers_max=choice.choice((None, 1, 2)),
+        task_scheduler="colocated" if choice.random() < 0.2 else "balanced",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onyx.ids import JobId
+from onyx.replica.scheduling.colocation import by_machine
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ def membership(cluster: Cluster) -> str | None:
 
 def runnable(cluster: Cluster, replica: Replica) -> list[JobId]:
     """Jobs that want peers and that the whole cluster, if it had nothing else to do, could run."""
-    peers = len(replica.peers)
+    machines = by_machine(replica, replica.peers).values()
+    room = {"balanced": len(replica.peers), "colocated": max(map(len, machines), default=0)}
     wanting = [job for job in replica.jobs if job not in replica.suspended_jobs]
-    return [job for job in wanting if len(cluster.jobs[job].tasks) <= peers]
+    jobs = cluster.jobs
+    return [job for job in wanting if len(jobs[job].tasks) <= room[jobs[job].task_scheduler]]
 
 
 def allocation(cluster: Cluster) -> str | None:

@@ -19,21 +19,20 @@ def paths(job: Job) -> list[str]:
 def test_a_plain_job_runs() -> None:
     assert unsupported(PLAIN) == ()
     assert unsupported(replace(PLAIN, guarantee="at-most-once")) == ()
-    assert unsupported(replace(PLAIN, task_scheduler="percentage")) == ()
+    for scheduler in ("balanced", "percentage", "colocated"):
+        assert unsupported(replace(PLAIN, task_scheduler=scheduler)) == ()
 
 
 def test_what_cannot_run_yet_is_told_by_its_path() -> None:
     job = replace(
         PLAIN,
         guarantee="exactly-once",
-        task_scheduler="colocated",
         windows=(Window("w", "write", "global", "count"),),
         triggers=(Trigger("w", "segment"),),
         catalog=(replace(READ, assign_watermark_fn="app:time"), WRITE),
     )
     assert paths(job) == [
         "spec.guarantee",
-        "spec.taskScheduler",
         "spec.windows[0]",
         "spec.triggers[0]",
         "spec.catalog[0].assignWatermarkFn",
@@ -41,7 +40,7 @@ def test_what_cannot_run_yet_is_told_by_its_path() -> None:
 
 
 def test_a_reason_says_what_to_do() -> None:
-    (problem,) = unsupported(replace(PLAIN, task_scheduler="colocated"))
+    (problem,) = unsupported(replace(PLAIN, guarantee="exactly-once"))
     assert str(problem) == (
-        "spec.taskScheduler: is colocated, but this version cannot run it yet (use balanced)"
+        "spec.guarantee: is exactly-once, but this version cannot run it yet (use at-least-once)"
     )

@@ -35,6 +35,11 @@ BROKEN = {
     "R9": lambda r: replace(r, allocation_version=Map({"j": r.version + 1})),
     "R11": lambda r: replace(r, required_tags=Map({"j": Map({"read": ("gpu",)})})),
     "R12": lambda r: replace(r, peer_state=r.peer_state.set("ghost", "idle")),
+    "R14": lambda r: replace(
+        r,
+        task_schedulers=Map({"j": "colocated"}),
+        peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in r.peers}),
+    ),
     "F4": lambda r: replace(r, left=Map({"g1": 0})),
 }
 

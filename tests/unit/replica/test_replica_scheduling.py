@@ -152,10 +152,10 @@ def test_percentage_jobs(shares: tuple[int, int], expected: tuple[int, int]) -> 
 
 
 def test_an_unknown_scheduler_runs_nothing_and_says_so() -> None:
-    replica = play(cluster([], []), job("j", "a", task_scheduler="colocated"), job("k", "b"))
+    replica = play(cluster([], []), job("j", "a", task_scheduler="of-tomorrow"), job("k", "b"))
     assert counts(replica) == {}
     assert why_waiting(replica, JobId("j")) == (
-        "its task scheduler colocated is not in this version of Onyx"
+        "its task scheduler of-tomorrow is not in this version of Onyx"
     )
     assert counts(replica, "k") == {"b": 2}
 

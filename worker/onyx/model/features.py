@@ -22,8 +22,6 @@ def unsupported(job: Job) -> tuple[Problem, ...]:
 def _found(job: Job) -> Iterator[Problem]:
     if job.guarantee == "exactly-once":
         yield Problem("spec.guarantee", f"is exactly-once, but {_LATER}", "use at-least-once")
-    if job.task_scheduler == "colocated":
-        yield Problem("spec.taskScheduler", f"is colocated, but {_LATER}", "use balanced")
     for index, _ in enumerate(job.windows):
         yield Problem(f"spec.windows[{index}]", f"is a window, but {_LATER}", "remove it")
     for index, _ in enumerate(job.triggers):

@@ -16,6 +16,7 @@ from immutables import Map
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.jobs import RUN_KEYS, SUBMITTED_KEYS
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
+from onyx.replica.scheduling import colocation
 from onyx.replica.scheduling.demand import satisfies
 from onyx.replica.state import Replica
 
@@ -161,6 +162,17 @@ def tags_are_kept(replica: Replica) -> Iterator[str]:
             yield f"{peer} lacks tags for {job}/{task}"
 
 
+def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
+    """Every machine of such a job has each of its tasks equally often."""
+    for job in sorted(replica.allocations):
+        if replica.task_schedulers.get(job) != colocation.SCHEDULER:
+            continue
+        for machine, counts in sorted(colocation.tasks_on(replica, job).items()):
+            numbers = [counts.get(task, 0) for task in replica.tasks[job]]
+            if len(set(numbers)) > 1:
+                yield f"{machine} has {counts} of {job}"
+
+
 def size_is_bounded(replica: Replica) -> Iterator[str]:
     """Nothing is kept of peers that are gone and of jobs that nobody knows."""
     known = {*replica.jobs, *replica.completed_jobs, *replica.killed_jobs}
@@ -239,7 +251,9 @@ def slots_are_stable(old: Replica, new: Replica) -> Iterator[str]:
 
 
 def nobody_moves_in_vain(old: Replica, new: Replica) -> Iterator[str]:
-    """Without tags, a task loses no more of its peers than its count shrinks."""
+    """Without tags and colocated jobs, a task loses no more of its peers than its count shrinks."""
+    if colocation.SCHEDULER in (new.task_schedulers.get(job) for job in new.jobs):
+        return
     for job in sorted(old.allocations):
         if job not in new.allocations or any(replica_tags(new, job)):
             continue
@@ -279,6 +293,7 @@ STATES: Mapping[str, Callable[[Replica], Iterator[str]]] = {
     "R6-suspended": suspended_jobs_have_no_peers,
     "R11": tags_are_kept,
     "R12": size_is_bounded,
+    "R14": colocated_jobs_sit_together,
     "F4": dead_groups_stay_away,
 }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import children, edge_number, parents
+from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
 
@@ -64,10 +65,11 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
     allocation = replica.allocations[job_id]
 
     def child(name: str) -> ChildTask:
+        sites = sites_of(replica, job_id, TaskName(name))
         return ChildTask(
             TaskName(name),
             edge_number(job, task, name),
-            sites_of(replica, job_id, TaskName(name)),
+            tuple(site for site in sites if _linked(replica, job, name, peer, site.peer)),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -82,7 +84,10 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         task_peers=len(mine),
         children=tuple(child(name) for name in children(job.workflow)[task]),
         upstream=frozenset(
-            each for name in parents(job.workflow)[task] for each in allocation[TaskName(name)]
+            each
+            for name in parents(job.workflow)[task]
+            for each in allocation[TaskName(name)]
+            if _linked(replica, job, task, each, peer)
         ),
         ackers=tuple(
             Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
@@ -91,3 +96,13 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             (name, sites_of(replica, job_id, name)) for name in replica.input_tasks[job_id]
         ),
     )
+
+
+def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
+    """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
+    machine, except where groups decide."""
+    entry = job.entry(task)
+    grouped = entry.group_by_key is not None or entry.group_by_fn is not None
+    if job.task_scheduler != SCHEDULER or grouped:
+        return True
+    return machine_of(replica, source) == machine_of(replica, target)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.replica.scheduling import colocation
 from onyx.replica.state import Replica
 
 Kinds = Mapping[tuple[str, ...], int]
@@ -35,6 +36,8 @@ class Demand:
     scheduler: str
     share: int
     task_shares: Mapping[TaskName, float]
+    batches: int | None = None
+    """Of a colocated job: how often the machines have room for one peer of each task."""
 
     @property
     def lower(self) -> int:
@@ -55,6 +58,8 @@ class Demand:
         if any(most[task] < self.minimum[task] for task in self.tasks if task not in self.frozen):
             return 0
         limit = math.inf if self.frozen else self.saturation
+        if self.batches is not None:
+            limit = min(limit, self.batches * len(self.tasks))
         upper = min(limit, self.qualified, sum(most.values()))
         return upper if upper >= self.lower else 0
 
@@ -79,11 +84,17 @@ def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
         required = tags.get(task, ())
         return count_able(kinds, [required]) if required else everybody
 
+    least = {task: minimum.get(task, 1) for task in tasks}
+    most = {task: min(maximum.get(task, math.inf), able(task)) for task in tasks}
+    colocated = replica.task_schedulers.get(job) == colocation.SCHEDULER
+    if colocated:  # tasks come in batches: the narrowest limits are those of all
+        least = dict.fromkeys(tasks, max(least.values(), default=1))
+        most = dict.fromkeys(tasks, min(most.values(), default=math.inf))
     return Demand(
         job=job,
         tasks=tasks,
-        minimum={task: minimum.get(task, 1) for task in tasks},
-        maximum={task: min(maximum.get(task, math.inf), able(task)) for task in tasks},
+        minimum=least,
+        maximum=most,
         present=present,
         frozen=frozenset(t for t in tasks if policies.get(t) == "kill" and present[t]),
         grouped=frozenset(task for task in tasks if task in policies),
@@ -92,6 +103,7 @@ def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
         scheduler=replica.task_schedulers.get(job, "balanced"),
         share=replica.percentages.get(job, 0),
         task_shares=replica.task_percentages.get(job, Map()),
+        batches=colocation.count_batches(replica, job) if colocated else None,
     )
 
 

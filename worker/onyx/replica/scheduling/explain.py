@@ -7,6 +7,7 @@ task that cannot be served is named; only then the number of free peers is told.
 from __future__ import annotations
 
 from onyx.ids import JobId, TaskName
+from onyx.replica.scheduling.colocation import by_machine, movable
 from onyx.replica.scheduling.demand import (
     Demand,
     demand,
@@ -30,6 +31,8 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
     needs = demand(replica, job, kinds_of_peers(replica))
     if needs.scheduler not in TASK_SCHEDULERS:
         return f"its task scheduler {needs.scheduler} is not in this version of Onyx"
+    if needs.batches == 0:
+        return _lacking_machine(replica, needs)
     unserved = (_lacking_tags(replica, needs, task) for task in needs.tasks)
     return next((each for each in unserved if each), None) or _lacking_peers(replica, needs)
 
@@ -44,6 +47,14 @@ def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | Non
     needs = "a peer" if least == 1 else f"{least} peers"
     has = "no peer has them" if not able else f"{able} {'has' if able == 1 else 'have'} them"
     return f"task {task} needs {needs} with tags [{', '.join(required)}]; {has}"
+
+
+def _lacking_machine(replica: Replica, demand: Demand) -> str:
+    """No machine has a peer for each task of a colocated job."""
+    machines = by_machine(replica, movable(replica, demand.job))
+    most = max(map(len, machines.values()), default=0)
+    needed = _peers(len(demand.tasks))
+    return f"is colocated and needs {needed} on one machine, one for each task; {most} at most are"
 
 
 def _lacking_peers(replica: Replica, demand: Demand) -> str:

@@ -3,7 +3,8 @@
 An assignment problem: staying costs nothing, moving costs something, a peer without the tags of a
 task cannot sit there. As many peers of each task stay as the counts allow; only the open seats are
 then filled. That cannot be beaten in moves, so the whole problem is given to the solver only if the
-open seats cannot be filled like that (a peer with rare tags sits where anybody could).
+open seats cannot be filled like that (a peer with rare tags sits where anybody could). Colocated
+jobs come first, machine by machine: they can use fewer peers than the others can.
 
 The solver is SciPy's (Jonker-Volgenant), not a search of our own. Rows and columns are in an order
 that depends on the log alone, so every peer of the cluster computes the same places.
@@ -12,18 +13,31 @@ that depends on the log alone, so every peer of the cluster computes the same pl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
 from onyx.replica.scheduling.demand import has_tags
 from onyx.replica.state import Replica
 
 Seat = tuple[JobId, TaskName]
-Plan = Mapping[JobId, Mapping[TaskName, int]]
 Costs = np.ndarray[tuple[int], np.dtype[np.float64]]
 Places = dict[Seat, tuple[PeerId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many sit where."""
+
+    counts: Mapping[JobId, Mapping[TaskName, int]]
+    machines: Mapping[JobId, Batches]
+    """Of colocated jobs: batches by machine."""
+    pools: Mapping[JobId, Sequence[PeerId]]
+    """Of colocated jobs: the peers on their machines that they may use."""
+
 
 _MOVE = 1_000.0
 _FORBIDDEN = 1e9
@@ -33,22 +47,66 @@ _TAGS_COUNTED_MAX = 99
 
 def place(replica: Replica, plan: Plan) -> Places | None:
     """Peers of each task with a count, in the order stayers, newcomers; None: no solution."""
-    seats = [(job, task) for job in plan for task in plan[job] if plan[job][task]]
-    before = {seat: _present(replica, seat) for seat in seats}
-    stay = {seat: before[seat][: plan[seat[0]][seat[1]]] for seat in seats}
-    placed = _fill(replica, plan, stay)
+    together = _colocate(replica, plan)
+    if together is None:
+        return None
+    counts = {
+        (job, task): count
+        for job, tasks in plan.counts.items()
+        for task, count in tasks.items()
+        if count and job not in plan.machines
+    }
+    taken = frozenset(peer for peers in together.values() for peer in peers)
+    stay = {seat: _staying(replica, seat, taken)[:count] for seat, count in counts.items()}
+    placed = _fill(replica, counts, stay, taken)
     if placed is None:
-        placed = _fill(replica, plan, {seat: _pinned(replica, seat, stay) for seat in seats})
-    return placed
+        pinned = {seat: _pinned(replica, seat, stay) for seat in counts}
+        placed = _fill(replica, counts, pinned, taken)
+    return None if placed is None else {**together, **placed}
 
 
-def _fill(replica: Replica, plan: Plan, stay: Mapping[Seat, tuple[PeerId, ...]]) -> Places | None:
-    """Fill the seats that `stay` leaves open with the peers that it leaves free."""
-    taken = {peer for peers in stay.values() for peer in peers}
-    free = [peer for peer in replica.peers if peer not in taken]
-    open_ = [
-        seat for seat, peers in stay.items() for _ in range(plan[seat[0]][seat[1]] - len(peers))
-    ]
+def _colocate(replica: Replica, plan: Plan) -> Places | None:
+    """The peers of colocated jobs, machine by machine; those without a task before others."""
+    busy = frozenset(
+        peer for tasks in replica.allocations.values() for peers in tasks.values() for peer in peers
+    )
+    found: dict[Seat, list[PeerId]] = {}
+    taken: set[PeerId] = set()
+    for job, batches in plan.machines.items():
+        pool = by_machine(replica, (peer for peer in plan.pools[job] if peer not in taken))
+        for machine, number in batches.items():
+            mine = pool[machine]
+            counts = {(job, task): number for task in plan.counts[job]}
+            stay = {
+                seat: tuple(p for p in _present(replica, seat) if p in mine)[:number]
+                for seat in counts
+            }
+            outside = frozenset(replica.peers).difference(mine)
+            order = sorted(mine, key=busy.__contains__)
+            placed = _fill(replica, counts, stay, outside, order)
+            if placed is None:
+                return None
+            for seat, peers in placed.items():
+                found.setdefault(seat, []).extend(peers)
+                taken.update(peers)
+    return {seat: _in_order(replica, seat, peers) for seat, peers in found.items()}
+
+
+def _staying(replica: Replica, seat: Seat, taken: frozenset[PeerId]) -> tuple[PeerId, ...]:
+    return tuple(peer for peer in _present(replica, seat) if peer not in taken)
+
+
+def _fill(
+    replica: Replica,
+    counts: Mapping[Seat, int],
+    stay: Mapping[Seat, tuple[PeerId, ...]],
+    others: frozenset[PeerId],
+    order: Sequence[PeerId] | None = None,
+) -> Places | None:
+    """Fill the seats that `stay` leaves open with the peers that it and `others` leave free."""
+    taken = others.union(*stay.values()) if stay else others
+    free = [peer for peer in (replica.peers if order is None else order) if peer not in taken]
+    open_ = [seat for seat, peers in stay.items() for _ in range(counts[seat] - len(peers))]
     if len(open_) > len(free):
         return None
     chosen = _choose(replica, open_, free)
@@ -109,7 +167,7 @@ def _pinned(
 ) -> tuple[PeerId, ...]:
     """Those who may not move even if it would help: peers of grouped tasks with state to lose."""
     policy = replica.flux_policies.get(seat[0], Map()).get(seat[1])
-    return stay[seat] if policy in ("kill", "recover") else ()
+    return stay[seat] if policy in PINNING else ()
 
 
 def _present(replica: Replica, seat: Seat) -> tuple[PeerId, ...]:

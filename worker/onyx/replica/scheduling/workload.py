@@ -14,9 +14,10 @@ from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.ackers import choose_ackers
+from onyx.replica.scheduling.colocation import choose_machines
 from onyx.replica.scheduling.demand import Demand, demand, jobs_to_serve, kinds_of_peers
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, distribute
-from onyx.replica.scheduling.placement import Places, place
+from onyx.replica.scheduling.placement import Places, Plan, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
 from onyx.replica.state import Replica
 
@@ -43,12 +44,17 @@ def reconfigure(replica: Replica) -> Replica:
     return replace(replica, ackers=_ackers(replica, changed))
 
 
-def plan(replica: Replica, demands: Sequence[Demand]) -> dict[JobId, dict[TaskName, int]]:
+def plan(replica: Replica, demands: Sequence[Demand]) -> Plan:
     """Peers of each task of each job; a job that would starve somewhere gets none."""
     scheduler = JOB_SCHEDULERS.get(replica.job_scheduler, JOB_SCHEDULERS["balanced"])
     numbers = distribute(scheduler, demands, len(replica.peers))
     counts = {each.job: split(each, numbers[each.job]) for each in demands}
-    return {each.job: counts[each.job] if _runs(each, counts[each.job]) else {} for each in demands}
+    wanted = {e.job: min(counts[e.job].values(), default=0) for e in demands if e.batches}
+    machines, pools = choose_machines(replica, wanted)
+    for job, batches in machines.items():
+        counts[job] = dict.fromkeys(counts[job], sum(batches.values()))
+    running = {e.job: counts[e.job] if _runs(e, counts[e.job]) else {} for e in demands}
+    return Plan(running, {job: machines[job] for job in machines if running[job]}, pools)
 
 
 def _runs(demand: Demand, counts: dict[TaskName, int]) -> bool:

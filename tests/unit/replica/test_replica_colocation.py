@@ -1,0 +1,155 @@
+"""Colocated jobs: whole batches of tasks on machines, and who has to move for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.replica_log import ReplicaLog
+
+from onyx.replica.invariants import transition_violations, violations
+from onyx.replica.scheduling.colocation import tasks_on
+from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.state import Replica
+
+
+def machines(scheduler: str = "greedy", **sizes: int) -> ReplicaLog:
+    """A group with peers `a-0`, `a-1`, ... on machine a, and so on."""
+    log = ReplicaLog(scheduler).join("g")
+    for machine, size in sizes.items():
+        for number in range(size):
+            add(log, machine, number)
+    return log
+
+
+def add(log: ReplicaLog, machine: str, number: int, **more: Any) -> Replica:
+    site = {"address": f"{machine}:7700"}
+    return log.tell(
+        "add-virtual-peer", id=f"{machine}-{number}", group_id="g", peer_site=site, **more
+    )
+
+
+def colocated(log: ReplicaLog, job: str = "j", **more: Any) -> ReplicaLog:
+    return log.submit(job, task_scheduler="colocated", **more)
+
+
+def batches(log: ReplicaLog, job: str = "j") -> dict[str, int]:
+    """Batches of a job by machine; every machine has all of its tasks equally often."""
+    assert violations(log.new) == []
+    found = tasks_on(log.new, job)
+    assert all(len(set(counts.values())) == 1 for counts in found.values())
+    return {machine: counts["read"] for machine, counts in sorted(found.items())}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"a": 3}, {"a": 1}),
+        ({"a": 3, "b": 3}, {"a": 1, "b": 1}),
+        ({"a": 5, "b": 4}, {"a": 1, "b": 1}),
+        ({"a": 7, "b": 2, "c": 3}, {"a": 2, "c": 1}),
+        ({"a": 2, "b": 2, "c": 2}, {}),
+    ],
+)
+def test_each_machine_takes_as_many_batches_as_it_has_room_for(
+    sizes: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert batches(colocated(machines(**sizes))) == expected
+
+
+def test_the_narrowest_limits_of_its_tasks_are_those_of_the_job() -> None:
+    log = machines(a=6, b=6)
+    assert sum(batches(colocated(log, task_saturation={"parse": 3})).values()) == 3
+    waiting = colocated(machines(a=6), min_required_peers={"parse": 3})
+    assert batches(waiting) == {}
+
+
+def test_a_job_without_a_machine_that_is_large_enough_says_so() -> None:
+    log = colocated(machines(a=2, b=2))
+    assert why_waiting(log.new, "j") == (
+        "is colocated and needs 3 peers on one machine, one for each task; 2 at most are"
+    )
+
+
+def test_other_jobs_get_what_it_cannot_use() -> None:
+    log = colocated(machines("balanced", a=3, b=2, c=1)).submit("other", tasks="in out")
+    assert batches(log) == {"a": 1}
+    assert sum(map(len, log.new.allocations["other"].values())) == 3
+
+
+def test_peers_of_another_job_move_for_it() -> None:
+    log = machines("balanced", a=3, b=3).submit("other", tasks="in out")
+    assert sum(map(len, log.new.allocations["other"].values())) == 6
+    colocated(log)
+    assert sum(batches(log).values()) == 1
+    assert sum(map(len, log.new.allocations["other"].values())) == 3
+
+
+@pytest.mark.parametrize("policy", ["kill", "recover"])
+def test_peers_of_a_grouped_task_that_may_not_move_stay(policy: str) -> None:
+    log = machines("balanced", a=3, b=3)
+    log.submit("other", tasks="in out", flux_policies={"out": policy},
+               min_required_peers={"out": 1}, task_saturation={"out": 1, "in": 1})  # fmt: skip
+    (stays,) = log.new.allocations["other"]["out"]
+    colocated(log)
+    assert log.new.allocations["other"]["out"] == (stays,)
+    assert sum(batches(log).values()) == 1
+    assert stays not in {p for peers in log.new.allocations["j"].values() for p in peers}
+
+
+def test_it_stays_where_it_is_when_machines_come_and_go() -> None:
+    log = colocated(machines(b=3))
+    before = log.new.allocations["j"]
+    for number in range(3):
+        add(log, "a", number)
+    assert batches(log) == {"a": 1, "b": 1}
+    assert all(set(before[task]) <= set(log.new.allocations["j"][task]) for task in before)
+    log.tell("leave-cluster", id="a-0")
+    assert batches(log) == {"b": 1}
+    assert log.new.allocations["j"] == before
+
+
+def test_two_colocated_jobs_do_not_share_peers() -> None:
+    log = colocated(colocated(machines("balanced", a=3, b=3), "j"), "k")
+    assert [sum(batches(log, job).values()) for job in "jk"] == [1, 1]
+
+
+def test_tags_are_kept_within_a_machine() -> None:
+    log = machines(a=2, b=2)
+    add(log, "a", 2, tags=["gpu"])
+    add(log, "b", 2)
+    colocated(log, required_tags={"parse": ["gpu"]})
+    assert log.new.allocations == {} or log.new.allocations["j"]["parse"] == ("a-2",)
+
+
+steps = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from("abc")),
+    st.tuples(st.just("leave"), st.integers(0, 30)),
+    st.tuples(st.just("submit"), st.sampled_from(["colocated", "colocated", "balanced"])),
+    st.tuples(st.sampled_from(["suspend-job", "resume-job", "kill-job"]), st.integers(0, 3)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["greedy", "balanced"]), st.lists(steps, max_size=40))
+def test_batches_stay_whole_whatever_happens(scheduler: str, plan: list[tuple[str, Any]]) -> None:
+    log, added, jobs = machines(scheduler, a=3), 10, 0
+    for what, value in plan:
+        if what == "add":
+            added += 1
+            add(log, value, added)
+        elif what == "leave":
+            log.tell(
+                "leave-cluster", id=log.new.peers[value % len(log.new.peers)]
+            ) if log.new.peers else None
+        elif what == "submit":
+            jobs += 1
+            policies = {"parse": "recover"} if jobs % 3 == 2 else {}
+            log.submit(f"j{jobs}", task_scheduler=value, flux_policies=policies,
+                       task_saturation={"parse": 2})  # fmt: skip
+        else:
+            log.tell(what, job=f"j{value}")
+        assert violations(log.new) == []
+        assert transition_violations(log.old, log.new) == []

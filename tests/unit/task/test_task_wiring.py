@@ -1,0 +1,97 @@
+"""Who sends to whom: everybody, or in a colocated job the peers of the same machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.replica_log import ReplicaLog
+
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.replica.state import Replica
+from onyx.task.wiring import Wiring, wire
+
+TASKS = ("read", "parse", "write")
+
+
+def allocated(scheduler: str) -> Replica:
+    log = ReplicaLog().join("g")
+    for machine in "ab":
+        for number in range(3):
+            log.tell("add-virtual-peer", id=f"{machine}{number}", group_id="g",
+                     peer_site={"address": f"{machine}:1"})  # fmt: skip
+    log.submit("j", " ".join(TASKS), task_scheduler=scheduler, acker_percentage=100)
+    return log.new
+
+
+def job(scheduler: str, **parse: Any) -> Job:
+    catalog = [
+        {"name": "read", "type": "input", "plugin": "generator", "options": {"segments": 1}},
+        {"name": "parse", "type": "function", "fn": "m:f", **parse},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ]
+    return parse_mapping(
+        {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": "j"},
+            "spec": {
+                "taskScheduler": scheduler,
+                "workflow": [["read", "parse"], ["parse", "write"]],
+                "catalog": [{"batchSize": 1, **entry} for entry in catalog],
+            },
+        }
+    )
+
+
+def wired(scheduler: str, **parse: Any) -> dict[tuple[str, str], Wiring]:
+    """The wiring of each peer by task and machine."""
+    replica = allocated(scheduler)
+    return {
+        (task, peer): wire(
+            replica, JobId("j"), job(scheduler, **parse), PeerId(peer), TaskName(task)
+        )
+        for task in TASKS
+        for peer in replica.allocations[JobId("j")][TaskName(task)]
+    }
+
+
+def neighbours(found: dict[tuple[str, str], Wiring]) -> dict[str, set[str]]:
+    """For each edge, which machines send to which."""
+    edges: dict[str, set[str]] = {"read>parse": set(), "parse>write": set()}
+    for (task, peer), wiring in found.items():
+        for child in wiring.children:
+            for site in child.sites:
+                edges[f"{task}>{child.task}"].add(peer[0] + site.peer[0])
+    return edges
+
+
+@pytest.mark.parametrize("scheduler", ["balanced", "colocated"])
+def test_who_sends_is_who_is_waited_for(scheduler: str) -> None:
+    found = wired(scheduler, groupByKey="k", fluxPolicy="continue")
+    for (task, peer), wiring in found.items():
+        senders = {
+            sender
+            for (_, sender), other in found.items()
+            for child in other.children
+            if child.task == task and peer in {site.peer for site in child.sites}
+        }
+        assert wiring.upstream == senders
+
+
+def test_segments_of_a_colocated_job_stay_on_their_machine() -> None:
+    assert neighbours(wired("balanced"))["read>parse"] & {"ab", "ba"}
+    assert neighbours(wired("colocated")) == {
+        "read>parse": {"aa", "bb"},
+        "parse>write": {"aa", "bb"},
+    }
+
+
+def test_groups_decide_where_segments_go_in_a_colocated_job_too() -> None:
+    found = wired("colocated", groupByKey="k", fluxPolicy="continue")
+    assert neighbours(found) == {
+        "read>parse": {"aa", "ab", "ba", "bb"},
+        "parse>write": {"aa", "bb"},
+    }
