@@ -304,6 +304,18 @@ def test_a_missing_cluster_is_told_until_it_is_there(
         api.wait_for("onyxjobs", "job", phase("Running"))
 
 
+def test_a_cluster_without_a_zookeeper_is_told(api: FakeApi, logs: Logs) -> None:
+    nowhere = cluster()
+    del nowhere["spec"]["zookeeper"]
+    api.create(nowhere)
+    with Operator(api, logs.connect, FAST):
+        api.create(job())
+        found = api.wait_for(
+            "onyxjobs", "job", condition("ClusterReady", "False", "ClusterNotReady")
+        )
+    assert "spec.zookeeper.address" in found["status"]["message"]
+
+
 def test_a_cluster_whose_zookeeper_is_gone_stalls_no_other(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:

@@ -19,7 +19,7 @@ from onyx.errors import JobRefused, OnyxError, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.crd_status import PHASES
 from onyx.model.declaration import JobRef
-from onyx.settings import Settings
+from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.conditions import change
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
@@ -208,11 +208,12 @@ class Jobs:
         if body is None:
             told = f"there is no OnyxCluster {cluster.name} in namespace {cluster.namespace}"
             return Trouble("ClusterNotFound", f"{told}: make it, or correct spec.clusterRef")
-        settings = connection(body, self._operator.settings.engine)
-        if not settings.zookeeper.address:
+        engine = self._operator.settings.engine
+        named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
+        if not named and engine.zookeeper.address == ZooKeeperSettings().address:
             told = f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address"
             return Trouble("ClusterNotReady", told)
-        return settings
+        return connection(body, engine)
 
     def _view(self, spec: Spec) -> LogView | Trouble:
         body = self._jobs.get(Key(spec.namespace, spec.name))
