@@ -1,0 +1,126 @@
+"""The status tells what there is, keeps what was, and is written only when it differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from onyx.ids import JobId
+from onyx.log.memory import MemoryLog
+from onyx.model.crd_status import CONDITIONS, PHASES
+from onyx.model.job import CatalogEntry, Job
+from onyx_operator.jobs.frontiers import READ_MAX, Frontiers
+from onyx_operator.jobs.plan import Plan, plan
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, job_id, read_record
+from onyx_operator.jobs.spec import Spec, read_spec
+from onyx_operator.jobs.status import status
+
+UID = "6f8b3cf0-0000-4000-8000-000000000001"
+JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
+SPEC = Spec("default", "job", UID, 3, job=JOB, digest="digest")
+ID = job_id(UID, "digest", 0, 0)
+RECORD = Record(ID, "digest", submitted_at="2001-09-09T01:46:00Z")
+RUNNING = LogJob("live", tasks=(("read", 2), ("write", 1)), required=2, partitions=4, completed=70)
+
+
+def told(job: LogJob | None, before: dict[str, Any] | None = None, now_s: float = 1e9) -> Any:
+    log = Trouble("LogUnreachable", "no answer") if job is None else Log(9, {ID: job})
+    seen = Seen(now_s, True, RECORD, log)
+    return status(SPEC, seen, plan(SPEC, seen), before or {})
+
+
+def truths(found: Any) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in found["conditions"]}
+
+
+def test_phases_and_conditions_are_those_of_the_schema() -> None:
+    for job in (RUNNING, LogJob("completed"), LogJob("killed"), LogJob("live"), None):
+        found = told(job)
+        assert found["phase"] in PHASES
+        assert [each["type"] for each in found["conditions"]] == list(CONDITIONS)
+        assert {each["observedGeneration"] for each in found["conditions"]} == {3}
+
+
+def test_a_running_job_is_told_with_its_peers() -> None:
+    found = told(RUNNING)
+    assert found["peers"] == {"allocated": 3, "required": 2}
+    assert found["tasks"] == [{"name": "read", "peers": 2}, {"name": "write", "peers": 1}]
+    assert found["progress"] == {"partitions": 4, "exhausted": 0, "completed": 70}
+    assert truths(found)["Running"] == "True"
+
+
+def test_the_same_again_is_the_same_status() -> None:
+    first = told(RUNNING)
+    assert told(RUNNING, first, now_s=1e9 + 500) == first
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    first = told(RUNNING)
+    later = told(LogJob("completed"), first, now_s=1e9 + 60)
+    times = {each["type"]: each["lastTransitionTime"] for each in later["conditions"]}
+    assert times["Validated"] == "2001-09-09T01:46:40Z"
+    assert times["Completed"] == "2001-09-09T01:47:40Z"
+    assert later["finishedAt"] == "2001-09-09T01:47:40Z"
+
+
+def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
+    first = told(RUNNING)
+    fewer = told(replace(RUNNING, completed=10), first)
+    assert fewer["progress"]["completed"] == 70
+    lost = told(None, first)
+    assert lost["progress"] == first["progress"]
+    assert lost["peers"] == first["peers"]
+    assert truths(lost)["ClusterReady"] == "False"
+    assert truths(lost)["Running"] == "Unknown"
+
+
+def test_a_long_message_is_cut() -> None:
+    wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
+    seen = Seen(1e9, False, Record(), Log(9, {}))
+    found = status(wrong, seen, Plan((), "Invalid", "InvalidSpec", wrong.problem), {})
+    assert len(found["message"]) == 2_000
+    assert max(len(each["message"]) for each in found["conditions"]) == 2_000
+
+
+def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
+    found = told(RUNNING)
+    metadata = {"uid": UID, "name": "job", "namespace": "default"}
+    assert read_record({"metadata": metadata, "status": found}).job_id == ID
+    for forged in ({"jobId": "x"}, {"attempt": 1}, {"jobHash": None}):
+        body = {"metadata": metadata, "status": {**found, **forged}}
+        assert read_record(body).job_id is None, forged
+    assert read_record({"metadata": metadata, "status": "nonsense"}) == Record()
+
+
+def test_a_job_of_another_version_is_refused_before_it_is_submitted() -> None:
+    spec = {
+        "workflow": [["read", "write"]],
+        "guarantee": "exactly-once",
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 10},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 10},
+        ],
+    }
+    metadata = {"name": "job", "namespace": "default", "uid": UID, "generation": 1}
+    body = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": metadata}
+    found = read_spec({**body, "spec": spec})
+    assert found.job is None
+    assert found.problem.startswith("spec.guarantee: is exactly-once")
+
+
+def test_frontiers_are_read_a_limited_number_at_a_time() -> None:
+    log = MemoryLog().client()
+    partitions = READ_MAX + 10
+    for number in range(partitions):
+        data = msgspec.json.encode({"position": 2, "cursor": [0, 0], "exhausted": False})
+        log.put_document(f"frontier/job/{number}", data, None)
+    frontiers, job = Frontiers(), JobId("job")
+    assert frontiers.completed(job) is None
+    assert frontiers.read(log, job, partitions)
+    assert frontiers.completed(job) == 2 * READ_MAX
+    assert frontiers.read(log, job, partitions)
+    assert frontiers.completed(job) == 2 * partitions
+    assert not frontiers.read(log, job, partitions), "nothing is new"
+    log.close()
