@@ -101,8 +101,9 @@ class PeerGroup:
         setting `leave_timeout_s`, if None)."""
         self._stopping.set()
         with self._lock:
-            if self._incarnation is not None:
-                self._incarnation.leave()
+            if self._incarnation is None:
+                return True  # it connects or waits, and is no member: nobody has to be told
+            self._incarnation.leave()
         if self._thread.is_alive():
             self._thread.join(self.settings.leave_timeout_s if timeout_s is None else timeout_s)
         return not self._thread.is_alive()
@@ -193,10 +194,12 @@ class PeerGroup:
             self._liveness,
         )
         with self._lock:
-            self._incarnation = incarnation
+            stopping = self._stopping.is_set()
+            self._incarnation = None if stopping else incarnation
             peers = tuple(self._peers.values())
-            if self._stopping.is_set():
-                incarnation.leave()
+        if stopping:
+            log.close()
+            return True
         try:
             end = incarnation.run(peers)
         finally:
