@@ -87,7 +87,16 @@ def test_what_is_missing_and_what_is_left_over_is_told_to_be_read() -> None:
     ]
 
 
-def stray(kind: str, api_version: str, owner: Any, **spec: Any) -> dict[str, Any]:
+WORKERS = {
+    "selector": {"matchLabels": {"app": "stray"}},
+    "template": {
+        "metadata": {"labels": {"app": "stray"}},
+        "spec": {"containers": [{"name": "stray", "image": "stray"}]},
+    },
+}
+
+
+def stray(kind: str, api_version: str, owner: Any) -> dict[str, Any]:
     """An object of the cluster that the operator does not want any more."""
     reference = {
         "apiVersion": owner["apiVersion"],
@@ -97,6 +106,7 @@ def stray(kind: str, api_version: str, owner: Any, **spec: Any) -> dict[str, Any
     }
     labels = {"onyx.dev/cluster": "onyx"}
     metadata = {"name": "stray", "labels": labels, "ownerReferences": [reference]}
+    spec = WORKERS if kind == "StatefulSet" else {}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 

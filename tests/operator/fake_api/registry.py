@@ -11,7 +11,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
+import yaml
 from tests.operator.fake_api import apply, garbage
 from tests.operator.fake_api.errors import (
     ApiError,
@@ -37,6 +39,7 @@ _KEPT = (
     "deletionGracePeriodSeconds",
 )
 _OWN_KEYS = {"apiVersion", "kind", "metadata", "status"}
+_BUILT_IN_SCHEMAS = yaml.safe_load((Path(__file__).parent / "built_in.yaml").read_text())
 
 
 @dataclass(frozen=True)
@@ -205,12 +208,12 @@ class Registry:
                 del metadata[key]
         if old:
             check_metadata(kind, new, old)
-        if kind.custom:
+        if kind.schema or kind.kind in _BUILT_IN_SCHEMAS:
             self._check_schema(kind, new, old, how)
         return new
 
     def _check_schema(self, kind: Kind, new: Object, old: Object | None, how: Write) -> None:
-        schema = schema_of(kind.schema)
+        schema = schema_of(kind.schema or _BUILT_IN_SCHEMAS[kind.kind])
         unknown = schema.prune(new)
         if unknown and how.strict:
             fields = ", ".join(f'unknown field "{path}"' for path in unknown)
