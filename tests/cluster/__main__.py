@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up|down|load IMAGE...|images|status`: see README.md beside this file."""
+"""`python -m tests.cluster up|down|load|images|possible|status`: see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tests.cluster import cluster
-from tests.cluster.binaries import program
+from tests.cluster.binaries import program, why_impossible
 from tests.cluster.commands import ClusterError, daemons
 from tests.cluster.engine import build_images
 from tests.cluster.layout import KUBECONFIG
@@ -21,6 +21,9 @@ def main() -> int:
     load = commands.add_parser("load", help="copy images into the node")
     load.add_argument("images", nargs="+")
     commands.add_parser("images", help="build the images and copy them into the node")
+    commands.add_parser(
+        "possible", help="whether there can be a cluster here; fails with the reason"
+    )
     commands.add_parser("status", help="what runs")
     arguments = parser.parse_args()
     try:
@@ -40,6 +43,9 @@ def _run(arguments: argparse.Namespace) -> None:
         cluster.down()
     elif arguments.command == "load":
         cluster.load(arguments.images)
+    elif arguments.command == "possible":
+        if reason := why_impossible():
+            raise ClusterError(reason)
     elif arguments.command == "images":
         cluster.load(build_images())
     else:

@@ -8,6 +8,7 @@ version; the sources' folder is only needed for building.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.cluster.components import GO_MODULES, GoModule
 from tests.cluster.layout import CACHE
 
 BUILD_TIMEOUT_S = 1800.0
+GO_MIN = (1, 26)
 _MODULE_FILE = "module {name}\n\ngo 1.26.0\n\nreplace (\n{replaced}\n)\n"
 
 
@@ -25,9 +27,18 @@ def program(name: str) -> Path:
     return next(path for path, each, _ in _programs() if each == name)
 
 
-def is_missing(name: str) -> bool:
-    """Whether `build` still has to build it."""
-    return not program(name).exists()
+def why_impossible() -> str:
+    """Why programs that are missing cannot be built; empty when they can, or are there."""
+    if all(target.exists() for target, _, _ in _programs()):
+        return ""
+    if shutil.which("go") is None:
+        return "programs have to be built, and there is no Go"
+    found = re.search(r"go(\d+)\.(\d+)", run("go", "env", "GOVERSION"))
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    own = run("go", "env", "GOTOOLCHAIN").strip() == "local"
+    if version < GO_MIN and own:
+        return f"programs have to be built with Go {GO_MIN[0]}.{GO_MIN[1]} or later"
+    return ""
 
 
 def build(only: Iterable[str] = ()) -> None:
@@ -39,8 +50,8 @@ def build(only: Iterable[str] = ()) -> None:
     wanted = set(only) or {name for _, name, _ in _programs()}
     for target, name, module in _programs():
         if name in wanted and not target.exists():
-            if shutil.which("go") is None:
-                raise ClusterError(f"{name} has to be built: install Go 1.26 or later")
+            if reason := why_impossible():
+                raise ClusterError(f"{name}: {reason}")
             print(f"building {name} {module.version} (once)", flush=True)
             _build(module, module.programs[name], target)
 

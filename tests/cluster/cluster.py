@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.cluster import binaries
-from tests.cluster.commands import ClusterError, daemons, stop_daemon, wait_until
+from tests.cluster.commands import ClusterError, daemons, stop_daemon, wait_until, was_started
 from tests.cluster.components import NODE_PACKAGES
 from tests.cluster.control_plane import PROGRAMS, start_control_plane
 from tests.cluster.images import load_images
@@ -25,7 +24,7 @@ from tests.cluster.node import (
     why_no_node,
 )
 from tests.cluster.packages import install
-from tests.cluster.place import CNI_STATE, HOLDER, THIS_MACHINE, Place, make_namespace
+from tests.cluster.place import CNI_STATE, HOLDER, THIS_MACHINE, Place, link_is_gone, make_namespace
 
 Step = tuple[str, Callable[[], None]]
 
@@ -53,17 +52,18 @@ def up(with_node: bool = True) -> None:
 
 def down() -> None:
     """End everything and remove every trace but the programs in the cache."""
-    names = daemons()
+    had_namespace, names = was_started(HOLDER), daemons()
     for name in sorted(names, key=lambda each: each == HOLDER):
         if name == HOLDER or HOLDER not in names:
             stop_daemon(name)
-    _take(
-        [
-            ("control groups", lambda: wait_until(_cgroups_removed, "the pods have ended")),
-            ("kernel settings", restore_kernel_settings),
-            ("folders", _remove_folders),
-        ]
-    )
+    if had_namespace:
+        _take(
+            [
+                ("control groups", lambda: wait_until(_cgroups_removed, "the pods have ended")),
+                ("network", lambda: wait_until(link_is_gone, "the link to the node is gone")),
+            ]
+        )
+    _take([("kernel settings", restore_kernel_settings), ("folders", _remove_folders)])
 
 
 def load(images: Sequence[str]) -> None:
@@ -132,4 +132,3 @@ def _remove_folders() -> None:
         raise ClusterError(f"{STATE} cannot be removed; is something mounted or running there?")
     with contextlib.suppress(OSError):
         CNI_STATE.rmdir()
-    subprocess.run(["ip", "link", "delete", "onyx-host"], capture_output=True, check=False)

@@ -110,6 +110,11 @@ def daemons() -> list[str]:
     return sorted(path.stem for path in STATE.glob("*.pid") if _pid(path.stem) is not None)
 
 
+def was_started(name: str) -> bool:
+    """Whether it has been started and not stopped since, though it may have ended by itself."""
+    return (STATE / f"{name}.pid").exists()
+
+
 def stop_daemon(name: str) -> None:
     """End it and what it has started; harmless when it does not run."""
     for number in (signal.SIGTERM, signal.SIGKILL):

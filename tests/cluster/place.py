@@ -50,10 +50,15 @@ def make_namespace() -> Place:
     """The namespaces, made unless they exist."""
     _holder().start()
     place = Place(("nsenter", "--target", _inner_pid(), "--mount", "--net", "--pid", "--"), NODE_IP)
-    if not succeeds("ip", "link", "show", HOST_LINK):
+    if link_is_gone():
         _connect(_inner_pid())
         _configure(place)
     return place
+
+
+def link_is_gone() -> bool:
+    """Whether the kernel has removed the link, which it does some time after the namespace."""
+    return not succeeds("ip", "link", "show", HOST_LINK)
 
 
 def _holder() -> Daemon:
