@@ -214,9 +214,21 @@ def test_events_are_about_what_is_new() -> None:
     ready = told(Outcome(None, pool(), workers(**all_ready(2))))
     more = told(Outcome(None, pool(), workers(3, **all_ready(3))))
     broken = told(Outcome(Refusal("InvalidSpec", "spec.x"), None, workers(**all_ready(2))))
+    worse = told(Outcome(Refusal("InvalidSpec", "spec.y"), None, workers(**all_ready(2))))
 
     assert list(news({}, starting)) == []
     assert [each[0] for each in news(starting, ready)] == ["WorkersReady"]
     assert list(news(ready, more)) == []
     assert list(news(ready, broken)) == [("InvalidSpec", "spec.x", True)]
     assert list(news(broken, broken)) == []
+    assert list(news(broken, worse)) == [("InvalidSpec", "spec.y", True)]
+
+
+def test_a_crash_that_goes_on_is_one_event() -> None:
+    def crashing(back_off: str) -> dict[str, Any]:
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
+        pods = [pod("fleet-worker-0", containerStatuses=[{"state": state}])]
+        return told(Outcome(None, pool(), workers(), pods))
+
+    assert [each[0] for each in news({}, crashing("10s"))] == ["WorkersFailing"]
+    assert list(news(crashing("10s"), crashing("20s"))) == []

@@ -15,10 +15,9 @@ def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[
     """(reason, message, whether it is a warning) of each event."""
     old = by_type(before)
     for name, condition in by_type(after).items():
-        reason, message = condition["reason"], condition["message"]
         known = old.get(name, {})
-        if reason in _QUIET or (known.get("reason"), known.get("message")) == (reason, message):
-            continue
-        if reason == known.get("reason") and condition["status"] == "True":
-            continue
-        yield reason, message, condition["status"] == "False"
+        # How many workers are ready, and how long a crashing one waits, is no news each time.
+        asked = ("reason", "message") if name == "Reconciled" else ("reason",)
+        same = all(known.get(key) == condition[key] for key in asked)
+        if not same and condition["reason"] not in _QUIET:
+            yield condition["reason"], condition["message"], condition["status"] == "False"
