@@ -157,7 +157,7 @@ def worlds(draw: st.DrawFn) -> World:
     spec, record = draw(specs), draw(records)
     if draw(invalid):
         spec = replace(spec, job=None, digest="", problem="is wrong", problem_reason="InvalidSpec")
-    ids = [*ids_of_interest(spec, record), job_id(UID, DIGESTS[0], 0, 0)]
+    ids = ids_of_interest(spec, record)
     known = {each: draw(log_jobs) for each in ids if draw(st.booleans())}
     return World(spec, record, draw(st.booleans()), known)
 

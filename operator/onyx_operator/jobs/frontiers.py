@@ -35,15 +35,23 @@ class Frontiers:
     def __init__(self) -> None:
         self._positions: dict[JobId, dict[int, int]] = {}
         self._next: dict[JobId, int] = {}
+        self._closed: dict[JobId, None] = {}
 
     def completed(self, job: JobId) -> int | None:
         """Segments of the job's inputs that are completely processed; None: not known."""
         positions = self._positions.get(job)
         return None if positions is None else sum(positions.values())
 
-    def stale(self, job: JobId) -> bool:
-        """Whether nothing has been read of a job."""
-        return job not in self._positions
+    def is_open(self, job: JobId) -> bool:
+        """Whether more may be found of a job than was read."""
+        return job not in self._closed
+
+    def close(self, job: JobId) -> None:
+        """The job has ended, and what it left has been read."""
+        self._closed[job] = None
+        self._next.pop(job, None)
+        while len(self._closed) > JOBS_MAX:
+            del self._closed[next(iter(self._closed))]
 
     def read(self, log: ClientLog, job: JobId, partitions: int) -> bool:
         """Read the next of a job's partitions; True when something has changed. Blocks.

@@ -98,8 +98,9 @@ class LogView:
             while len(self._failures) >= FAILURES_MAX:
                 del self._failures[next(iter(self._failures))]
             self._failures[job] = _told(report)
-        if job in self._replica.completed_jobs and self.frontiers.stale(job):
+        if job in self._replica.completed_jobs and self.frontiers.is_open(job):
             await self._read_frontiers(job)
+            self.frontiers.close(job)
 
     async def learn_progress(self) -> None:
         """Ask how far the jobs with peers are, a bounded number of partitions each."""

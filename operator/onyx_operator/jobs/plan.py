@@ -8,9 +8,8 @@ ever in the log that no object knows of.
 
 from __future__ import annotations
 
-import calendar
-import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from onyx.ids import JobId
 from onyx_operator.jobs.actions import (
@@ -66,7 +65,7 @@ def ids_of_interest(spec: Spec, record: Record) -> tuple[JobId, ...]:
 def seconds(timestamp: str) -> float | None:
     """Seconds since the epoch of a time as the API writes it; None when it is none."""
     try:
-        return float(calendar.timegm(time.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ")))
+        return datetime.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
 

@@ -1,0 +1,73 @@
+"""The operator with a real ZooKeeper: real workers do a job, an outage is told and survived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Operator, cluster, job, settings
+
+from onyx import api as onyx_api
+from onyx.log.server import ZooKeeperServer
+from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.settings import Settings, ZooKeeperSettings
+
+pytestmark = pytest.mark.server
+SEGMENTS = 200
+TIMEOUT_S = 60.0
+
+
+def condition(name: str, truth: str) -> Callable[[Any], bool]:
+    return lambda found: any(
+        each["type"] == name and each["status"] == truth for each in found["status"]["conditions"]
+    )
+
+
+def counting() -> dict[str, Any]:
+    made = job(desiredState="Running")
+    made["spec"]["catalog"][0]["options"] = {
+        "segments": [{"n": number} for number in range(SEGMENTS)],
+        "partitions": 2,
+    }
+    return made
+
+
+def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        zookeeper = ZooKeeperSettings(address=server.address, session_timeout_s=4.0)
+        base = Settings(tenancy_id="default.onyx", zookeeper=zookeeper)
+        found = replace(settings(), engine=Settings(zookeeper=zookeeper))
+        api.create(cluster(zookeeper={"address": server.address}))
+        with Operator(api, ZooKeeperClientLog, found):
+            api.create(counting())
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)
+            server.stop()
+            api.wait_for("onyxjobs", "job", condition("ClusterReady", "False"), timeout_s=TIMEOUT_S)
+            server.start()
+            api.wait_for("onyxjobs", "job", condition("ClusterReady", "True"), timeout_s=TIMEOUT_S)
+            group = onyx_api.start_peer_group(base)
+            onyx_api.start_peers(3, group)
+            try:
+                ended = api.wait_for(
+                    "onyxjobs", "job", condition("Completed", "True"), timeout_s=TIMEOUT_S
+                )
+                expected = {"completed": SEGMENTS}
+                api.wait_for(
+                    "onyxjobs",
+                    "job",
+                    lambda told: expected.items() <= told["status"]["progress"].items(),
+                    timeout_s=TIMEOUT_S,
+                )
+            finally:
+                onyx_api.shutdown_peer_group(group)
+            with onyx_api.connect(base) as client:
+                (status,) = client.statuses()
+            assert (status.id, status.state) == (ended["status"]["jobId"], "completed")
+            api.delete("onyxjobs", "job")
+            api.wait_for("onyxjobs", "job", lambda told: told is None)
