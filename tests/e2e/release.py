@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,29 @@ CRDS = CHART / "crds"
 HERE = Path(__file__).parent
 WORKERS = "onyx.dev/cluster=onyx"
 FLIGHTS = ROOT / "examples" / "flights"
-_READ = """
+PARTITIONS = 2
+ENDLESS = 10_000_000
+_READ = f"""
 import json, pathlib, sys
 rows = [json.loads(line) for path in pathlib.Path(sys.argv[1]).rglob("*.jsonl")
         for line in path.open() if line.strip()]
 assert all(row["square"] == row["n"] ** 2 for row in rows)
-print(len(rows), len({row["n"] for row in rows}), max((row["n"] for row in rows), default=-1))
+found = {{row["n"] for row in rows}}
+ends = [max((n for n in found if n % {PARTITIONS} == each), default=-1)
+        for each in range({PARTITIONS})]
+whole = {{n for each, end in enumerate(ends) for n in range(each, end + 1, {PARTITIONS})}}
+print(len(rows), len(found), len(whole - found))
 """
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a job has written."""
+
+    rows: int
+    distinct: int
+    missing: int
+    """Numbers that are not there though a later one of their partition is."""
 
 
 class Release:
@@ -78,8 +95,8 @@ class Release:
 
     # --- jobs ------------------------------------------------------------------------------
 
-    def start_squares(self, name: str, segments: int, per_second: int) -> Squares:
-        """Apply a job that takes about `segments / per_second` seconds, and see it write."""
+    def start_squares(self, name: str, per_second: int, segments: int = ENDLESS) -> Squares:
+        """Apply a job that goes on for `segments / per_second` seconds, or until it is stopped."""
         squares = Squares(self, name, segments)
         self.kube.apply(squares.manifest(per_second))
         return squares
@@ -114,7 +131,11 @@ class Squares:
         self._segments = segments
 
     def manifest(self, per_second: int) -> dict[str, Any]:
-        options = {"segments": self._segments, "ratePerSecond": per_second, "partitions": 2}
+        options = {
+            "segments": self._segments,
+            "ratePerSecond": per_second,
+            "partitions": PARTITIONS,
+        }
         files = {"path": f"squares/{self.name}", "format": "jsonl", "rollSeconds": 1}
         batch = {"batchSize": 100}
         catalog = [
@@ -132,25 +153,39 @@ class Squares:
             },
         }
 
-    def written(self, worker: int = 0) -> tuple[int, int, int]:
-        """Rows, distinct numbers, largest number in the output, which is visible in parts."""
-        pod, path = self._release.worker(worker), f"/data/squares/{self.name}"
-        rows, distinct, largest = self._release.kube.python(pod, _READ, path).split()
-        return int(rows), int(distinct), int(largest)
+    def written(self) -> Written:
+        """What is in the output now; it becomes visible in parts."""
+        pod, path = self._release.worker(), f"/data/squares/{self.name}"
+        return Written(*map(int, self._release.kube.python(pod, _READ, path).split()))
 
     def await_some(self) -> None:
         """Wait until the job has written something, and so is in the midst of its work."""
-        until(lambda: self.written()[0] > 0, f"{self.name} has written something")
+        until(lambda: self.written().rows > 0, f"{self.name} has written something")
 
     def assert_unfinished(self) -> None:
         """The fault that has just been made came before the end."""
-        assert self.written()[1] < self._segments, "the job was too short for this test"
+        assert self.written().distinct < self._segments, "the job was too short for this test"
+
+    def assert_goes_on(self) -> None:
+        """After all that has happened to it, the job writes more."""
+        before = self.written().distinct
+        until(lambda: self.written().distinct > before, f"{self.name} writes more")
 
     def assert_whole(self) -> None:
-        """Every number is there."""
-        rows, distinct, largest = self.written()
-        assert (distinct, largest) == (self._segments, self._segments - 1)
-        assert rows >= distinct
+        """The job completes and every number is there."""
+        self._release.await_completed(self.name)
+        found = self.written()
+        assert (found.distinct, found.missing) == (self._segments, 0)
+
+    def stop_and_assert_whole(self) -> None:
+        """The job is drained, and every number is there up to the last one that it has read."""
+        kube = self._release.kube
+        patch = '{"spec":{"desiredState":"Stopped"}}'
+        kube.kubectl("patch", "oj", self.name, "--type", "merge", "--patch", patch)
+        until(lambda: kube.phase(self.name) == "Stopped", f"{self.name} is stopped")
+        found, status = self.written(), kube.get("oj", self.name)["status"]
+        assert found.missing == 0
+        assert found.distinct >= status["progress"]["completed"] > 0, status
 
 
 def conditions(found: Any, kind: str) -> list[Any]:

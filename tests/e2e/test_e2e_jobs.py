@@ -27,7 +27,7 @@ def test_the_job_of_the_chart_passes(release: Release) -> None:
 
 
 def test_a_deleted_job_is_killed(release: Release) -> None:
-    squares = release.start_squares("endless", segments=10_000_000, per_second=100)
+    squares = release.start_squares("endless", per_second=100)
     squares.await_some()
 
     release.kube.kubectl("delete", "oj", "endless", "--timeout=60s")
@@ -50,7 +50,6 @@ def test_a_job_that_is_wrong_says_why_and_runs_once_it_is_right(release: Release
     assert "nowhere" in until(refusal, "the job is refused")
     release.kube.apply(right)
     release.await_completed("wrong")
-    release.await_completed("first-wrong")
     squares.assert_whole()
 
 

@@ -11,7 +11,7 @@ LEFT_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
 def test_upgrade_and_rollback_while_a_job_runs(release: Release) -> None:
-    squares = release.start_squares("upgraded", segments=30_000, per_second=200)
+    squares = release.start_squares("upgraded", per_second=200)
     squares.await_some()
     first = pod_uids(release)
 
@@ -26,16 +26,15 @@ def test_upgrade_and_rollback_while_a_job_runs(release: Release) -> None:
     release.await_ready()
     assert log_level(release) == ""
 
-    squares.assert_unfinished()
-    release.await_completed(squares.name)
-    squares.assert_whole()
+    squares.assert_goes_on()
+    squares.stop_and_assert_whole()
 
 
 def test_uninstalling_leaves_nothing_but_the_definitions(nodes: None, kube: Kube) -> None:
     release = Release(kube)
     release.install()
     squares = release.start_squares("last", segments=100, per_second=100)
-    release.await_completed(squares.name)
+    squares.assert_whole()
 
     kube.kubectl("delete", "oj", "--all", "--timeout=60s")
     kube.helm("uninstall", "onyx", "--wait")
