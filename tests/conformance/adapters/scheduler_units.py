@@ -39,12 +39,12 @@ def _peers(number: int) -> list[str]:
 
 
 def _distribute(given: dict[str, Any]) -> Any:
-    of_job = {
-        key: {JOB: given.get(key)}
-        for key in ("tasks", "min-required-peers", "task-saturation", "task-percentages")
-    }
+    rest = {"n", "task-scheduler", "peers", "peer-sites", "peer-tags"}
+    of_job = {key: {JOB: value} for key, value in given.items() if key not in rest}
     of_job["task-schedulers"] = {JOB: given["task-scheduler"]}
-    replica = replicas.replica({"jobs": [JOB], "peers": _peers(given["n"]), **of_job})
+    peers = given.get("peers") or _peers(given["n"])
+    about = {key: given[key] for key in ("peer-sites", "peer-tags") if key in given}
+    replica = replicas.replica({"jobs": [JOB], "peers": peers, **about, **of_job})
     return split(demand(replica, JOB, kinds_of_peers(replica)), given["n"])
 
 
