@@ -57,5 +57,6 @@ def test_a_killed_operator_is_followed_by_another(
         job_id = life_of_a_job(api, logs, workers, operator)
 
     assert len(operator.doors) == 2
-    assert len(operator.steps) == step
+    assert len(operator.steps) >= step
+    assert after_effect or len(operator.steps) == step
     assert {command.args["id"] for command in logs.commands("submit-job")} == {job_id}

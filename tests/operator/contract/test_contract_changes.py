@@ -91,6 +91,28 @@ def test_the_status_is_replaced_by_an_update_and_checked(server: Client) -> None
     assert server.call("PUT", path, made).code == 409
 
 
+def test_a_status_patch_may_name_the_version_that_it_changes(server: Client) -> None:
+    version = server.widget("one")["metadata"]["resourceVersion"]
+
+    def patch(phase: str) -> int:
+        body = {"metadata": {"resourceVersion": version}, "status": {"phase": phase}}
+        return server.patch("one", body, "status").code
+
+    assert [patch("Good"), patch("Late")] == [200, 409]
+    assert server.get("one")["status"] == {"phase": "Good"}
+
+
+def test_a_status_patch_that_names_another_object_is_taken_all_the_same(server: Client) -> None:
+    """Only the version protects: of a status, the server looks at nothing else in metadata."""
+    uid = server.widget("one")["metadata"]["uid"]
+    body = {"metadata": {"uid": "another", "labels": {"a": "b"}}, "status": {"phase": "Good"}}
+    new = server.patch("one", body, "status")
+
+    assert new.code == 200
+    assert (new.body["metadata"]["uid"], new.body["status"]) == (uid, {"phase": "Good"})
+    assert "labels" not in new.body["metadata"]
+
+
 def test_the_scale_has_both_numbers_and_changes_one(server: Client) -> None:
     server.widget("one")
     server.patch("one", {"status": {"replicas": 1, "selector": "app=one"}}, "status")

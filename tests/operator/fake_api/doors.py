@@ -29,6 +29,9 @@ class Failpoint:
     after_effect: bool = False
 
 
+NEVER = Failpoint(0)
+
+
 class Door:
     """One door. Steps may be taken on any thread."""
 
@@ -43,7 +46,7 @@ class Door:
         self.name = f"door-{next(self._numbers)}"
         self.steps: list[str] = []
         """What has passed, in order."""
-        self._failpoint = failpoint
+        self._failpoint = failpoint or NEVER
         self._lock = threading.Lock()
         self._is_shut = False
         self._listeners: list[Callable[[], None]] = []
@@ -54,14 +57,19 @@ class Door:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Take a step: what is done within has an effect. Raises Shut."""
+        """Take a step: what is done within has an effect. Raises Shut.
+
+        A step after whose effect the door is to be shut does not hold up others beside it.
+        """
         with self._lock:
             if self._is_shut:
                 raise Shut
             self.steps.append(name)
-            is_last = self._failpoint is not None and len(self.steps) == self._failpoint.step
-        if is_last and self._failpoint and not self._failpoint.after_effect:
-            self.shut()
+            is_last = len(self.steps) == self._failpoint.step
+            is_refused = is_last and not self._failpoint.after_effect
+            self._is_shut = is_refused
+        if is_refused:
+            self._tell()
             raise Shut
         try:
             yield
@@ -84,9 +92,16 @@ class Door:
             if self._is_shut:
                 return
             self._is_shut = True
-        for listener in self._listeners:
-            listener()
+        self._tell()
 
     def on_shut(self, listener: Callable[[], None]) -> None:
-        """Call this when the door is shut, on the thread that shuts it."""
-        self._listeners.append(listener)
+        """Call this when the door is shut, on the thread that shuts it; now, if it is."""
+        with self._lock:
+            if not self._is_shut:
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

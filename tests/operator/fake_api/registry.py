@@ -107,6 +107,8 @@ class Registry:
             old = self.get(kind, namespace, name)
             new = change(clone(old))
             check_identity(kind, new, namespace, name)
+            if subresource == "status":
+                new["metadata"]["uid"] = old["metadata"]["uid"]
             check_version(kind, old, new)
             new = self._fit(kind, _confined(kind, old, new, subresource), old, how)
             if not how.applied:
