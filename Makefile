@@ -57,6 +57,7 @@ conformance: setup ## Run conformance case files: CASES='FILE...'
 generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, protobuf classes
 	$(BIN)/python -m onyx.model.generate
 	$(BIN)/python -m onyx.telemetry.generate
+	$(BIN)/python -m onyx_operator.generate
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 

@@ -51,7 +51,7 @@ METRICS = (
         "onyx_operator_watch_last_event_timestamp_seconds",
         "gauge",
         ("kind",),
-        "Time of the last event seen of the watch; one that stands still may be dead.",
+        "Time at which the watch was last known to have told everything.",
     ),
     Metric(
         "onyx_operator_admission_reviews_total",

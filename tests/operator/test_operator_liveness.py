@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from onyx_operator import generate
 from onyx_operator.jobs.store import Store
 from onyx_operator.jobs.watched import Watched
 from onyx_operator.liveness import Liveness
@@ -84,3 +86,10 @@ def test_an_object_made_anew_replaces_the_former_one_whatever_its_version() -> N
     found = store.get(Key("default", "one"))
     assert found is not None
     assert found["metadata"]["uid"] == "u2", "the deletion was of the former one"
+
+
+def test_the_page_of_metrics_is_fresh(tmp_path: Path) -> None:
+    assert generate.main(["--check"]) == 0, "run python -m onyx_operator.generate"
+    assert generate.main(["--check"], tmp_path / "page.md") == 1
+    assert generate.main([], tmp_path / "page.md") == 0
+    assert generate.main(["--check"], tmp_path / "page.md") == 0

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 PLANS_MAX = 8
 """Plans that are carried out in one look; the rest is left to the next one."""
+COUNT_INTERVAL_S = 5.0
+"""Period at which the jobs are counted by phase."""
 _QUIET = (
     "Submitted",
     "WaitingForPeers",
@@ -79,6 +81,7 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
                 group.create_task(self._every(self._settings.resync_interval_s, self._resync))
+                group.create_task(self._every(COUNT_INTERVAL_S, self._count))
                 group.create_task(
                     self._every(self._settings.progress_interval_s, self._views.learn_progress)
                 )
@@ -251,14 +254,17 @@ class Jobs:
             listed += await self._operator.kube.list_all(JOBS, namespace)
         for body in listed:
             self._jobs.put(body)
-        self._watched.listed(listed)
+        if self._watched.listed(listed):
+            self._operator.metrics.watch_event(JOBS.kind)
         wanted = [self._connection(self._cluster_of(body)) for _, body in self._jobs.items()]
         await self._views.keep(each for each in wanted if isinstance(each, Settings))
-        phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
-        self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
         self._files.clear()
         for key in self._jobs:
             self._reconciler.touch(key)
+
+    async def _count(self) -> None:
+        phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
+        self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
 
     async def _every(self, interval_s: float, do: Callable[[], Any]) -> None:
         while interval_s > 0:

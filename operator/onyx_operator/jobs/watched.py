@@ -31,11 +31,12 @@ class Watched:
                 self._owed.pop(key, None)
         self._liveness.behind(self._kind, bool(self._owed))
 
-    def listed(self, bodies: Iterable[Mapping[str, Any]]) -> None:
-        """A list shows these objects: what is newer than told is owed."""
+    def listed(self, bodies: Iterable[Mapping[str, Any]]) -> bool:
+        """A list shows these objects: what is newer than told is owed. True if nothing is."""
         self._owed = {
             key_of(body): version(body)
             for body in bodies
             if version(body) > self._versions.get(key_of(body), 0)
         }
         self._liveness.behind(self._kind, bool(self._owed))
+        return not self._owed

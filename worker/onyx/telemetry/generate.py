@@ -30,7 +30,7 @@ names; the other labels have the values listed below. A supervisor of several wo
 
 def page() -> str:
     """The whole page."""
-    rows = "\n".join(_row(metric) for metric in METRICS)
+    rows = "\n".join(row(metric) for metric in METRICS)
     values = "\n".join(
         f"| `{label}` | {', '.join(f'`{value}`' for value in sorted(CLOSED_LABELS[label]))} |"
         for label in sorted(CLOSED_LABELS)
@@ -41,7 +41,8 @@ def page() -> str:
     )
 
 
-def _row(metric: Metric) -> str:
+def row(metric: Metric) -> str:
+    """A line of the table of metrics."""
     labels = ", ".join(f"`{label}`" for label in metric.labels)
     return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |"
 
