@@ -75,7 +75,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in items:
         inner = (*path, key)
-        if inner not in FIXED and each not in ("", {}, []):
+        if inner not in FIXED and each not in ({}, []):
             yield inner
         if isinstance(each, dict | list) and key not in LEFT_AS_THEY_ARE:
             yield from places(each, inner)
@@ -199,7 +199,9 @@ CASES: list[tuple[Any, Any, bool]] = [
     ({"limits": {"memory": "1Ei"}}, {"limits": {"memory": "1E"}}, False),
     ({"limits": {}}, {"limits": {"cpu": 1}}, False),
     ({"name": "a"}, {"name": "a", "value": ""}, True),
+    ({"name": "a", "value": "x"}, {"name": "a", "value": ""}, False),
     ({"name": "a"}, {"name": "a", "emptyDir": {}}, True),
+    ({"annotations": {"theirs": "x"}}, {"annotations": {}}, True),
     ({"a": 1}, {"a": 1, "b": 0}, False),
     ({"a": 1}, {"a": 1, "b": False}, False),
     ({"args": ["a", "b"]}, {"args": ["a"]}, False),

@@ -26,7 +26,9 @@ _AMOUNT_FIELDS = ("requests", "limits")
 
 def contains(actual: Any, wanted: Any, field: str = "") -> bool:
     """Whether `actual` has all that `wanted` says."""
-    if wanted in ("", None) or wanted == {} or wanted == []:
+    if wanted in ("", None):
+        return actual in ("", None)
+    if wanted in ({}, []):
         return True
     if isinstance(wanted, Mapping):
         if not isinstance(actual, Mapping):
