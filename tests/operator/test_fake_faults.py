@@ -71,6 +71,12 @@ def test_a_fault_without_end_stays_until_it_is_cleared(api: FakeApi, user: Clien
     assert user.call("GET", MAPS).code == 200
 
 
+def test_a_slow_request_is_served_in_the_end(api: FakeApi, user: Client) -> None:
+    api.faults.add(Fault(verb="create", delay_s=0.05))
+
+    assert (create(user).code, api.faults.met) == (201, 1)
+
+
 def test_a_client_that_is_too_quick_is_told_how_long_to_wait(api: FakeApi, user: Client) -> None:
     api.faults.add(Fault(verb="list", code=429, retry_after_s=7))
 

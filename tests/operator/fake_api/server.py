@@ -37,7 +37,8 @@ from tests.operator.fake_api.store import Object, Store
 
 CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
 """Our own kinds."""
-WAIT_S = 20.0
+WAIT_S = 60.0
+"""Longest wait for what must come true; a test fails after it."""
 _HAND = Write(manager="test")
 
 
