@@ -170,6 +170,20 @@ def test_cluster_wide_there_is_a_cluster_role_and_no_namespace() -> None:
     assert "ONYX_OPERATOR_NAMESPACES" not in environment(deployment)
 
 
+def test_helm_needs_no_webhook_to_apply_the_cluster_of_the_chart() -> None:
+    """It would fail while the operator is being installed or replaced."""
+    webhooks = named("ValidatingWebhookConfiguration", "onyx-onyx", value_set("production"))
+    conditions = {
+        each["name"]: [condition["name"] for condition in each["matchConditions"]]
+        for each in webhooks["webhooks"]
+    }
+
+    assert conditions == {
+        "onyxjobs.onyx.dev": ["spec-is-new", "stays"],
+        "onyxclusters.onyx.dev": ["spec-is-new", "stays", "not-of-this-release"],
+    }
+
+
 def test_three_servers_know_each_other_by_name() -> None:
     zookeeper = pod_specs(value_set("production"))["StatefulSet/onyx-zookeeper"]
     service = named("Service", "onyx-zookeeper-servers", value_set("production"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 from kubernetes import client, config
@@ -21,16 +22,32 @@ def main(job_file: str, timeout_s: float) -> int:
     api = client.CustomObjectsApi()
     job = yaml.safe_load(Path(job_file).read_text())
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    api.create_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", job)
+    deadline_s = time.monotonic() + timeout_s
+    create(api, job, deadline_s)
     try:
-        return wait(api, namespace, name, timeout_s)
+        return wait(api, namespace, name, deadline_s)
     finally:
         api.delete_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
 
 
-def wait(api: client.CustomObjectsApi, namespace: str, name: str, timeout_s: float) -> int:
+def create(api: client.CustomObjectsApi, job: dict[str, Any], deadline_s: float) -> None:
+    """Create the OnyxJob; an operator that has just been started may not serve its webhook yet."""
+    while True:
+        try:
+            api.create_namespaced_custom_object(
+                *PLURAL, job["metadata"]["namespace"], "onyxjobs", job
+            )
+            return
+        except client.ApiException as error:
+            if (error.status or 0) < 500 or time.monotonic() >= deadline_s:
+                raise
+            print(f"not taken yet: {error.reason}", flush=True)
+            time.sleep(POLL_S)
+
+
+def wait(api: client.CustomObjectsApi, namespace: str, name: str, deadline_s: float) -> int:
     """0 when the job has completed, 1 when it has failed or takes too long."""
-    deadline_s, told = time.monotonic() + timeout_s, ""
+    told = ""
     while time.monotonic() < deadline_s:
         found = api.get_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
         status = found.get("status", {})
@@ -42,7 +59,7 @@ def wait(api: client.CustomObjectsApi, namespace: str, name: str, timeout_s: flo
         if holds & {"Completed", "Failed"}:
             return 0 if "Completed" in holds else 1
         time.sleep(POLL_S)
-    print(f"not completed within {timeout_s:g} s; see: kubectl describe oc,oj -n {namespace}")
+    print(f"not completed in time; see: kubectl describe oc,oj -n {namespace}")
     return 1
 
 
