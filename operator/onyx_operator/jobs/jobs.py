@@ -13,6 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from onyx.errors import JobRefused, OnyxError, Unavailable, UserError
@@ -153,12 +154,15 @@ class Jobs:
     def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
         """The object's spec; it is checked again only when it has changed."""
         metadata = body["metadata"]
-        deleted_at = metadata.get("deletionTimestamp") or ""
-        read_from = (metadata["uid"], metadata.get("generation"), deleted_at, referenced)
+        read_from = (metadata["uid"], body.get("spec"), referenced)
         known = self._specs.get(key)
         if known is None or known[0] != read_from:
             known = self._specs[key] = (read_from, read_spec(body, referenced))
-        return known[1]
+        return replace(
+            known[1],
+            generation=metadata.get("generation", 0),
+            deleted_at=metadata.get("deletionTimestamp") or "",
+        )
 
     def _plan(self, spec: Spec, seen: Seen) -> Plan:
         return plan(spec, seen, self._settings.release_timeout_s)
