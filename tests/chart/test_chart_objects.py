@@ -14,14 +14,16 @@ from tests.support.chart import NAMESPACE, SETS, Object, named, objects, pod_spe
 
 from onyx.model.parse import parse_manifest
 from onyx.model.parse_cluster import parse_cluster
-from onyx.settings import variables
-from onyx_operator.clusters.pool import selector
+from onyx.settings import ZooKeeperServerSettings, variables
+from onyx_operator.admission.server import PATHS
+from onyx_operator.clusters.pool import pool_name, selector
 from onyx_operator.settings import OperatorSettings
 
 KUBERNETES = ("1.29", "1.37")
 OF_OTHERS = {"cert-manager.io/v1", "monitoring.coreos.com/v1", "onyx.dev/v1alpha1"}
 """Kinds that have no schema of Kubernetes."""
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected"}
+HEALTH = "ONYX_TELEMETRY_METRICS_PORT"
 EACH_SET = pytest.mark.parametrize("name", SETS)
 
 
@@ -219,11 +221,31 @@ def test_the_certificate_names_all_that_is_dialled() -> None:
     values = value_set("production")
     names = named("Certificate", "onyx-tls", values)["spec"]["dnsNames"]
 
+    assert names[0] == f"{pool_name('onyx')}.{NAMESPACE}.svc", "what workers ask each other for"
     assert names == [
         "onyx-worker.onyx.svc",
         "onyx-zookeeper.onyx.svc",
         "*.onyx-zookeeper-servers.onyx.svc",
     ]
+
+
+def test_ports_and_paths_are_those_of_the_code() -> None:
+    values = value_set("production")
+    operator, zookeeper = OperatorSettings(), ZooKeeperServerSettings()
+    webhooks = named("ValidatingWebhookConfiguration", "onyx-onyx", values)["webhooks"]
+
+    assert ports(pod_specs(values)["Deployment/onyx-operator"]) == {
+        "metrics": operator.server.port,
+        "webhook": operator.webhook.port,
+    }
+    assert ports(pod_specs(values)["StatefulSet/onyx-zookeeper"]) == {
+        "client": zookeeper.port,
+        "quorum": zookeeper.quorum_port,
+        "election": zookeeper.election_port,
+        "health": 9600,
+    }
+    assert tuple(each["clientConfig"]["service"]["path"] for each in webhooks) == PATHS
+    assert int(environment(pod_specs(values)["StatefulSet/onyx-zookeeper"])[HEALTH]) == 9600
 
 
 @EACH_SET
@@ -262,6 +284,10 @@ def settings_of(settings: Any, prefix: str) -> Iterator[str]:
 
 def environment(pod: Object) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+
+
+def ports(pod: Object) -> dict[str, int]:
+    return {each["name"]: each["containerPort"] for each in pod["containers"][0]["ports"]}
 
 
 def rules_of(found: list[Object]) -> Iterator[Object]:
