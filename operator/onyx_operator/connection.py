@@ -10,22 +10,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from onyx.settings import Settings
+from onyx.settings import Settings, TlsSettings
 
 
 def connection(cluster: Mapping[str, Any], base: Settings) -> Settings:
     """The engine's settings for the log of an OnyxCluster.
 
+    The operator's own certificates and account are used for a cluster that has such, too, and for
+    no other: a log made under an account is closed to workers without one.
+
     Args:
         cluster: the OnyxCluster object.
-        base: how ZooKeeper is reached (timeouts, certificates), and its address when the cluster
-            names none.
+        base: how ZooKeeper is reached (timeouts, certificates, account), and its address when the
+            cluster names none.
     """
     metadata, spec = cluster["metadata"], cluster.get("spec") or {}
-    address = (spec.get("zookeeper") or {}).get("address") or base.zookeeper.address
+    named = spec.get("zookeeper") or {}
+    zookeeper = replace(base.zookeeper, address=named.get("address") or base.zookeeper.address)
+    if not (spec.get("tls") or {}).get("zookeeper"):
+        zookeeper = replace(zookeeper, tls=TlsSettings())
+    if not named.get("authSecret"):
+        zookeeper = replace(zookeeper, auth_user="", auth_password_file="")
     return replace(
         base,
         tenancy_id=spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}",
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
-        zookeeper=replace(base.zookeeper, address=address),
+        zookeeper=zookeeper,
     )

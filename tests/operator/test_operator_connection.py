@@ -1,0 +1,60 @@
+"""Workers and operator reach the same log in the same way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
+from onyx_operator.connection import connection
+
+CERTIFICATES = TlsSettings("ca.crt", "tls.crt", "tls.key")
+BASE = Settings(
+    zookeeper=ZooKeeperSettings(
+        address="chart:2181",
+        tls=CERTIFICATES,
+        auth_user="onyx",
+        auth_password_file="/etc/onyx/password",
+    )
+)
+PLAIN = ZooKeeperSettings(address="chart:2181")
+
+
+def found(**spec: Any) -> Settings:
+    return connection({"metadata": {"namespace": "team", "name": "blue"}, "spec": spec}, BASE)
+
+
+def test_a_cluster_that_names_nothing_has_a_tenancy_of_its_own() -> None:
+    settings = found()
+    assert settings.tenancy_id == "team.blue"
+    assert settings.job_scheduler == "balanced"
+    assert settings.zookeeper == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"zookeeper": {"address": "own:2181"}}, ZooKeeperSettings(address="own:2181")),
+        (
+            {"tls": {"secretName": "s", "zookeeper": True}},
+            ZooKeeperSettings(address="chart:2181", tls=CERTIFICATES),
+        ),
+        ({"tls": {"secretName": "s", "zookeeper": False}}, PLAIN),
+        (
+            {"zookeeper": {"authSecret": "s"}},
+            ZooKeeperSettings(
+                address="chart:2181", auth_user="onyx", auth_password_file="/etc/onyx/password"
+            ),
+        ),
+    ],
+)
+def test_certificates_and_account_are_used_where_workers_use_them(
+    spec: dict[str, Any], expected: ZooKeeperSettings
+) -> None:
+    assert found(**spec).zookeeper == expected
+
+
+def test_tenancy_and_scheduler_are_those_of_the_cluster() -> None:
+    settings = found(tenancyId="shared", jobScheduler="greedy")
+    assert (settings.tenancy_id, settings.job_scheduler) == ("shared", "greedy")
