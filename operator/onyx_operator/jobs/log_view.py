@@ -42,6 +42,8 @@ ARRIVAL_TIMEOUT_S = 20.0
 """Longest wait for our own entry to come back by the subscription."""
 WAITING_INTERVAL_S = 5.0
 """Jobs that wait for peers are looked at again at most once in this time."""
+PROGRESS_DOCUMENTS_MAX = 500
+"""Frontiers that are read at a time, of all jobs together; the next time goes on from there."""
 FAILURES_MAX = 2_000
 """Failures of killed jobs that are remembered."""
 
@@ -68,6 +70,7 @@ class LogView:
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._failures: dict[JobId, str] = {}
         self.frontiers = Frontiers()
+        self._next_job = 0
         self._poke = asyncio.Event()
         self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
         self._task = asyncio.create_task(self._follow(), name="onyx-log-view")
@@ -103,12 +106,17 @@ class LogView:
             self.frontiers.close(job)
 
     async def learn_progress(self) -> None:
-        """Ask how far the jobs with peers are, a bounded number of partitions each."""
-        for job in self._replica.jobs:
-            if self.trouble is None and self._replica.allocations.get(job):
-                with contextlib.suppress(OnyxError):
-                    if await self._read_frontiers(job):
-                        self._changed([job])
+        """Look how far the jobs with peers are: so many documents at a time, in turn."""
+        jobs = [job for job in self._replica.jobs if self._replica.allocations.get(job)]
+        left = PROGRESS_DOCUMENTS_MAX
+        for _ in range(len(jobs)):
+            if self.trouble is not None or left <= 0:
+                return
+            self._next_job = (self._next_job + 1) % len(jobs)
+            job = jobs[self._next_job]
+            left -= max(1, self._partitions(job))
+            if await self._read_frontiers(job):
+                self._changed([job])
 
     async def submit(self, job_id: JobId, job: Job) -> None:
         """Write the submission of a job and wait until it is seen in the log.
@@ -247,10 +255,12 @@ class LogView:
             raise
 
     async def _read_frontiers(self, job: JobId) -> bool:
-        partitions = self._replica.partitions.get(job, NOTHING)
-        count = sum(each.count for each in partitions.values())
         client = self._opened()
+        count = self._partitions(job)
         return await self._in_thread(self.frontiers.read, client.log, job, count)
+
+    def _partitions(self, job: JobId) -> int:
+        return sum(each.count for each in self._replica.partitions.get(job, NOTHING).values())
 
     def _where(self) -> str:
         return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"

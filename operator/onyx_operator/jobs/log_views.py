@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable
 
+from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.settings import Settings
 from onyx_operator.jobs.log_view import Changed, Connect, LogView
@@ -48,7 +49,13 @@ class LogViews:
 
     async def learn_progress(self) -> None:
         """Ask every log how far its jobs are, all at the same time."""
-        await asyncio.gather(*(view.learn_progress() for view in self._views.values()))
+        views = self._views.values()
+        answers = await asyncio.gather(
+            *(view.learn_progress() for view in views), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, OnyxError):
+                raise answer
 
     def _on_change(self, jobs: Collection[JobId] | None) -> None:
         self._count()
