@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster.commands import ClusterError, run
-from tests.cluster.components import GO_MODULES, GoModule
+from tests.cluster.components import GO_MODULES, ON_DEMAND, GoModule
 from tests.cluster.layout import CACHE
 
 BUILD_TIMEOUT_S = 1800.0
@@ -42,12 +42,12 @@ def why_impossible() -> str:
 
 
 def build(only: Iterable[str] = ()) -> None:
-    """Build what is missing, of all programs or of some. Some minutes on two cores.
+    """Build what is missing, of all programs of a cluster or of some. Some minutes on two cores.
 
     Raises:
         ClusterError: there is no Go, or a build failed.
     """
-    wanted = set(only) or {name for _, name, _ in _programs()}
+    wanted = set(only) or {name for each in GO_MODULES for name in each.programs}
     for target, name, module in _programs():
         if name in wanted and not target.exists():
             if reason := why_impossible():
@@ -57,7 +57,7 @@ def build(only: Iterable[str] = ()) -> None:
 
 
 def _programs() -> Iterator[tuple[Path, str, GoModule]]:
-    for module in GO_MODULES:
+    for module in (*GO_MODULES, *ON_DEMAND):
         for name in module.programs:
             yield CACHE / f"{module.name}-{module.version}" / name, name, module
 

@@ -64,6 +64,16 @@ GO_MODULES = (
     GoModule("helm", "helm.sh/helm/v3", "3.21.4", {"helm": "helm.sh/helm/v3/cmd/helm"}),
 )
 
+ON_DEMAND = (
+    GoModule(
+        "minio",
+        "github.com/minio/minio",
+        "0.0.0-20260212201848-7aac2a2c5b7c",
+        {"minio": "github.com/minio/minio"},
+    ),
+)
+"""No part of the cluster: an object store for tests."""
+
 NODE_PACKAGES = {
     "containerd": "containerd",
     "runc": "runc",
@@ -79,7 +89,7 @@ node's namespace, and of every pod (the pause image)."""
 IMAGE_PACKAGES = {
     "podman": "podman",
     "buildah": "buildah",
-    "netavark": "netavark",
+    "/usr/lib/podman/netavark": "netavark",
     "debootstrap": "debootstrap",
 }
 """The same for building images where there is no Docker."""
