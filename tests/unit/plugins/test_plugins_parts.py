@@ -13,7 +13,7 @@ import pytest
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError
-from onyx.plugins import parts
+from onyx.plugins import directory_parts
 from onyx.plugins.registry import build_output
 from onyx.seams import ManualClock
 
@@ -317,4 +317,6 @@ def test_published_parts_are_listed_without_staging(tmp_path):
     output.write(numbers(1))
     output.flush()
     output.write(numbers(2))
-    assert [each.suffix for each in parts.published_parts(tmp_path, ".jsonl")] == [".jsonl"]
+    assert [each.suffix for each in directory_parts.published_parts(tmp_path, ".jsonl")] == [
+        ".jsonl"
+    ]

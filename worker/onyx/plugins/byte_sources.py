@@ -11,17 +11,18 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import io
 import lzma
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from onyx.errors import Unavailable, UserError
+from onyx.plugins.file_systems import FileSystem, system_errors
 
 SKIP_BYTES = 1_048_576
 """Read at a time while looking for an offset in a compressed file."""
@@ -40,7 +41,7 @@ class ByteSource(Protocol):
 class FileBytes:
     """The uncompressed bytes of one file. Every error names it."""
 
-    def __init__(self, path: str, offset: int) -> None:
+    def __init__(self, path: str, offset: int, files: FileSystem) -> None:
         """Open `path` at `offset` bytes.
 
         Raises:
@@ -48,51 +49,90 @@ class FileBytes:
             UserError: it is damaged, or has become shorter than it was.
         """
         self._path = path
-        with named_errors(path):
-            self._source = _open(path)
-        try:
-            self._seek(offset)
-        except BaseException:
-            self.close()
-            raise
+        self._offset = offset
+        self._files = files
+        self._open: _Opened | None = None
+        self._opened()
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end of the file."""
-        with named_errors(self._path):
-            return self._source.read(size)
+        opened = self._opened()
+        try:
+            with named_errors(self._path):
+                data = opened.source.read(size)
+        except Unavailable:
+            # Where a decompressor stands after that nobody knows: the next read begins anew.
+            self.close()
+            raise
+        self._offset += len(data)
+        return data
+
+    def version(self) -> str | None:
+        """Changes with the file, if anything tells that."""
+        return self._files.version(self._path)
 
     def close(self) -> None:
-        self._source.close()
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
 
-    def _seek(self, offset: int) -> None:
-        left = offset
-        if PurePath(self._path).suffix.lower() not in COMPRESSED and offset:
-            with named_errors(self._path):
-                size = os.path.getsize(self._path)
-                plain: Any = self._source
-                left -= plain.seek(min(offset, size))
+    def _opened(self) -> _Opened:
+        """Open at the offset; as it was, if it is open."""
+        if self._open is None:
+            file = self._files.open(self._path, ahead=True)
+            opened = _Opened(file)
+            try:
+                with named_errors(self._path):
+                    opened.begin(self._path)
+                    self._seek(opened)
+            except BaseException:
+                opened.close()
+                raise
+            self._open = opened
+        return self._open
+
+    def _seek(self, opened: _Opened) -> None:
+        left = self._offset
+        if left and PurePath(self._path).suffix.lower() not in COMPRESSED:
+            left -= opened.file.seek(min(left, opened.file.seek(0, io.SEEK_END)))
         while left > 0:
-            skipped = len(self.read(min(left, SKIP_BYTES)))
+            skipped = len(opened.source.read(min(left, SKIP_BYTES)))
             if not skipped:
                 raise UserError(
-                    f"{self._path} has become shorter than {offset} bytes while a job was reading "
-                    "it; files must not change before the job is complete"
+                    f"{self._path} has become shorter than {self._offset} bytes while a job was "
+                    "reading it; files must not change before the job is complete"
                 )
             left -= skipped
+
+
+class _Opened:
+    """A file and what uncompresses it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.source: ByteSource = file
+
+    def begin(self, path: str) -> None:
+        self.source = _uncompressed(path, self.file)
+
+    def close(self) -> None:
+        try:
+            self.source.close()
+        finally:
+            self.file.close()
 
 
 @contextlib.contextmanager
 def named_errors(path: str) -> Iterator[None]:
     """Errors of reading a file as ours: the system's pass away perhaps, damage does not."""
     try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise _damaged(path, error) from error
-        raise Unavailable(
-            f"{path} cannot be read here: {error.strerror}; every worker that may run the task "
-            "must see the same files"
-        ) from error
+        with system_errors(path):
+            try:
+                yield
+            except OSError as error:
+                if error.errno is not None:
+                    raise
+                raise _damaged(path, error) from error
     except _DAMAGED as error:
         raise _damaged(path, error) from error
 
@@ -103,20 +143,20 @@ def _damaged(path: str, error: Exception) -> UserError:
     )
 
 
-def _open(path: str) -> ByteSource:
+def _uncompressed(path: str, file: BinaryIO) -> ByteSource:
     match PurePath(path).suffix.lower():
         case ".gz":
-            return gzip.open(path)
+            return gzip.GzipFile(fileobj=file)
         case ".bz2":
-            return bz2.open(path)
+            return bz2.BZ2File(file)
         case ".xz":
-            return lzma.open(path)
+            return lzma.LZMAFile(file)
         case ".zst":
-            return pa.input_stream(path, compression="zstd")  # type: ignore[no-any-return]
+            return pa.input_stream(file, compression="zstd")  # type: ignore[no-any-return]
         case ".zip":
-            return _open_zip(path)
+            return _open_zip(path, file)
         case _:
-            return open(path, "rb", buffering=0)
+            return file
 
 
 class _ZipMember:
@@ -134,8 +174,8 @@ class _ZipMember:
         self._archive.close()
 
 
-def _open_zip(path: str) -> ByteSource:
-    archive = zipfile.ZipFile(path)
+def _open_zip(path: str, file: BinaryIO) -> ByteSource:
+    archive = zipfile.ZipFile(file)
     try:
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
         if len(names) != 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from onyx.errors import Unavailable
 from onyx.flow.batch import Segment
 from onyx.plugins.byte_sources import FileBytes
 from onyx.plugins.protocol import Cursor
@@ -24,7 +25,7 @@ class FileReader:
         self, source: FileBytes, records: Records, bad: BadRecords, start: Cursor,
         record_bytes_max: int, extras: Extras,
     ) -> None:  # fmt: skip
-        """`source` is at the offset that `start.state` tells."""
+        """`source` is at the offset that is the state of `start`."""
         self._source = source
         self._records = records
         self._bad = bad
@@ -44,7 +45,12 @@ class FileReader:
     def read(self, segments_max: int) -> list[Segment]:
         segments = self._take(segments_max)
         while len(segments) < segments_max and not self._finished():
-            self._decode_block()
+            try:
+                self._decode_block()
+            except Unavailable:
+                if segments:
+                    break  # what there is goes first; the next call tells
+                raise
             segments += self._take(segments_max - len(segments))
         return segments
 
@@ -54,7 +60,9 @@ class FileReader:
     def cursor(self, position: int) -> Cursor:
         while len(self._cursors) > 1 and self._cursors[1][0] <= position:
             self._cursors.popleft()
-        return Cursor(*self._cursors[0])
+        found, offset = self._cursors[0]
+        version = self._source.version()
+        return Cursor(found, offset if version is None else [offset, version])
 
     def close(self) -> None:
         self._source.close()
@@ -93,9 +101,10 @@ class FileReader:
             if self._offset == 0 and self._ahead.startswith(BOM):
                 self._ahead = self._ahead.removeprefix(BOM)
                 self._offset = len(BOM)
+        ahead = self._source.read(self._block_bytes)
         self._tail = self._tail + self._ahead if self._tail else self._ahead
-        self._ahead = self._source.read(self._block_bytes)
-        self._at_end = not self._ahead
+        self._ahead = ahead
+        self._at_end = not ahead
 
     def _deliver(self, segments: list[Segment]) -> None:
         if segments:

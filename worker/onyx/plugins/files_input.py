@@ -5,7 +5,6 @@ Every file is a partition; positions are the numbers of its records, from 0.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -13,14 +12,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from onyx.errors import UserError
+from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
+from onyx.objects.urls import is_url
 from onyx.plugins.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.csv_records import CsvRecords, read_header
 from onyx.plugins.file_reader import Extras, FileReader
+from onyx.plugins.file_systems import Files
 from onyx.plugins.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.options import Options, option_error, read_options, task_error
 from onyx.plugins.parquet_reader import ParquetReader
+from onyx.plugins.places import located
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords, Records
 
@@ -36,7 +38,7 @@ _Type = Literal["int", "float", "str", "bool"]
 
 class FilesInputOptions(Options, frozen=True):
     path: str | list[str]
-    """Files to read, or patterns (`data/*.csv`, `logs/**/*.jsonl.gz`)."""
+    """Files or objects to read, or patterns (`data/*.csv`, `s3://bucket/logs/**/*.jsonl.gz`)."""
     format: Literal["jsonl", "text", "csv", "parquet"] | None = None
     """Without it, by the end of the name; compression is always by the end of the name."""
     header: bool = True
@@ -71,20 +73,25 @@ def files_input(context: PluginContext) -> FilesInput:
 
 
 class FilesInput:
-    cooperative = True
-    """Local files: a block is read in microseconds, and one thread for a chain of tasks keeps its
-    batches in the processor's cache."""
+    cooperative: bool
+    """True for local files: a block is read in microseconds, and one thread for a chain of tasks
+    keeps its batches in the processor's cache. An object store takes its time."""
 
     def __init__(self, context: PluginContext, options: FilesInputOptions) -> None:
+        paths = options.path
         self._context = context
         self._options = options
+        self._patterns = [
+            str(located(context, each)) for each in ([paths] if isinstance(paths, str) else paths)
+        ]
+        self._files = Files()
         self._headers: dict[str, tuple[list[str], int]] = {}
+        self.cooperative = not any(map(is_url, self._patterns))
 
     def partitions(self) -> Sequence[str]:
-        patterns = self._options.path
         found: set[str] = set()
-        for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            found.update(self._matching(self._context.located(pattern)))
+        for pattern in self._patterns:
+            found.update(self._matching(pattern))
         if not found:
             raise option_error(self._context, "path", "names no files")
         if len(found) > FILES_MAX:
@@ -96,16 +103,18 @@ class FilesInput:
         return sorted(found)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        offset, version = _state(cursor)
+        if version is not None:
+            self._files.expect(partition, version)
         options = self._options
         extras = Extras(partition, options.record_number, options.file_name)
         if self._format(partition) == "parquet":
-            return ParquetReader(partition, cursor.position, extras)
+            return ParquetReader(partition, cursor.position, extras, self._files)
         where = f"job {self._context.job_name!r}, task {self._context.task!r}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
         records, first_offset = self._records(partition, bad)
-        known = cursor.state is not None
-        start = cursor if known else Cursor(0, first_offset)
-        source = FileBytes(partition, start.state)
+        start = Cursor(0, first_offset) if offset is None else Cursor(cursor.position, offset)
+        source = FileBytes(partition, start.state, self._files)
         reader = FileReader(source, records, bad, start, options.record_bytes_max, extras)
         _skip(reader, cursor.position - start.position)
         return reader
@@ -114,22 +123,20 @@ class FilesInput:
         self._headers.clear()
 
     def _matching(self, pattern: str) -> list[str]:
-        if os.path.isdir(pattern):
-            raise option_error(
-                self._context,
-                "path",
-                f"{pattern!r} is a directory; write {pattern}/* for its files",
-            )
-        if os.path.isfile(pattern):
-            return [pattern]
-        files = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        try:
+            files = self._files.matching(pattern)
+        except UserError as error:
+            raise task_error(self._context, f"option 'path': {error}") from error
         if not files:
-            raise option_error(
-                self._context,
-                "path",
-                f"{pattern!r} matches no file on this worker; relative paths count from "
-                f"{self._context.data_dir or os.getcwd()}",
+            where = (
+                ""
+                if is_url(pattern)
+                else (
+                    " on this worker; relative paths count from "
+                    f"{self._context.data_dir or os.getcwd()}"
+                )
             )
+            raise option_error(self._context, "path", f"{pattern!r} matches no file{where}")
         return files
 
     def _format(self, path: str) -> str:
@@ -161,7 +168,7 @@ class FilesInput:
 
     def _read_header(self, path: str, delimiter: str) -> tuple[list[str], int]:
         """Names of the columns and the offset after them; no names for an empty file."""
-        source = FileBytes(path, 0)
+        source = FileBytes(path, 0, self._files)
         try:
             return read_header(source, delimiter, self._options.record_bytes_max)
         except ValueError as error:
@@ -198,6 +205,18 @@ def _skip(reader: FileReader, positions: int) -> None:
     try:
         while positions > 0 and not reader.exhausted():
             positions -= len(reader.read(positions))
-    except UserError:
+    except OnyxError:
         reader.close()
         raise
+
+
+def _state(cursor: Cursor) -> tuple[int | None, str | None]:
+    """Offset and version that a cursor carries, as far as its format and its file have them."""
+    match cursor.state:
+        case [int(offset), str(version)]:
+            return offset, version
+        case int(offset):
+            return offset, None
+        case str(version):
+            return None, version
+    return None, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from onyx.plugins.options import Options, option_error, read_options
 from onyx.plugins.part_formats import JsonLinesFormat, ParquetFormat
 from onyx.plugins.parts import PartFormat, PartsWriter, RollLimits
+from onyx.plugins.places import located, parts_at
 from onyx.plugins.protocol import PluginContext
 
 _COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
@@ -18,7 +18,8 @@ _COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip"
 
 class FilesOutputOptions(Options, frozen=True):
     path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Directory to write parts to. It is made if it is missing; what is in it is left alone."""
+    """Directory or `s3://bucket/prefix` to write parts to. A directory is made if it is missing;
+    what is there is left alone."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     compression: str | None = None
     """jsonl: `none` or `gzip`; parquet: `snappy`, `none`, `gzip` or `zstd`."""
@@ -33,9 +34,8 @@ class FilesOutputOptions(Options, frozen=True):
 def files_output(context: PluginContext) -> FilesOutput:
     options = read_options(context, FilesOutputOptions)
     limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
-    return FilesOutput(
-        Path(context.located(options.path)), _format(context, options), context, limits
-    )
+    place = parts_at(located(context, options.path), context)
+    return FilesOutput(place, _format(context, options), context, limits)
 
 
 def _format(context: PluginContext, options: FilesOutputOptions) -> PartFormat:
@@ -54,4 +54,4 @@ def _format(context: PluginContext, options: FilesOutputOptions) -> PartFormat:
 
 class FilesOutput(PartsWriter):
     cooperative = False
-    """Forcing a part to disk takes milliseconds."""
+    """Forcing a part to disk takes milliseconds, a request to an object store more."""

@@ -1,8 +1,8 @@
 """Reads one Parquet file as segments, row group by row group.
 
-Any position can be read again, because the file tells how many rows each group has; so cursors
-need no state. Values of types that cannot travel between tasks are read as text in ISO form (dates,
-times, decimals), and a timestamp without a time zone is taken to be in UTC.
+Any position can be read again, because the file tells how many rows each group has; so the state of
+a cursor is only what tells a change. Values of types that cannot travel between tasks are read as
+text in ISO form (dates, times, decimals), and a timestamp without a time zone is taken to be UTC.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.errors import Unavailable
 from onyx.flow.batch import Segment
 from onyx.plugins.byte_sources import named_errors
 from onyx.plugins.file_reader import Extras
+from onyx.plugins.file_systems import FileSystem
 from onyx.plugins.protocol import Cursor
 
 ROWS_AT_A_TIME = 4_096
@@ -23,13 +25,20 @@ ROWS_AT_A_TIME = 4_096
 class ParquetReader:
     """An open file (`protocol.Reader`)."""
 
-    def __init__(self, path: str, position: int, extras: Extras) -> None:
+    def __init__(self, path: str, position: int, extras: Extras, files: FileSystem) -> None:
         """Raises Unavailable when the file cannot be read, UserError when it is not Parquet."""
         self._path = path
+        self._files = files
         self._extras = extras
         self._position = position
-        with named_errors(path):
-            self._file = pq.ParquetFile(path)
+        self._bytes = files.open(path, ahead=False)
+        try:
+            with named_errors(path):
+                # Objects are read by few large ranges, those of a row group at a time.
+                self._file = pq.ParquetFile(self._bytes, pre_buffer=True)
+        except BaseException:
+            self._bytes.close()
+            raise
         self._rows: int = self._file.metadata.num_rows
         self._segments: list[Segment] = []
         self._taken = 0
@@ -37,8 +46,12 @@ class ParquetReader:
 
     def read(self, segments_max: int) -> list[Segment]:
         if self._taken == len(self._segments):
-            with named_errors(self._path):
-                self._segments = next(self._batches, [])
+            try:
+                with named_errors(self._path):
+                    self._segments = next(self._batches, [])
+            except Unavailable:
+                self._batches = self._read_from(self._position)
+                raise
             self._taken = 0
             self._extras.add(self._segments, self._position)
         segments = self._segments[self._taken : self._taken + segments_max]
@@ -50,10 +63,11 @@ class ParquetReader:
         return self._position >= self._rows
 
     def cursor(self, position: int) -> Cursor:
-        return Cursor(position)
+        return Cursor(position, self._files.version(self._path))
 
     def close(self) -> None:
         self._file.close()
+        self._bytes.close()
 
     def _read_from(self, position: int) -> Iterator[list[Segment]]:
         skipped = 0

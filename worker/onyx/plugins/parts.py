@@ -1,9 +1,11 @@
 """Parts: files that become visible whole, once, and only when they are durable.
 
-Segments are written to a part in the writer's staging directory. A part that is large or old enough
-is finished: its bytes are forced to disk, it is renamed into the target directory in one step, and
-that directory is forced to disk. Only then do its segments count as durable. So nobody ever sees
-half a part, and what was acked is found after a crash.
+Segments are written to a part that nobody sees. A part that is large or old enough is finished: its
+bytes are made durable (`settle`), and then it is made visible in one step (`publish`). Only then do
+its segments count as durable. So nobody ever sees half a part, and what was acked is found after a
+crash. Where parts are, and how that step is done there, is a `PartsPlace`: a directory
+(`directory_parts`) or an object store (`object_parts`). Permission is asked between the two steps,
+because a place may rely on it: what was settled with permission was noted before others fence.
 
 Both the `files` and the `spark` output write this way.
 """
@@ -11,22 +13,17 @@ Both the `files` and the `spark` output write this way.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import itertools
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable
+from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.staging import Staging, sync_directory
 
 _numbers = itertools.count()
 """Of parts within this process: with the incarnation, it makes their names unique."""
@@ -57,6 +54,59 @@ class PartFormat(Protocol):
     def begin(self, file: BinaryIO) -> PartBody: ...
 
 
+class StagedPart(Protocol):
+    """One part until it is visible."""
+
+    file: BinaryIO
+    """To write to; writing never fails because a server does not answer."""
+
+    def make_room(self) -> None:
+        """Hand over what was written, so that it does not fill memory.
+
+        Raises:
+            Unavailable: not now; nothing is lost, and the call may be repeated.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Make everything durable, still invisible. Raises like `make_room`, and is repeatable."""
+        ...
+
+    def publish(self) -> None:
+        """Make the part visible and that durable. Raises like `make_room`, and is repeatable."""
+        ...
+
+    def drop(self) -> None:
+        """Give it up, as far as that is possible now."""
+        ...
+
+
+class PartsPlace(Protocol):
+    """Where the parts of one task are made and published, by one writer.
+
+    Any method may raise Fenced when this incarnation was declared dead, UserError when the place
+    cannot be used, Unavailable when it cannot be used now.
+    """
+
+    size_bytes_max: int
+    """Of a part."""
+
+    def create(self, name: str) -> StagedPart: ...
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Make sure that nothing of other incarnations becomes visible any more; idempotent, also
+        when several peers do it at once. Only for those who are alive themselves."""
+        ...
+
+    def explained(self, error: OSError) -> OnyxError:
+        """Why a part cannot go on after an error of the system, for good."""
+        ...
+
+    def close(self) -> None:
+        """Leave no trace of what was not published, as far as that is possible now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RollLimits:
     """A part is finished when it reaches any of these."""
@@ -68,31 +118,29 @@ class RollLimits:
 
 
 @dataclass(slots=True)
-class _OpenPart:
-    path: Path
-    file: BinaryIO
+class _Part:
+    staged: StagedPart
     body: PartBody
     opened_s: float
     segments: int = 0
 
 
 class PartsWriter:
-    """Writes segments as parts of one directory, for one peer of one task."""
+    """Writes segments as parts of one place, for one peer of one task."""
 
     def __init__(
         self,
-        directory: Path,
+        place: PartsPlace,
         form: PartFormat,
         context: PluginContext,
         limits: RollLimits = RollLimits(),
     ) -> None:
-        self._directory = directory
+        self._place = place
         self._form = form
         self._context = context
         self._limits = limits
-        self._staging = Staging(directory, context)
-        self._part: _OpenPart | None = None
-        self._finished: deque[tuple[Path, int]] = deque()
+        self._part: _Part | None = None
+        self._finished: deque[_Part] = deque()
         self._flushing = False
         self._live: Sequence[GroupId] | None = None
         self._durable = 0
@@ -102,18 +150,22 @@ class PartsWriter:
         """Add segments to the open part.
 
         Raises:
-            UserError: a value has no form in this format, or the directory cannot be used.
-            Unavailable: the disk is full or fails.
-            Fenced: this incarnation's staging directory has been removed.
+            UserError: a value has no form in this format, or the place cannot be used.
+            Unavailable: the place cannot be reached now; nothing was taken.
+            Fenced: this incarnation was declared dead.
         """
         if not segments:
             return
         with self._guarded():
+            for waiting in self._finished:
+                waiting.staged.settle()
             part = self._part or self._open()
+            part.staged.make_room()
             part.body.add(segments)
             part.segments += len(segments)
             if self._is_full(part):
-                self._publish()
+                with contextlib.suppress(Unavailable):  # told by the next call, which takes nothing
+                    self._publish()
 
     def durable(self) -> int:
         """Segments in parts that have been published, in the order of writing."""
@@ -145,32 +197,34 @@ class PartsWriter:
 
     def close(self) -> None:
         """Drop what is not published."""
-        if self._part is not None:
-            with contextlib.suppress(OSError):
-                self._part.file.close()
-            self._part = None
+        for part in [*self._finished, *([self._part] if self._part else [])]:
+            part.staged.drop()
+        self._part = None
         self._finished.clear()
-        self._staging.close()
+        self._place.close()
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """After a failure nobody knows what is in the part or on disk: this writer stays broken."""
+        """After a failure nobody knows what is in the part or on disk: this writer stays broken.
+        Not so when the place could not be reached, which loses nothing."""
         if self._broken is not None:
             raise self._broken
         try:
             yield
+        except Unavailable:
+            raise
         except OSError as error:
-            self._broken = self._explained(error)
+            self._broken = self._place.explained(error)
             raise self._broken from error
         except Exception as error:
             self._broken = error
             raise
 
-    def _is_full(self, part: _OpenPart) -> bool:
+    def _is_full(self, part: _Part) -> bool:
         limits = self._limits
         return (
             part.segments >= limits.segments
-            or part.body.size_bytes() >= limits.size_bytes
+            or part.body.size_bytes() >= min(limits.size_bytes, self._place.size_bytes_max)
             or self._age_s() >= limits.age_s
         )
 
@@ -178,68 +232,38 @@ class PartsWriter:
         assert self._part is not None
         return self._context.clock.monotonic_s() - self._part.opened_s
 
-    def _open(self) -> _OpenPart:
-        path = self._staging.own() / self._name()
-        file = open(path, "xb")  # noqa: SIM115 - closed when the part is finished or dropped
+    def _open(self) -> _Part:
+        staged = self._place.create(part_name(self._context, self._form.suffix))
         now_s = self._context.clock.monotonic_s()
-        self._part = _OpenPart(path, file, self._form.begin(file), now_s)
+        self._part = _Part(staged, self._form.begin(staged.file), now_s)
         return self._part
-
-    def _name(self) -> str:
-        context = self._context
-        incarnation = hashlib.sha256(str(context.incarnation).encode()).hexdigest()[:12]
-        number = f"{next(_numbers):06d}"
-        return f"part-{context.task}-{context.slot}-{incarnation}-{number}{self._form.suffix}"
 
     def _publish(self) -> None:
         if not self._context.permitted():
             return
         self._fence_if_due()
-        self._finish()
-        while self._finished and self._context.permitted():
-            self._rename(*self._finished[0])
+        if self._part is not None:
+            self._part.body.finish()
+            self._finished.append(self._part)
+            self._part = None
+        while self._finished:
+            part = self._finished[0]
+            part.staged.settle()
+            if not self._context.permitted():
+                return
+            part.staged.publish()
+            self._durable += part.segments
             self._finished.popleft()
-        self._flushing = bool(self._finished)
-
-    def _finish(self) -> None:
-        """Force the open part to disk. From here on it waits only for its rename."""
-        part, self._part = self._part, None
-        if part is None:
-            return
-        with part.file as file:
-            part.body.finish()
-            file.flush()
-            os.fsync(file.fileno())
-        self._finished.append((part.path, part.segments))
-
-    def _rename(self, path: Path, segments: int) -> None:
-        target = self._directory / path.name
-        if target.exists():
-            raise InvariantViolated(f"{target} exists, but names of parts are unique")
-        path.rename(target)
-        sync_directory(self._directory)
-        self._durable += segments
+        self._flushing = False
 
     def _fence_if_due(self) -> None:
         if self._live is not None and self._context.permitted():
-            self._staging.fence(self._live)
+            self._place.fence(self._live)
             self._live = None
 
-    def _explained(self, error: OSError) -> OnyxError:
-        what = f"{self._directory}: {error.strerror or error}"
-        if error.errno == errno.ENOENT:
-            return Fenced(
-                f"task {self._context.task!r}: {what}: the staging directory of incarnation "
-                f"{self._context.incarnation} was removed, because it was declared dead (or "
-                "somebody removed the output directory)"
-            )
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            return task_error(
-                self._context, f"cannot write to {what}; give the worker a directory it may write"
-            )
-        return Unavailable(f"task {self._context.task!r}: cannot write to {what}")
 
-
-def published_parts(directory: Path, suffix: str) -> list[Path]:
-    """The visible parts of a directory, in a stable order."""
-    return sorted(directory.glob(f"part-*{suffix}"))
+def part_name(context: PluginContext, suffix: str) -> str:
+    """A name that no other part ever has."""
+    incarnation = hashlib.sha256(str(context.incarnation).encode()).hexdigest()[:12]
+    number = f"{next(_numbers):06d}"
+    return f"part-{context.task}-{context.slot}-{incarnation}-{number}{suffix}"

@@ -46,7 +46,9 @@ class PluginContext:
     """Where relative paths count from; empty means the current folder."""
 
     def located(self, path: str) -> str:
-        """Where a path that a job names is on this worker. URLs stay as they are."""
+        """Where a path that a job names is on this worker. URLs stay as they are, but
+        `file:///path`, which is a path."""
+        path = path.removeprefix("file://") if path.startswith("file:///") else path
         return path if "://" in path else os.path.join(self.data_dir, path)
 
 

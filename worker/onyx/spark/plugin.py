@@ -13,20 +13,22 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Unavailable, UserFunctionError
-from onyx.plugins.options import Options, read_options
+from onyx.plugins.options import Options, option_error, read_options
 from onyx.plugins.part_formats import ParquetFormat
 from onyx.plugins.parts import PartsWriter, RollLimits
+from onyx.plugins.places import located
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.stage import Workplace, run_stage
+from onyx.spark.results import DirectoryResults, ObjectResults, Results
 
 
 class SparkOutputOptions(Options, frozen=True):
     stage: str
     """`package.module:name` of a function from DataFrame to DataFrame."""
     path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Directory for `parts/` and `result/`; all workers of the task (and Spark) must see it."""
+    """Directory or `s3://bucket/prefix` for `parts/` and `result/`; all workers of the task (and
+    Spark, if it is a directory) must see it."""
     master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, `k8s://...`, or `sc://host:port` for Spark Connect."""
     result_format: Literal["parquet", "jsonl"] = "parquet"
@@ -64,12 +66,11 @@ class SparkOutput(PartsWriter):
     def __init__(
         self, context: PluginContext, options: SparkOutputOptions, runner: StageRunner
     ) -> None:
-        path = Path(context.located(options.path))
-        self._place = Workplace(path, context.job, context.permitted, wanted=context.wanted)
         self._options = options
         self._runner = runner
+        self._results = _results(context, options)
         limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
-        super().__init__(self._place.parts, ParquetFormat(context), context, limits)
+        super().__init__(self._results.parts, ParquetFormat(context), context, limits)
 
     def seal(self) -> None:
         """Run the stage, unless its result stands.
@@ -92,7 +93,21 @@ class SparkOutput(PartsWriter):
         )
         where = f"job {self._context.job_name!r}, task {self._context.task!r}: stage"
         try:
-            run_stage(self._place, self._staging.own, request, self._runner, options.stage_timeout)
+            self._results.run(request, self._runner, options.stage_timeout)
         except (UserFunctionError, Unavailable) as error:
             raise type(error)(f"{where} {options.stage}: {error}") from error
         super().seal()
+
+
+def _results(context: PluginContext, options: SparkOutputOptions) -> Results:
+    place = located(context, options.path)
+    if isinstance(place, Path):
+        return DirectoryResults(place, context)
+    if not options.master.startswith("local"):
+        raise option_error(
+            context,
+            "master",
+            f"is {options.master!r}, but parts in an object store are copied to the worker, where "
+            "only a local master sees them; take a local one, or a path on a shared volume",
+        )
+    return ObjectResults(place, context)

@@ -26,8 +26,7 @@ import msgspec
 
 from onyx.errors import Fenced, Unavailable
 from onyx.ids import JobId
-from onyx.plugins.parts import published_parts
-from onyx.plugins.staging import sync_directory
+from onyx.plugins.directory_parts import published_parts, sync_directory
 from onyx.spark.request import StageRequest, StageRunner
 
 MANIFEST = "_onyx.json"
@@ -120,7 +119,7 @@ def _run(
         target.mkdir()
         (target / "_SUCCESS").touch()
     _make_durable(target, {"job": place.job, "stage": request.stage, "parts": len(parts)})
-    _wait_until_permitted(place, wanted)
+    wait_until_permitted(place.path, place.permitted, wanted, place.pause)
     _publish(place, held)
     shutil.rmtree(own / _REPLACED, ignore_errors=True)
 
@@ -138,15 +137,25 @@ def _make_durable(target: Path, manifest: dict[str, object]) -> None:
     sync_directory(target)
 
 
-def _wait_until_permitted(place: Workplace, wanted: Callable[[], bool]) -> None:
-    """ZooKeeper may be away for a while; if this peer is replaced meanwhile, its staging goes."""
+def wait_until_permitted(
+    where: object,
+    permitted: Callable[[], bool],
+    wanted: Callable[[], bool],
+    pause: Callable[[float], None],
+) -> None:
+    """ZooKeeper may be away for a while; if this peer is replaced meanwhile, its staging goes.
+
+    Raises:
+        Fenced: the run is not wanted any more.
+        Unavailable: it took too long.
+    """
     for _ in range(PERMISSION_POLLS_MAX):
         if not wanted():
             raise _fenced()
-        if place.permitted():
+        if permitted():
             return
-        place.pause(PERMISSION_POLL_S)
-    raise Unavailable(f"{place.path}: this worker may not publish: it has lost sight of ZooKeeper")
+        pause(PERMISSION_POLL_S)
+    raise Unavailable(f"{where}: this worker may not publish: it has lost sight of ZooKeeper")
 
 
 def _publish(place: Workplace, held: int) -> None:

@@ -1,0 +1,140 @@
+"""What Onyx needs of an object store, one request each, with conditions and uploads by their id.
+
+The conditions (`put`) and the uploads that anybody may abort who knows their id are what fences
+are made of; libraries that hide uploads behind a file were rejected for that (decision 0012).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.objects.connection import ObjectMissing, connect, our_errors
+from onyx.objects.urls import ObjectUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object as a listing tells."""
+
+    key: str
+    size_bytes: int
+    version: str
+    """Its entity tag: another one means other bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of an object."""
+
+    data: bytes
+    size_bytes: int
+    """Of the whole object."""
+    version: str
+
+
+class Bucket:
+    """One bucket. Every method may raise what `our_errors` lists; safe to use from any thread."""
+
+    def __init__(self, name: str, client: Any = None) -> None:
+        self._name = name
+        self._client = client or connect()
+
+    def list(self, prefix: str) -> Iterator[Found]:
+        """Objects whose keys begin with `prefix`, in the order of their keys."""
+        more: dict[str, str] = {}
+        while True:
+            with our_errors(self._url(prefix)):
+                page = self._client.list_objects_v2(Bucket=self._name, Prefix=prefix, **more)
+            for each in page.get("Contents", ()):
+                yield Found(each["Key"], each["Size"], each["ETag"])
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def look(self, key: str) -> Found | None:
+        """What is known of an object without reading it; None when it is not there."""
+        try:
+            with our_errors(self._url(key)):
+                head = self._client.head_object(Bucket=self._name, Key=key)
+        except ObjectMissing:
+            return None
+        return Found(key, head["ContentLength"], head["ETag"])
+
+    def read(self, key: str, first: int, size_bytes: int, version: str | None) -> Piece:
+        """Bytes from `first` on, at most so many, and at least one must be there; `version`: of
+        this version or not at all."""
+        given = {"IfMatch": version} if version else {}
+        wanted = f"bytes={first}-{first + size_bytes - 1}"
+        with our_errors(self._url(key)):
+            answer = self._client.get_object(Bucket=self._name, Key=key, Range=wanted, **given)
+            with contextlib.closing(answer["Body"]) as body:
+                data = body.read()
+        whole = answer["ContentRange"].rpartition("/")[2]
+        return Piece(data, int(whole), answer["ETag"])
+
+    def get(self, key: str) -> Piece | None:
+        """A whole small object; None when it is not there."""
+        try:
+            with our_errors(self._url(key)):
+                answer = self._client.get_object(Bucket=self._name, Key=key)
+                with contextlib.closing(answer["Body"]) as body:
+                    data = body.read()
+        except ObjectMissing:
+            return None
+        return Piece(data, len(data), answer["ETag"])
+
+    def put(self, key: str, data: bytes, condition: dict[str, str] | None = None) -> None:
+        """Write a small object; with `only_if`, only then.
+
+        Raises:
+            ConditionFailed: the condition does not hold.
+        """
+        with our_errors(self._url(key)):
+            self._client.put_object(Bucket=self._name, Key=key, Body=data, **(condition or {}))
+
+    def delete(self, key: str) -> None:
+        """Remove an object; nothing happens when it is not there."""
+        with our_errors(self._url(key)):
+            self._client.delete_object(Bucket=self._name, Key=key)
+
+    def start_upload(self, key: str) -> str:
+        """The id of an upload, from which nothing is visible before it is completed."""
+        with our_errors(self._url(key)):
+            answer = self._client.create_multipart_upload(Bucket=self._name, Key=key)
+        return str(answer["UploadId"])
+
+    def upload(self, key: str, upload: str, number: int, data: bytes) -> str:
+        """Send one piece (from 1), all but the last of at least 5 MiB; its entity tag."""
+        with our_errors(self._url(key)):
+            answer = self._client.upload_part(
+                Bucket=self._name, Key=key, UploadId=upload, PartNumber=number, Body=data
+            )
+        return str(answer["ETag"])
+
+    def complete_upload(self, key: str, upload: str, tags: Sequence[str]) -> None:
+        """Make the object visible, whole, in one step.
+
+        Raises:
+            ObjectMissing: the upload was completed before, or aborted.
+        """
+        pieces = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        with our_errors(self._url(key)):
+            self._client.complete_multipart_upload(
+                Bucket=self._name, Key=key, UploadId=upload, MultipartUpload={"Parts": pieces}
+            )
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        """End an upload, so that it can never be completed; nothing happens when it was ended."""
+        with contextlib.suppress(ObjectMissing), our_errors(self._url(key)):
+            self._client.abort_multipart_upload(Bucket=self._name, Key=key, UploadId=upload)
+
+    def _url(self, key: str) -> ObjectUrl:
+        return ObjectUrl(self._name, key)
+
+
+def only_if(found: Piece | None) -> dict[str, str]:
+    """The condition that an object is still what `get` found: this version, or nothing."""
+    return {"IfMatch": found.version} if found else {"IfNoneMatch": "*"}

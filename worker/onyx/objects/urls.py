@@ -1,0 +1,60 @@
+"""URLs of objects, `s3://bucket/key`.
+
+Credentials are the worker's and never the job's: a URL that carries any is refused, and no message
+repeats it, because jobs are kept in ZooKeeper and errors are shown to everybody.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from onyx.errors import UserError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
+_SIGNED = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature|access.?key|secret|token)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUrl:
+    """A bucket and a key within it, a prefix or a pattern."""
+
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    def __truediv__(self, name: str) -> ObjectUrl:
+        return ObjectUrl(self.bucket, f"{self.key}/{name}" if self.key else name)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path of a job is a URL and not a path on this machine."""
+    return _SCHEME.match(path) is not None
+
+
+def parse_url(url: str) -> ObjectUrl:
+    """The bucket and key that a URL names; slashes at the end do not count.
+
+    Raises:
+        UserError: it carries credentials, is not of S3, or names no bucket.
+    """
+    found = _SCHEME.match(url)
+    assert found, "only what is_url says is one"
+    scheme = found[1].lower()
+    authority, _, key = url[found.end() :].partition("/")
+    if "@" in authority or _SIGNED.search(url):
+        raise UserError(
+            f"is a {scheme}:// URL with credentials in it; take them out of the job, and give them "
+            "to the workers as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if scheme != "s3":
+        hint = "; write s3://" if scheme in ("s3a", "s3n") else ""
+        raise UserError(
+            f"is {url!r}, but there are only paths and URLs that begin with s3://{hint}"
+        )
+    if not _BUCKET.match(authority):
+        raise UserError(f"is {url!r}, which names no bucket; write s3://bucket/path")
+    return ObjectUrl(authority, key.strip("/"))

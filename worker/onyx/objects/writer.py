@@ -1,0 +1,108 @@
+"""An object in the making, as a file to write: nothing is visible before it is completed.
+
+Its pieces are the parts of an S3 multipart upload. The upload has an id; whoever knows it can abort
+it, and then it can never be completed. Uploads that hide the id, and conditional writes of whole
+objects, were rejected: neither can be taken away from a writer that sleeps.
+
+What the store does not take now stays in memory and is sent again: an error loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from typing import Any
+
+from onyx.errors import OnyxError
+from onyx.objects.bucket import Bucket
+from onyx.objects.connection import ObjectMissing
+
+PIECE_BYTES = 8_388_608
+"""A store takes 10,000 pieces of at least 5 MiB."""
+OBJECT_BYTES_MAX = 9_000 * PIECE_BYTES
+
+
+class ObjectWriter(io.RawIOBase):
+    """A writable file that becomes an object by `settle` and `complete`."""
+
+    def __init__(self, bucket: Bucket, key: str, started: Callable[[str], None]) -> None:
+        """Nothing is requested yet. `started` hears the upload's id before anything is sent."""
+        self._bucket = bucket
+        self._key = key
+        self._started = started
+        self._upload: str | None = None
+        self._tags: list[str] = []
+        self._waiting = bytearray()
+        self._length = 0
+        self._failing = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._length
+
+    def write(self, data: Any, /) -> int:
+        """Take all of it. A failure to send is told by the next `make_room` or `settle`, because
+        who is in the middle of encoding could not repeat this call."""
+        size = memoryview(data).nbytes
+        self._waiting += data
+        self._length += size
+        if not self._failing:
+            with contextlib.suppress(OnyxError):
+                self.make_room()
+        return size
+
+    def make_room(self) -> None:
+        """Send whole pieces; less than one is in memory afterwards.
+
+        Raises:
+            ObjectMissing: the upload was aborted.
+            UserError, Unavailable: as everything of `Bucket`.
+        """
+        self._failing = True
+        while len(self._waiting) >= PIECE_BYTES:
+            self._send(PIECE_BYTES)
+        self._failing = False
+
+    def settle(self) -> None:
+        """Send everything: from now on it is durable. Raises like `make_room`."""
+        self.make_room()
+        if self._waiting or not self._tags:
+            self._send(len(self._waiting))
+
+    def complete(self) -> None:
+        """Make the object visible; may be repeated. Its key must be nobody else's.
+
+        Raises:
+            ObjectMissing: the upload was aborted.
+            UserError, Unavailable: as everything of `Bucket`.
+        """
+        try:
+            self._bucket.complete_upload(self._key, self._start(), self._tags)
+        except ObjectMissing:
+            # Also the answer to a repeat whose first reply was lost.
+            if self._bucket.look(self._key) is None:
+                raise
+
+    def abort(self) -> None:
+        """Give the upload up, if it was begun."""
+        self._waiting.clear()
+        if self._upload is not None:
+            self._bucket.abort_upload(self._key, self._upload)
+
+    def _start(self) -> str:
+        """The id of the upload, begun now if it was not yet."""
+        if self._upload is None:
+            upload = self._bucket.start_upload(self._key)
+            self._started(upload)
+            self._upload = upload
+        return self._upload
+
+    def _send(self, size_bytes: int) -> None:
+        upload = self._start()
+        data = bytes(self._waiting[:size_bytes])
+        number = len(self._tags) + 1
+        self._tags.append(self._bucket.upload(self._key, upload, number, data))
+        del self._waiting[:size_bytes]

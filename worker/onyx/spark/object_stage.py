@@ -1,0 +1,219 @@
+"""Run a stage over parts in an object store: copied to this machine, and its result copied back.
+
+    <url>/parts/<job>/      Parquet parts, written by all peers of the task
+    <url>/result/           the result of the last job that finished, with `_onyx.json`
+
+Spark itself speaks to object stores only with libraries that its Python package does not have, and
+nothing is downloaded at run time. So the worker's disk must have room for the parts and the result.
+
+No store replaces many objects in one step. The files of a result are uploaded under names that no
+other run uses, and completed like parts, which a fence prevents. What decides is `_onyx.json`: it
+lists the files of the result, and is written only if it is still as it was before the run, so of
+two runs one wins and the other takes its files away. It also lists what it replaces, which is
+removed then, by the winner or, if that dies, by whoever is asked to seal again. Nothing else is
+ever removed: a winner that wakes up late cannot reach the files of a later job.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from onyx.errors import Unavailable
+from onyx.objects.bucket import Bucket, Piece, only_if
+from onyx.objects.connection import ConditionFailed, ObjectMissing
+from onyx.objects.reader import ObjectFile
+from onyx.objects.urls import ObjectUrl
+from onyx.plugins.object_parts import ObjectPart, ObjectParts, published_objects
+from onyx.plugins.parts import part_name
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.request import StageRequest, StageRunner
+from onyx.spark.stage import MANIFEST, wait_until_permitted
+
+COPY_BYTES = 8_388_608
+"""Copied at a time."""
+SUCCESS = "_SUCCESS"
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is in `_onyx.json`."""
+
+    job: str
+    stage: str
+    parts: int
+    run: str
+    """Of this attempt alone."""
+    files: tuple[str, ...]
+    """Names of the files of the result."""
+    replaces: tuple[str, ...]
+    """Names of files that are to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWorkplace:
+    """Where one peer finds and puts the objects of one task of one job."""
+
+    url: ObjectUrl
+    context: PluginContext
+    pause: Callable[[float], None] = time.sleep
+
+    @property
+    def parts(self) -> ObjectUrl:
+        return self.url / "parts" / self.context.job
+
+    @property
+    def result(self) -> ObjectUrl:
+        return self.url / "result"
+
+    @property
+    def manifest(self) -> ObjectUrl:
+        return self.result / MANIFEST
+
+
+def run_object_stage(
+    place: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
+) -> None:
+    """See `stage.run_stage`, which does the same in a directory.
+
+    Raises:
+        UserFunctionError: the stage failed, with its message.
+        UserError: the object store refuses.
+        Unavailable: Spark, the store or the disk failed; try again.
+        Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
+    """
+    try:
+        bucket = Bucket(place.url.bucket)
+        before = bucket.get(place.manifest.key)
+        standing = _manifest(before)
+        if standing is None or standing.job != place.context.job:
+            with tempfile.TemporaryDirectory(prefix="onyx-parts-") as scratch:
+                standing = _run(place, bucket, before, Path(scratch), request, runner, timeout_s)
+        _clean_up(place, bucket, standing)
+    except OSError as error:
+        raise Unavailable(
+            f"{place.url}: parts and result are copied to {tempfile.gettempdir()}, and that "
+            f"failed: {error.strerror or error}"
+        ) from error
+
+
+def _run(
+    place: ObjectWorkplace,
+    bucket: Bucket,
+    before: Piece | None,
+    scratch: Path,
+    request: StageRequest,
+    runner: StageRunner,
+    timeout_s: float,
+) -> Manifest:
+    """The manifest that stands afterwards."""
+    parts = _copied_here(place, bucket, scratch)
+    target = scratch / "result"
+    if parts or request.schema is not None:
+        filled = msgspec.structs.replace(request, parts=tuple(map(str, parts)), target=str(target))
+        runner(filled, timeout_s, place.context.wanted)
+    # Otherwise no segment ever came, so nobody knows the columns: the result has no rows either.
+    run = part_name(place.context, "")
+    stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
+    files = {f"{run}-{path.name}": path for path in _files(target)}
+    _publish(place, files)
+    manifest = Manifest(
+        place.context.job, request.stage, len(parts), run, tuple(files), tuple(stale)
+    )
+    return _decide(place, bucket, before, manifest)
+
+
+def _copied_here(place: ObjectWorkplace, bucket: Bucket, scratch: Path) -> list[Path]:
+    folder = scratch / "parts"
+    folder.mkdir()
+    copies = []
+    for url in published_objects(bucket, place.parts, ".parquet"):
+        copies.append(folder / url.key.rpartition("/")[2])
+        with ObjectFile(bucket, url, {}) as source, copies[-1].open("wb") as file:
+            shutil.copyfileobj(source, file, COPY_BYTES)
+    return copies
+
+
+def _files(target: Path) -> Iterable[Path]:
+    """What a reader of the result needs: not Hadoop's checksums and marks, nor empty files."""
+    found = sorted(target.rglob("*")) if target.exists() else []
+    return [each for each in found if each.is_file() and each.name[0] not in "._" and _size(each)]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _publish(place: ObjectWorkplace, files: Mapping[str, Path]) -> None:
+    context = place.context
+    results = ObjectParts(place.result, context, place.url)
+    staged: list[ObjectPart] = []
+    try:
+        for name, path in files.items():
+            staged.append(results.create(name))
+            _upload(path, staged[-1])
+        wait_until_permitted(place.result, context.permitted, context.wanted, place.pause)
+        for part in staged:
+            part.publish()
+    except BaseException:
+        for part in staged:
+            part.drop()
+        raise
+
+
+def _upload(path: Path, part: ObjectPart) -> None:
+    with path.open("rb") as source:
+        while piece := source.read(COPY_BYTES):
+            part.file.write(piece)
+            part.make_room()
+    part.settle()
+
+
+def _decide(
+    place: ObjectWorkplace, bucket: Bucket, before: Piece | None, mine: Manifest
+) -> Manifest:
+    """The manifest that stands: ours, or that of another run of this job."""
+    key = place.manifest.key
+    try:
+        bucket.put(key, msgspec.json.encode(mine), only_if(before))
+        return mine
+    except (ConditionFailed, ObjectMissing) as error:
+        standing = _manifest(bucket.get(key))
+        if standing is not None and standing.run == mine.run:
+            return mine  # the answer to an earlier try of this very request was lost
+        _remove(place, bucket, mine.files)
+        if standing is None or standing.job != mine.job:
+            raise Unavailable(
+                f"{place.result}: another job has put its result there meanwhile; let one job at a "
+                "time write to a path"
+            ) from error
+        return standing
+
+
+def _clean_up(place: ObjectWorkplace, bucket: Bucket, standing: Manifest) -> None:
+    """What is left to do once it is decided; may be done again."""
+    _remove(place, bucket, standing.replaces)
+    bucket.put((place.result / SUCCESS).key, b"")
+
+
+def _remove(place: ObjectWorkplace, bucket: Bucket, names: Iterable[str]) -> None:
+    for name in names:
+        bucket.delete((place.result / name).key)
+
+
+def _names(place: ObjectWorkplace, bucket: Bucket) -> list[str]:
+    prefix = f"{place.result.key}/"
+    return [found.key.removeprefix(prefix) for found in bucket.list(prefix)]
+
+
+def _manifest(found: Piece | None) -> Manifest | None:
+    """None also for what is no manifest of this version: it is replaced."""
+    try:
+        return msgspec.json.decode(found.data, type=Manifest) if found else None
+    except msgspec.DecodeError:
+        return None
