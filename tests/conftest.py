@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import trustme
 from tests.support.certificates import Secret
+from tests.support.object_stores import Minio, ObjectStore
+from tests.support.s3_server import S3Server
 
 from onyx.log.server import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
@@ -48,3 +50,36 @@ def secure_zookeeper(
         yield ZooKeeperSettings(
             server.address, tls=tls, auth_user="onyx", auth_password_file=str(password)
         )
+
+
+@pytest.fixture(scope="session")
+def fake_s3() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """A real object store; tests that ask for it are skipped where it has not been built."""
+    server = Minio(tmp_path_factory.mktemp("minio"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["fake_s3", "minio"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty bucket of each server, to which the environment leads."""
+    return _bucket_of(request.getfixturevalue(request.param), monkeypatch)
+
+
+@pytest.fixture
+def fake_store(fake_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """An empty bucket of the server whose faults can be chosen."""
+    return _bucket_of(fake_s3, monkeypatch)
+
+
+def _bucket_of(server: S3Server | Minio, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return ObjectStore(server)

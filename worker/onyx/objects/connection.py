@@ -40,18 +40,19 @@ class RangeMissing(UserError):
     """The object ends before the range that was asked for."""
 
 
-def connect(environment: Mapping[str, str] = os.environ) -> Any:
+def connect() -> Any:
     """A client of the store that the environment names, one for all tasks of this process.
 
     Raises:
         SettingsError: botocore is not installed, or a variable has a value that it refuses.
     """
-    ours = {key: value for key, value in environment.items() if key.startswith("AWS_")}
-    return _client(tuple(sorted(ours.items())))
+    ours = [(name, value) for name, value in os.environ.items() if name.startswith("AWS_")]
+    return _client(tuple(sorted(ours)))
 
 
 @functools.lru_cache(maxsize=4)
 def _client(variables: tuple[tuple[str, str], ...]) -> Any:
+    """The library reads the same variables itself; here they tell one client from another."""
     try:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError

@@ -1,14 +1,15 @@
 """Patterns of keys, with the rules of `glob` for files: `*`, `?` and `[...]` stay within one part
 of the path, `**` stands for any number of them, and none matches a leading dot.
-
-The library's own translation of patterns (`fnmatch`) was rejected: its `*` crosses slashes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 _MAGIC = re.compile(r"[*?[]")
+_ANY = "**"
 
 
 def literal_prefix(pattern: str) -> str:
@@ -17,33 +18,22 @@ def literal_prefix(pattern: str) -> str:
     return pattern[: found.start()] if found else pattern
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """An expression that matches whole keys."""
-    parts = pattern.split("/")
-    text = ""
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
-        if part == "**":
-            text += r"(?:[^/.][^/]*/)*" + (r"[^/.][^/]*" if last else "")
-        else:
-            text += _part(part) + ("" if last else "/")
-    return re.compile(text + r"\Z", re.S)
+def matches(pattern: str, key: str) -> bool:
+    """Whether a whole key matches."""
+    return _match(pattern.split("/"), key.split("/"))
 
 
-def _part(part: str) -> str:
-    text = "" if not part or part.startswith(".") else r"(?!\.)"
-    position = 0
-    while position < len(part):
-        character = part[position]
-        position += 1
-        if character == "*":
-            text += "[^/]*"
-        elif character == "?":
-            text += "[^/]"
-        elif character == "[" and (end := part.find("]", position + 2)) > 0:
-            chosen = part[position:end].replace("\\", "\\\\").replace("[", "\\[")
-            text += "[" + ("^" + chosen[1:] if chosen.startswith("!") else chosen) + "]"
-            position = end + 1
-        else:
-            text += re.escape(character)
-    return text
+def _match(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    if not patterns or not names:
+        return not patterns and not names
+    first, *rest = patterns
+    if first != _ANY:
+        return _fits(first, names[0]) and _match(rest, names[1:])
+    if not rest:
+        return not any(name.startswith(".") for name in names)
+    return _match(rest, names) or (not names[0].startswith(".") and _match(patterns, names[1:]))
+
+
+def _fits(pattern: str, name: str) -> bool:
+    hidden = name.startswith(".") and not pattern.startswith(".")
+    return not hidden and fnmatchcase(name, pattern)

@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, cast
 
 from onyx.errors import Unavailable, UserError
 from onyx.objects.bucket import Bucket, Found
-from onyx.objects.patterns import compiled, literal_prefix
+from onyx.objects.patterns import literal_prefix, matches
 from onyx.objects.reader import Allowance, ObjectFile
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
 
@@ -104,7 +104,6 @@ class ObjectFiles:
         self._versions.setdefault(url.bucket, {})[url.key] = version
 
     def _chosen(self, url: ObjectUrl) -> list[Found]:
-        matches = compiled(url.key).match
         folder = f"{url.key}/" if url.key else ""
         within = False
         chosen = []
@@ -113,7 +112,7 @@ class ObjectFiles:
                 continue  # the mark of a folder, as consoles make them
             if found.key == url.key:
                 return [found]
-            if matches(found.key):
+            if matches(url.key, found.key):
                 chosen.append(found)
             within = within or found.key.startswith(folder)
         if within and not chosen:
