@@ -105,6 +105,7 @@ def test_a_job_runs_and_completes_and_tells_how_it_is(
     ended = api.wait_for("onyxjobs", "job", condition("Completed", "True"))
     assert ended["status"]["phase"] == "Completed"
     assert ended["status"]["finishedAt"]
+    assert not ended["metadata"].get("finalizers"), "it can be deleted without an operator"
     assert submitted(logs) == [job_id]
     told(api, "Submitted", "Running", "Completed")
 

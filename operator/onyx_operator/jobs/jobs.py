@@ -139,7 +139,8 @@ class Jobs:
                     log = view if isinstance(view, LogView) else None
                     body = await self._actor.do(action, body, spec, log)
                     self._jobs.put(body)
-                    if isinstance(action, ReleaseFinalizer | DeleteObject):
+                    let_go = isinstance(action, ReleaseFinalizer) and spec.deleted_at
+                    if let_go or isinstance(action, DeleteObject):
                         await self._tell_end(spec, found, body)
                         return
             except (UserError, JobRefused) as error:

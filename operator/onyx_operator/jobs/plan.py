@@ -257,15 +257,17 @@ def _killed(spec: Spec, seen: Seen, job: LogJob) -> Plan:
 
 
 def _ended(spec: Spec, seen: Seen, phase: str, reason: str, message: str) -> Plan:
-    """The job has ended for good: in time its object is deleted, if it shall be."""
+    """The job has ended for good: nothing is left to do when its object is deleted, and in time it
+    is, if it shall be."""
+    release = (ReleaseFinalizer(),) if seen.has_finalizer else ()
     ttl_s = spec.declaration.ttl_seconds_after_finished
     if ttl_s is None:
-        return Plan((), phase, reason, message)
+        return Plan(release, phase, reason, message)
     finished_s = seconds(seen.record.finished_at)
     left_s = ttl_s if finished_s is None else finished_s + ttl_s - seen.now_s
     if left_s > 0 or finished_s is None:
-        return Plan((), phase, reason, message, max(left_s, 1.0))
-    return Plan((DeleteObject(),), phase, "Expired", message)
+        return Plan(release, phase, reason, message, max(left_s, 1.0))
+    return Plan((*release, DeleteObject()), phase, "Expired", message)
 
 
 def _phase(record: Record) -> str:
