@@ -52,6 +52,7 @@ PLAIN = st.recursive(
         ),
         ({"env": [{"name": "A"}]}, {"env": "nonsense"}, {"env": "nonsense"}),
         ({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
+        ({}, {"env": [{"name": "A", "value": None}]}, {"env": [{"name": "A"}]}),
     ],
 )  # fmt: skip
 def test_merging(base: Any, patch: Any, expected: Any) -> None:

@@ -337,7 +337,8 @@ def test_a_cluster_whose_zookeeper_is_gone_stalls_no_other(
             api.create(job(f"dead-{index}", clusterRef="dead"))
         started(api)
         stuck.set()
-        found = api.wait_for("onyxjobs", "dead-0", condition("ClusterReady", "False"))
+        unreachable = condition("ClusterReady", "False", "LogUnreachable")
+        found = api.wait_for("onyxjobs", "dead-0", unreachable)
         assert "no ZooKeeper answers" in found["status"]["message"]
 
 

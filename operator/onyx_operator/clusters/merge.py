@@ -45,7 +45,8 @@ def _mappings(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
     result = {name: value for name, value in base.items() if patch.get(name, value) is not None}
     for name, value in patch.items():
         if value is not None:
-            result[name] = merged(base[name], value, name) if name in base else _without_null(value)
+            known = base[name] if name in base else _nothing(value)
+            result[name] = merged(known, value, name)
     return result
 
 
@@ -53,7 +54,7 @@ def _lists(base: list[Any], patch: list[Any], key: str) -> list[Any]:
     by_key = {item[key]: item for item in base}
     for item in patch:
         known = by_key.get(item[key])
-        by_key[item[key]] = _without_null(item) if known is None else _mappings(known, item)
+        by_key[item[key]] = _mappings({} if known is None else known, item)
     return list(by_key.values())
 
 
@@ -63,5 +64,6 @@ def _named(items: Any, key: str) -> bool:
     )
 
 
-def _without_null(value: Any) -> Any:
-    return _mappings({}, value) if isinstance(value, Mapping) else value
+def _nothing(value: Any) -> Any:
+    """What a value is laid over where there is nothing, so that its nulls remove themselves."""
+    return type(value)() if isinstance(value, dict | list) else None
