@@ -1,20 +1,22 @@
 """Parts in an object store: uploads that are completed to become visible, and aborted as a fence.
 
 A part is uploaded under its final name by an S3 multipart upload, from which nobody sees anything
-before it is completed, in one step. The id of each upload is noted below `.staging`, under the
-incarnation of its writer, before a byte is sent. Whoever is alive aborts the uploads that the notes
-of the dead name (`fence`): completing them fails then, however late the request arrives. What a
-zombie begins after that it never completes, because it asks for permission after it has noted the
-upload, and others fence only when that permission has run out.
+before it is completed, in one step. Every writer makes one mark below `.staging`, whose name begins
+with its incarnation, once and never again. Beside it it notes the id of each upload before a byte
+is sent, and before it completes the upload it looks whether the mark is still there. Whoever is
+alive removes the marks of the dead and then aborts the uploads that their notes name (`fence`). So
+an upload noted by then can never be completed, however late the request arrives, and one begun
+later finds no mark: there is no moment in between, as with directories.
 
-So notes, not the listing of uploads, which some stores give for whole keys only (MinIO). Rejected:
-copies of staged objects (a copy that has begun survives the removal of its source), conditional
-writes (what keeps a zombie out of a name has to lie there itself, for every reader to see).
+Notes, because some stores list uploads for whole keys only (MinIO). Rejected: copies of staged
+objects (a copy that has begun survives the removal of its source), conditional writes (what keeps a
+zombie out of a name has to lie there itself, for every reader to see).
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -30,6 +32,9 @@ from onyx.plugins.directory_parts import STAGING
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 
+_MARK = "writer"
+_numbers = itertools.count()
+
 
 class ObjectParts:
     """The parts of one task below one URL (`parts.PartsPlace`)."""
@@ -37,33 +42,50 @@ class ObjectParts:
     size_bytes_max = OBJECT_BYTES_MAX
 
     def __init__(self, url: ObjectUrl, context: PluginContext, staging: ObjectUrl | None = None):
-        """`staging`: where notes are kept, below `url` if not given."""
+        """`staging`: where marks and notes are kept, below `url` if not given."""
         self._url = url
         self._context = context
         self._task = (staging or url) / STAGING / f"{context.job}.{context.task}"
+        self._own: ObjectUrl | None = None
 
     def create(self, name: str) -> ObjectPart:
-        note = self._task / str(self._context.incarnation) / name
-        return ObjectPart(self._bucket(), self._url / name, note, self._told)
+        with self._told():
+            own = self._own or self._marked()
+        return ObjectPart(self._bucket(), self._url / name, own, self._told)
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Abort the uploads that all other incarnations have noted."""
+        """Take the marks of all other incarnations away, then abort the uploads they noted."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        prefix = f"{self._task.key}/"
         with self._told():
             bucket = self._bucket()
-            for found in bucket.list(prefix):
-                incarnation, _, _ = found.key.removeprefix(prefix).partition("/")
-                note = bucket.get(found.key) if incarnation not in keep else None
-                if note is not None:
+            marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
+            for key in marks:
+                bucket.delete(key)
+            for key in self._foreign(bucket, keep):
+                note = bucket.get(key)
+                if note is not None and not key.endswith(f"/{_MARK}"):
                     bucket.abort_upload(*_upload_noted(note.data))
-                    bucket.delete(found.key)
+                bucket.delete(key)
 
     def explained(self, error: OSError) -> OnyxError:
         return Unavailable(f"task {self._context.task!r}: {self._url}: {error}")
 
     def close(self) -> None:
-        """Each part has been dropped by now."""
+        """Parts have been dropped by now: what is left is the mark."""
+        if self._own is not None:
+            with contextlib.suppress(OnyxError):
+                self._bucket().delete((self._own / _MARK).key)
+
+    def _marked(self) -> ObjectUrl:
+        self._own = own = self._task / f"{self._context.incarnation}.{next(_numbers)}"
+        self._bucket().put((own / _MARK).key, b"")
+        return own
+
+    def _foreign(self, bucket: Bucket, keep: set[str]) -> list[str]:
+        """Marks and notes of incarnations that are not to be kept."""
+        prefix = f"{self._task.key}/"
+        keys = [found.key for found in bucket.list(prefix)]
+        return [key for key in keys if _incarnation(key.removeprefix(prefix)) not in keep]
 
     def _bucket(self) -> Bucket:
         with self._told():
@@ -78,7 +100,7 @@ class ObjectParts:
         except ObjectMissing as error:
             raise Fenced(
                 f"task {context.task!r}: {error}: an upload of incarnation {context.incarnation} "
-                "was aborted, because it was declared dead (or somebody removed it)"
+                "was taken away, because it was declared dead (or somebody removed it)"
             ) from error
         except UserError as error:
             raise task_error(context, f"option 'path': {error}") from error
@@ -91,27 +113,30 @@ class ObjectPart:
         self,
         bucket: Bucket,
         url: ObjectUrl,
-        note: ObjectUrl,
+        staging: ObjectUrl,
         told: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._bucket = bucket
         self._key = url.key
-        self._note = note.key
+        self._mark = (staging / _MARK).key
+        self._note = (staging / url.key.rpartition("/")[2]).key
         self._noted = False
         self._told = told
         self._writer = ObjectWriter(bucket, url.key, self._take_note)
         self.file = cast(BinaryIO, self._writer)
 
     def make_room(self) -> None:
-        with self._told():
+        with self._dropped_if_fenced():
             self._writer.make_room()
 
     def settle(self) -> None:
-        with self._told():
+        with self._dropped_if_fenced():
             self._writer.settle()
 
     def publish(self) -> None:
-        with self._told():
+        with self._dropped_if_fenced():
+            if self._bucket.look(self._mark) is None:
+                raise ObjectMissing(f"{self._mark} is not there")
             self._writer.complete()
         self._forget()
 
@@ -119,6 +144,15 @@ class ObjectPart:
         with contextlib.suppress(OnyxError):
             self._writer.abort()
             self._forget()
+
+    @contextlib.contextmanager
+    def _dropped_if_fenced(self) -> Iterator[None]:
+        with self._told():
+            try:
+                yield
+            except ObjectMissing:
+                self.drop()
+                raise
 
     def _take_note(self, upload: str) -> None:
         note = json.dumps({"key": self._key, "upload": upload})
@@ -137,6 +171,11 @@ def published_objects(bucket: Bucket, url: ObjectUrl, suffix: str) -> list[Objec
     start = (url / "part-").key
     found = (each.key for each in bucket.list(start))
     return [ObjectUrl(url.bucket, key) for key in found if key.endswith(suffix)]
+
+
+def _incarnation(name: str) -> str:
+    """Of a mark or note, `<incarnation>.<number>/<what>`."""
+    return name.partition("/")[0].rpartition(".")[0]
 
 
 def _upload_noted(note: bytes) -> tuple[str, str]:

@@ -4,8 +4,7 @@ Segments are written to a part that nobody sees. A part that is large or old eno
 bytes are made durable (`settle`), and then it is made visible in one step (`publish`). Only then do
 its segments count as durable. So nobody ever sees half a part, and what was acked is found after a
 crash. Where parts are, and how that step is done there, is a `PartsPlace`: a directory
-(`directory_parts`) or an object store (`object_parts`). Permission is asked between the two steps,
-because a place may rely on it: what was settled with permission was noted before others fence.
+(`directory_parts`) or an object store (`object_parts`).
 
 Both the `files` and the `spark` output write this way.
 """
