@@ -69,6 +69,12 @@ class Worker:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def state(self) -> str:
+        """For a failed test: a process may end without a word."""
+        code = self._process.poll()
+        return "running" if code is None else f"ended with code {code}"
+
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
         self._process.kill()
@@ -160,6 +166,7 @@ class Cluster:
             **os.environ,
             **to_environment(settings),
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONFAULTHANDLER": "1",
         }
         command = [sys.executable, "-m", "onyx.cli", "worker", "--peers", str(peers)]
         worker = Worker(tag, command, environment, self._folder / f"{tag}.log")
@@ -259,7 +266,7 @@ class Cluster:
             print(entry.position, entry.writer[:8], entry.command.fn, dict(entry.command.args))
         for worker in self.workers:
             text = worker.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
-            print(f"--- {worker.tag} ({'running' if worker.running else 'ended'}):\n{text}")
+            print(f"--- {worker.tag} ({worker.state}):\n{text}")
 
 
 def _is_ready(replica: Replica, job: JobId) -> bool:
