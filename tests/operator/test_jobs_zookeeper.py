@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -71,3 +72,34 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
             assert (status.id, status.state) == (ended["status"]["jobId"], "completed")
             api.delete("onyxjobs", "job")
             api.wait_for("onyxjobs", "job", lambda told: told is None)
+
+
+def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        zookeeper = ZooKeeperSettings(address=server.address, session_timeout_s=4.0)
+        found = replace(settings(), engine=Settings(zookeeper=zookeeper))
+        api.create(cluster(zookeeper={"address": server.address}))
+        with Operator(api, ZooKeeperClientLog, found):
+            api.create(counting())
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)
+            server.stop()
+            shutil.rmtree(tmp_path / "zookeeper")
+            server.start()
+
+            forgotten = api.wait_for(
+                "onyxjobs",
+                "job",
+                lambda told: told["status"]["reason"] == "Forgotten",
+                timeout_s=TIMEOUT_S,
+            )
+            assert "ZooKeeper has lost its data" in forgotten["status"]["message"]
+            api.patch("onyxjobs", "job", {"spec": {"restartNonce": 1}})
+            api.wait_for(
+                "onyxjobs",
+                "job",
+                lambda told: told["status"]["jobId"] != forgotten["status"]["jobId"],
+                timeout_s=TIMEOUT_S,
+            )
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from onyx.client import Client
-from onyx.errors import OnyxError, Unavailable
+from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
@@ -97,7 +97,7 @@ class LogView:
             return
         if job in self._replica.killed_jobs and job not in self._failures:
             client = self._opened()
-            report = await self._in_thread(client.exception, job)
+            report = await self._ask(client.exception, job)
             while len(self._failures) >= FAILURES_MAX:
                 del self._failures[next(iter(self._failures))]
             self._failures[job] = _told(report)
@@ -125,7 +125,7 @@ class LogView:
             Unavailable: it may have been written or not; a repeat does no harm.
         """
         client = self._opened()
-        await self._arrived(await self._in_thread(client.hand_in, job_id, job))
+        await self._arrived(await self._ask(client.hand_in, job_id, job))
 
     async def tell(self, command: Command) -> None:
         """Write a command and wait until it is seen in the log.
@@ -133,7 +133,7 @@ class LogView:
         Raises:
             Unavailable: it may have been written or not; a repeat does no harm.
         """
-        await self._arrived(await self._in_thread(self._opened().log.append, command))
+        await self._arrived(await self._ask(self._opened().log.append, command))
 
     async def close(self) -> None:
         """Stop following; the session ends in the background."""
@@ -159,7 +159,8 @@ class LogView:
             await asyncio.sleep(REOPEN_S)
 
     async def _stay(self) -> None:
-        """While the session can be used, with breaks; another error ends it."""
+        """While the session can be used, with breaks; another error ends it, such as LogReplaced:
+        what this client knew is of a log that is gone."""
         assert self._client is not None
         while True:
             try:
@@ -245,19 +246,26 @@ class LogView:
         except TimeoutError as error:
             raise Unavailable(f"entry {position} of {self._where()} does not arrive") from error
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        if self._closed:
-            raise Unavailable("the log is closed")
+    async def _ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """On behalf of a job, whose fault it is not that the log is another one."""
         try:
-            return await self._loop.run_in_executor(self._threads, function, *arguments)
+            return await self._in_thread(function, *arguments)
+        except LogReplaced as error:
+            self._poke.set()
+            raise Unavailable(str(error)) from error
         except Unavailable:
             self._poke.set()
             raise
 
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise Unavailable("the log is closed")
+        return await self._loop.run_in_executor(self._threads, function, *arguments)
+
     async def _read_frontiers(self, job: JobId) -> bool:
         client = self._opened()
         count = self._partitions(job)
-        return await self._in_thread(self.frontiers.read, client.log, job, count)
+        return await self._ask(self.frontiers.read, client.log, job, count)
 
     def _partitions(self, job: JobId) -> int:
         return sum(each.count for each in self._replica.partitions.get(job, NOTHING).values())
