@@ -24,9 +24,7 @@ from onyx.telemetry.catalog import METRICS, Metric, Stage
 from onyx.telemetry.interface import TaskMetrics
 
 
-def build(
-    registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS
-) -> dict[str, Any]:
+def build(registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS) -> dict[str, Any]:
     """Every metric of a table, registered."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     return {metric.name: _build(metric, registry) for metric in metrics}
