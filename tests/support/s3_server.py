@@ -82,6 +82,8 @@ class S3Server:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
     store: Store
 
     def do_GET(self) -> None:
