@@ -78,3 +78,7 @@ def hooks() -> dict[str, Any]:
 
     loop = ("before_task_start", "after_read_batch", "after_batch", "after_task_stop")
     return {name: note(name) for name in loop}
+
+
+def spark_total(frame: Any) -> Any:
+    return frame.groupBy().sum("n").withColumnRenamed("sum(n)", "total")

@@ -89,6 +89,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
+    def handle_expect_100(self) -> bool:
+        told = super().handle_expect_100()
+        self.wfile.flush()
+        return told
+
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
     def log_message(self, format: str, *arguments: object) -> None:

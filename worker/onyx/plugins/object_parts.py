@@ -49,9 +49,13 @@ class ObjectParts:
         self._own: ObjectUrl | None = None
 
     def create(self, name: str) -> ObjectPart:
+        return self.create_at(self._url / name)
+
+    def create_at(self, url: ObjectUrl) -> ObjectPart:
+        """A part that is to be elsewhere in the bucket, under the same fence."""
         with self._told():
             own = self._own or self._marked()
-        return ObjectPart(self._bucket(), self._url / name, own, self._told)
+        return ObjectPart(self._bucket(), url, own, self._told)
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the marks of all other incarnations away, then abort the uploads they noted."""
@@ -66,6 +70,11 @@ class ObjectParts:
                 if note is not None and not key.endswith(f"/{_MARK}"):
                     bucket.abort_upload(*_upload_noted(note.data))
                 bucket.delete(key)
+
+    def published(self, bucket: Bucket, suffix: str) -> list[ObjectUrl]:
+        """The visible parts, of all writers, in a stable order."""
+        keys = (found.key for found in bucket.list((self._url / "part-").key))
+        return [ObjectUrl(self._url.bucket, key) for key in keys if key.endswith(suffix)]
 
     def explained(self, error: OSError) -> OnyxError:
         return Unavailable(f"task {self._context.task!r}: {self._url}: {error}")
@@ -164,13 +173,6 @@ class ObjectPart:
         if self._noted:
             with contextlib.suppress(OnyxError):
                 self._bucket.delete(self._note)
-
-
-def published_objects(bucket: Bucket, url: ObjectUrl, suffix: str) -> list[ObjectUrl]:
-    """The visible parts below a URL, in a stable order."""
-    start = (url / "part-").key
-    found = (each.key for each in bucket.list(start))
-    return [ObjectUrl(url.bucket, key) for key in found if key.endswith(suffix)]
 
 
 def _incarnation(name: str) -> str:

@@ -30,7 +30,7 @@ from onyx.objects.bucket import Bucket, Piece, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
 from onyx.objects.reader import ObjectFile
 from onyx.objects.urls import ObjectUrl
-from onyx.plugins.object_parts import ObjectPart, ObjectParts, published_objects
+from onyx.plugins.object_parts import ObjectPart, ObjectParts
 from onyx.plugins.parts import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.request import StageRequest, StageRunner
@@ -61,11 +61,9 @@ class ObjectWorkplace:
 
     url: ObjectUrl
     context: PluginContext
+    fenced: ObjectParts
+    """Those that the stage reads; its result is staged under the same fence."""
     pause: Callable[[float], None] = time.sleep
-
-    @property
-    def parts(self) -> ObjectUrl:
-        return self.url / "parts" / self.context.job
 
     @property
     def result(self) -> ObjectUrl:
@@ -132,7 +130,7 @@ def _copied_here(place: ObjectWorkplace, bucket: Bucket, scratch: Path) -> list[
     folder = scratch / "parts"
     folder.mkdir()
     copies = []
-    for url in published_objects(bucket, place.parts, ".parquet"):
+    for url in place.fenced.published(bucket, ".parquet"):
         copies.append(folder / url.key.rpartition("/")[2])
         with ObjectFile(bucket, url, {}) as source, copies[-1].open("wb") as file:
             shutil.copyfileobj(source, file, COPY_BYTES)
@@ -151,11 +149,10 @@ def _size(path: Path) -> int:
 
 def _publish(place: ObjectWorkplace, files: Mapping[str, Path]) -> None:
     context = place.context
-    results = ObjectParts(place.result, context, place.url)
     staged: list[ObjectPart] = []
     try:
         for name, path in files.items():
-            staged.append(results.create(name))
+            staged.append(place.fenced.create_at(place.result / name))
             _upload(path, staged[-1])
         wait_until_permitted(place.result, context.permitted, context.wanted, place.pause)
         for part in staged:

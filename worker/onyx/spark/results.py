@@ -43,8 +43,8 @@ class ObjectResults:
     """Parts and results that are copied to this machine and back."""
 
     def __init__(self, url: ObjectUrl, context: PluginContext) -> None:
-        self._place = ObjectWorkplace(url, context)
-        self.parts = ObjectParts(self._place.parts, context, url)
+        self.parts = ObjectParts(url / "parts" / context.job, context, url)
+        self._place = ObjectWorkplace(url, context, self.parts)
 
     def run(self, request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
         run_object_stage(self._place, request, runner, timeout_s)
