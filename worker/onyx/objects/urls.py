@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 
 from onyx.errors import UserError
+from onyx.model.locations import HINT, carries_credentials
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
-_SIGNED = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature|access.?key|secret|token)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,8 @@ def parse_url(url: str) -> ObjectUrl:
     assert found, "only what is_url says is one"
     scheme = found[1].lower()
     authority, _, key = url[found.end() :].partition("/")
-    if "@" in authority or _SIGNED.search(url):
-        raise UserError(
-            f"is a {scheme}:// URL with credentials in it; take them out of the job, and give them "
-            "to the workers as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
+    if carries_credentials(url):
+        raise UserError(f"is a {scheme}:// URL with credentials in it; {HINT}")
     if scheme != "s3":
         hint = "; write s3://" if scheme in ("s3a", "s3n") else ""
         raise UserError(

@@ -17,7 +17,7 @@ EntryRule = Callable[[Draft, str, Report], None]
 JobRule = Callable[[Draft, str, Report], None]
 
 ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
-    "catalog": (catalog.check_peers, catalog.check_grouping, catalog.check_use),
+    "catalog": (catalog.check_peers, catalog.check_grouping, catalog.check_use, catalog.check_path),
     "flowConditions": (flow.check_entry,),
     "windows": (windows.check_window,),
     "triggers": (windows.check_trigger,),

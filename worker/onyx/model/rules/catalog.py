@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from onyx.model import names
+from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import Report, at, listed, told
 from onyx.model.rules.looking import entries, good
 from onyx.model.schema import Draft
+
+
+def check_path(draft: Draft, path: str, report: Report) -> None:
+    """The options of a plugin name places, not how to get in. The value itself is never told."""
+    options = good(draft, "options")
+    places = options.get("path") if options else None
+    for place in places if isinstance(places, list | tuple) else (places,):
+        if isinstance(place, str) and carries_credentials(place):
+            report.add(at(at(path, "options"), "path"), "is a URL with credentials in it", HINT)
 
 
 def check_peers(draft: Draft, path: str, report: Report) -> None:
