@@ -10,7 +10,7 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring objects golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,6 +63,10 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 
 monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)
 	$(BIN)/python -m pytest tests/monitoring
+
+objects: setup ## Test s3:// paths with a real object store, MinIO (first time: builds it with Go, some 10 minutes)
+	$(BIN)/python -m tests.support.object_stores
+	$(BIN)/python -m pytest tests/integration/test_objects_*.py tests/integration/test_jobs_objects.py tests/unit/plugins/test_plugins_parts.py
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.chart

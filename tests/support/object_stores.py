@@ -1,4 +1,5 @@
-"""Object stores for tests: the small server of this process, and MinIO if it has been built."""
+"""Object stores for tests: the small server of this process, and MinIO if it has been built, which
+`python -m tests.support.object_stores` does."""
 
 from __future__ import annotations
 
@@ -95,3 +96,7 @@ class ObjectStore:
 
     def keys(self, prefix: str = "") -> list[str]:
         return [found.key for found in self.bucket.list(prefix)]
+
+
+if __name__ == "__main__":
+    binaries.build(["minio"])
