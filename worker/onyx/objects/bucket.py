@@ -1,7 +1,7 @@
 """What Onyx needs of an object store, one request each, with conditions and uploads by their id.
 
 The conditions (`put`) and the uploads that anybody may abort who knows their id are what fences
-are made of; libraries that hide uploads behind a file were rejected for that (decision 0012).
+are made of; libraries that hide uploads behind a file were rejected for that (decision 0013).
 """
 
 from __future__ import annotations
