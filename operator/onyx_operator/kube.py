@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import urllib3
@@ -256,8 +256,6 @@ class Kube:
             status, answer = self._exchange(method, path, query, body, content_type)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"the API server cannot be reached: {error}") from error
-        except kubernetes_client.ApiException as error:
-            raise Unavailable(f"the API server cannot be reached: {error.reason}") from error
         finally:
             self._observe(verb, status, time.monotonic() - started_s)
         if 200 <= status < 300:
@@ -267,20 +265,22 @@ class Kube:
     def _exchange(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str
     ) -> tuple[int, bytes]:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
-        request = self._client.param_serialize(
-            method,
-            path,
-            query_params=list(query.items()),
-            header_params=headers,
-            auth_settings=["BearerToken"],
+        """Over the client's connections and with its credentials; its own methods for this differ
+        from version to version."""
+        client = self._client
+        headers = {**client.default_headers, "Accept": "application/json"}
+        headers["Content-Type"] = content_type
+        for each in client.configuration.auth_settings().values():
+            headers[each["key"]] = each["value"]
+        timeout = urllib3.Timeout(
+            connect=self._settings.connect_timeout_s, read=self._settings.read_timeout_s
         )
-        timeouts = (self._settings.connect_timeout_s, self._settings.read_timeout_s)
-        http_method, url, serialized_headers, _, _ = request
-        response = self._client.call_api(
-            http_method, url, serialized_headers, body, _request_timeout=timeouts
+        url = client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        data = None if body is None else msgspec.json.encode(body)
+        response = client.rest_client.pool_manager.request(
+            method, url, body=data, headers=headers, timeout=timeout, retries=False
         )
-        return response.status, response.read() or b""
+        return response.status, response.data
 
 
 def cluster_configuration() -> kubernetes_client.Configuration:
