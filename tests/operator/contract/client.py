@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from kubernetes.client import ApiClient, Configuration
 
@@ -62,9 +63,8 @@ class Client:
     def watch(self, path: str, timeout_s: int = 5, **query: str) -> Iterator[dict[str, Any]]:
         """Events of a watch until the server ends it; closed when the caller stops reading."""
         query |= {"watch": "true", "timeoutSeconds": str(timeout_s)}
-        response = self._send("GET", path, None, query, "application/json", "application/json")
-        assert response.status == 200, response.read()
-        stream = response.response
+        stream = self._send("GET", path, None, query, "application/json", "application/json")
+        assert stream.status == 200, stream.read()
         try:
             for line in stream:
                 yield json.loads(line)
@@ -105,14 +105,20 @@ class Client:
         content: str,
         accept: str,
     ) -> Any:
-        method, url, headers, _, _ = self._client.param_serialize(
+        """Over the client's connections; its own methods for this differ between versions."""
+        configuration = self._client.configuration
+        headers = {**self._client.default_headers, "Accept": accept, "Content-Type": content}
+        for each in configuration.auth_settings().values():
+            headers[each["key"]] = each["value"]
+        return self._client.rest_client.pool_manager.request(
             method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": accept, "Content-Type": content},
-            auth_settings=["BearerToken"],
+            configuration.host + path + (f"?{urlencode(query)}" if query else ""),
+            body=None if body is None else json.dumps(body),
+            headers=headers,
+            timeout=WAIT_S,
+            retries=False,
+            preload_content=False,
         )
-        return self._client.call_api(method, url, headers, body, _request_timeout=WAIT_S)
 
 
 def widget(name: str, spec: Mapping[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
