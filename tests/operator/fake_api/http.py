@@ -26,6 +26,9 @@ from tests.operator.fake_api.table import table
 from tests.operator.fake_api.values import written
 from tests.operator.fake_api.watching import Event, Watch
 
+TRUE = {"1", "t", "T", "true", "TRUE", "True"}
+"""What a Go server reads as true in a query."""
+
 BOOKMARK_PERIOD_S = 1.0
 BODY_BYTES_MAX = 3 * 1024 * 1024
 _PATCHES: dict[str, Callable[[Any, Any], Any]] = {
@@ -67,7 +70,7 @@ class Http:
         path, door = self._enter(request.path)
         if self.is_down or (door is not None and door.is_shut):
             return _abort(request)
-        watch = request.query.get("watch", "") in ("1", "true")
+        watch = request.query.get("watch", "") in TRUE
         target = target_of(request.method, path, watch=watch)
         if target is None:
             page = discovery.page(path, self._registry.kinds.values())
@@ -191,7 +194,7 @@ class Http:
             if "fieldManager" not in request.query:
                 message = "fieldManager: Required value: is required for apply patch"
                 raise ApiError(422, "Invalid", f'PatchOptions.meta.k8s.io "" is invalid: {message}')
-            force = request.query.get("force", "") == "true"
+            force = request.query.get("force", "") in TRUE
             where = (target.namespace, target.name, target.subresource)
             value, created = self._registry.apply(kind, *where, _object(body), force, how)
             return 201 if created else 200, value, created
@@ -311,9 +314,9 @@ class Stream:
     async def _events(self, watch: Watch, cut: asyncio.Future[Any]) -> bool:
         """Write events until time is up (True) or the connection is to be cut (False)."""
         query, loop = self._request.query, asyncio.get_running_loop()
-        bookmarks = query.get("allowWatchBookmarks", "") in ("1", "true")
+        bookmarks = query.get("allowWatchBookmarks", "") in TRUE
         deadline = loop.time() + float(query.get("timeoutSeconds", "1800"))
-        initial = query.get("sendInitialEvents", "") in ("1", "true")
+        initial = query.get("sendInitialEvents", "") in TRUE
         events = watch.start(query.get("resourceVersion", ""), send_initial=initial)
         while True:
             if not await self._write(events):
