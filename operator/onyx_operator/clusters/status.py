@@ -95,6 +95,8 @@ def _ready(outcome: Outcome, told: Object) -> Verdict:
         return "False", "Updating", "the StatefulSet's controller has not seen the last change yet"
     ready, updated = _count(told, "readyReplicas"), _count(told, "updatedReplicas")
     counts = f"{ready} of {replicas} workers are ready"
+    if outcome.trouble is not None:
+        counts += f", as an earlier spec had them: {outcome.trouble.message}"
     if _count(told, "replicas") > replicas:
         return "False", "ScalingDown", f"{_count(told, 'replicas') - replicas} workers are leaving"
     if ready >= replicas and updated >= replicas:

@@ -81,7 +81,9 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
 def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
     source = f"ConfigMap {ref.config_map}, key {ref.key}"
     if text is None:
-        raise LookupError(f"{source}: there is no such key; make it, or correct spec.jobRef")
+        raise LookupError(
+            f"{source}: there is no such ConfigMap or key; make it, or correct spec.jobRef"
+        )
     # The object's own name, by which metrics and `kubectl get` speak of the job.
     return replace(parse_manifest(text, source), name=name)
 

@@ -138,8 +138,8 @@ def test_problems_come_in_the_order_of_the_file_with_file_and_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FLIGHTS + "# " + "x" * 262_144, "bytes, more than 262144 (256 KiB)"),
-        (FLIGHTS + "# " + "x" * 2_000_000, "bytes, more than 262144 (256 KiB)"),
+        (FLIGHTS + "# " + "x" * 1_048_576, "bytes, more than 1048576 (1 MiB)"),
+        (FLIGHTS + "# " + "x" * 2_000_000, "bytes, more than 1048576 (1 MiB)"),
         (FLIGHTS.replace("owner: me", f"x: [{'1,' * 20_001}]"), "has more than 20000 values"),
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         ("a: \ud800", "is not"),
@@ -196,8 +196,8 @@ def test_a_mapping_that_contains_itself_is_refused() -> None:
 
 def test_a_spec_that_is_too_large_as_json_is_refused() -> None:
     mapping = to_mapping(JOB)
-    mapping["spec"]["metadata"] = {"x": "y" * 262_144}
-    assert "262144 bytes" in problems_of(mapping)["spec"].message
+    mapping["spec"]["metadata"] = {"x": "y" * 1_048_576}
+    assert "1048576 bytes" in problems_of(mapping)["spec"].message
 
 
 def test_keys_that_are_no_text_are_told() -> None:

@@ -178,7 +178,8 @@ def test_an_exception_of_the_function_is_told_as_of_the_function() -> None:
         "ValueError",
         "boom at 500",
     )
-    assert told["detail"].startswith("m:same raised ValueError: boom at 500 (3 segments")
+    assert told["detail"].startswith("m:same raised ValueError: boom at 500 (test_task_hooks.py, ")
+    assert "(3 segments of the batch failed)" in told["detail"]
     assert "boom" in told["traceback"]
 
 

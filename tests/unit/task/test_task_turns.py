@@ -7,9 +7,14 @@ from tests.support.bench import Bench, chain
 from onyx.task import machine
 
 
-def bench_with(waiting: int) -> Bench:
+def bench_with(waiting: int, batch_takes_s: float = 0.0) -> Bench:
     job = chain([{"n": n} for n in range(9)], read={"batchSize": 1}, work={"batchSize": 2})
-    bench = Bench(job, {"m:same": lambda segment: segment})
+
+    def same(segment: dict[str, int]) -> dict[str, int]:
+        bench.clock.advance(batch_takes_s / 2)
+        return segment
+
+    bench = Bench(job, {"m:same": same})
     bench.start()
     read = bench.task("read")
     source = read.static.source
@@ -34,3 +39,10 @@ def test_less_than_a_batch_is_left_to_grow() -> None:
     assert work.live.inbox.waiting_segments() == 1
     machine.advance(work)
     assert work.live.inbox.waiting_segments() == 0
+
+
+def test_a_slow_function_does_one_batch_a_turn_for_others_wait_too() -> None:
+    bench = bench_with(waiting=6, batch_takes_s=1.0)
+    work = bench.task("work")
+    machine.advance(work)
+    assert work.live.inbox.waiting_segments() == 4

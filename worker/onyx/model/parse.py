@@ -48,7 +48,7 @@ def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
     """The job in the text of a manifest, YAML or JSON.
 
     Args:
-        text: the whole file, at most 256 KiB.
+        text: the whole file, at most 1 MiB.
         source: what to call it in messages, usually its path.
 
     Raises:
@@ -88,7 +88,7 @@ def _read_mapping(mapping: Mapping[str, Any], by_reference: bool) -> Draft:
     report = Report()
     draft = _manifest(plain(mapping, report), report, by_reference)
     if not report and len(canonical_json(draft["raw"])) > MANIFEST_BYTES_MAX:
-        report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (256 KiB) as JSON")
+        report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (1 MiB) as JSON")
     if report:
         raise ManifestError(report.problems())
     return draft

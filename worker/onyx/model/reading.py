@@ -20,7 +20,7 @@ import yaml
 from onyx.model.plain import DEPTH_MAX, VALUES_MAX
 from onyx.model.report import INVALID, Report, at, told
 
-MANIFEST_BYTES_MAX = 262_144
+MANIFEST_BYTES_MAX = 1_048_576
 """Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -182,7 +182,7 @@ def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
     if len(data) > MANIFEST_BYTES_MAX:
         report.add(
             "",
-            f"has {len(data)} bytes, more than {MANIFEST_BYTES_MAX} (256 KiB)",
+            f"has {len(data)} bytes, more than {MANIFEST_BYTES_MAX} (1 MiB)",
             "data belongs in files that a task reads, not in the manifest",
         )
         return INVALID, {}

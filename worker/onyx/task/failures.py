@@ -7,6 +7,7 @@ the user's function are gathered for a whole batch and surface when the batch is
 from __future__ import annotations
 
 import traceback
+from pathlib import PurePath
 from typing import Any
 
 from onyx.errors import OnyxError
@@ -32,6 +33,15 @@ def describe(error: BaseException) -> str:
         return str(error)
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def place(error: BaseException) -> str:
+    """Where in the user's code an exception came from, as ` (shop.py, line 3)`; no more than that,
+    since a traceback can show what is in a segment."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not frame.f_globals.get("__name__", "").startswith("onyx."):
+            return f" ({PurePath(frame.f_code.co_filename).name}, line {line})"
+    return ""
 
 
 def report(job: JobId, task: TaskName, peer: PeerId, failure: Failure) -> dict[str, Any]:

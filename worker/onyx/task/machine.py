@@ -56,13 +56,20 @@ assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has 
 BATCHES_A_TURN = 8
 """What waits is worked off before anything new is read: a batch that has to queue has left the
 processor's cache when its turn comes, and everything done with it takes twice as long."""
+TURN_MAX_S = 0.02
+"""No further batch is begun after this, so that a slow function holds up the other tasks of its
+process for one batch at a time."""
 
 
 def advance(task: Task) -> Progress:
     """Step until the task waits, ends, or is through with the whole batches that wait for it."""
+    clock = task.services.clock
+    ends_s = clock.monotonic_s() + TURN_MAX_S
     progress = _through_one(task)
     for _ in range(1, BATCHES_A_TURN):
         if progress is not Progress.ADVANCED or not _more_waits(task):
+            break
+        if clock.monotonic_s() >= ends_s:
             break
         _through_one(task)
     return progress

@@ -14,7 +14,7 @@ from onyx.flow.batch import U64, Batch, Segment, concatenate
 from onyx.flow.routing import Outgoing, route_batch
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.task import keeping, segment_hooks
-from onyx.task.failures import Failure, describe
+from onyx.task.failures import Failure, describe, place
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
@@ -236,8 +236,8 @@ def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
 
 def _copied(shares: list[tuple[ChildTask, Outgoing]]) -> Iterator[tuple[ChildTask, list[Segment]]]:
     """Each child's segments, its own to change."""
-    for place, (child, share) in enumerate(shares):
-        yield child, [dict(each) for each in share.segments] if place else share.segments
+    for number, (child, share) in enumerate(shares):
+        yield child, [dict(each) for each in share.segments] if number else share.segments
 
 
 def _report(task: Task, roots: U64, made: Hop, retries: list[int]) -> None:
@@ -283,12 +283,12 @@ def _raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Except
         return
     _, error = failures[0]
     if not any(error is raised for _, raised in leaves.failures):
-        detail = f"a flow condition raised {describe(error)}"
+        detail = f"a flow condition raised {describe(error)}{place(error)}"
         raise Failure(Phase.ROUTE.value, error, detail, len(failures))
     count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
     detail = (
-        f"{task.static.entry.fn} raised {describe(error)}{count}; mend the function, or route its "
-        "exceptions with a flow condition that has thrownException: true"
+        f"{task.static.entry.fn} raised {describe(error)}{place(error)}{count}; mend the function, "
+        "or route its exceptions with a flow condition that has thrownException: true"
     )
     raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))
 
