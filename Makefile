@@ -76,7 +76,7 @@ images: ## Build the images of worker, operator and flights: ENGINE=docker BUILD
 	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.operator -t $(OPERATOR_IMAGE) .
 	$(ENGINE) build $(BUILD_FLAGS) --build-arg WORKER=$(WORKER_IMAGE) -t $(FLIGHTS_IMAGE) examples/flights
 
-cluster: setup ## Start a real Kubernetes on this machine (first time: builds it, some 8 minutes)
+cluster: setup ## Start a real Kubernetes on this machine (builds it first, once: some 15 minutes)
 	@$(BIN)/python -m tests.cluster up
 
 cluster-down: setup ## Take it down without a trace
