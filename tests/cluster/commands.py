@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.cluster.layout import LOGS, STATE
 
@@ -65,6 +66,13 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0
         if time.monotonic() > end_s:
             raise ClusterError(f"after {timeout_s:.0f} s still not: {what}")
         time.sleep(_POLL_S)
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a file unless it says that already: some daemons end when their file is touched."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
 
 
 @dataclass(frozen=True)

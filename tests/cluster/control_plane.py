@@ -14,7 +14,7 @@ from tests.cluster.certificates import (
     kubeconfig,
     make_certificates,
 )
-from tests.cluster.commands import run, succeeds
+from tests.cluster.commands import run, succeeds, write
 from tests.cluster.layout import API_PORT, CERTIFICATES, KUBECONFIG, SERVICES, STATE
 from tests.cluster.place import Place
 
@@ -26,7 +26,7 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 def start_control_plane(place: Place) -> None:
     """Start what does not run yet. The managers end when there is no API server, so it is first."""
     make_certificates(place.ip)
-    KUBECONFIG.write_text(kubeconfig("admin", place.ip))
+    write(KUBECONFIG, kubeconfig("admin", place.ip))
     KUBECONFIG.chmod(0o600)
     _start_etcd(place)
     _start_api_server(place)
@@ -41,9 +41,7 @@ def kubectl(*arguments: str) -> str:
 
 def client_config(name: str, place: Place) -> Path:
     """The file with which a part of the cluster finds the API server."""
-    path = CERTIFICATES / f"{name}.kubeconfig"
-    path.write_text(kubeconfig(name, place.ip))
-    return path
+    return write(CERTIFICATES / f"{name}.kubeconfig", kubeconfig(name, place.ip))
 
 
 def answers(url: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.cluster.binaries import program
 from tests.cluster.certificates import CA
-from tests.cluster.commands import run, succeeds, wait_until
+from tests.cluster.commands import run, succeeds, wait_until, write
 from tests.cluster.components import NODE_PACKAGES
 from tests.cluster.control_plane import answers, client_config, kubectl
 from tests.cluster.images import PAUSE_IMAGE, import_pause_image
@@ -82,14 +82,14 @@ def _is_ready() -> bool:
 
 
 def _start_dns(place: Place) -> None:
-    corefile = STATE / "Corefile"
-    corefile.write_text(
+    corefile = write(
+        STATE / "Corefile",
         _COREFILE.format(
             ip=NODE_IP,
             health_port=DNS_HEALTH_PORT,
             domain=DOMAIN,
             kubeconfig=client_config("admin", place),
-        )
+        ),
     )
     health = f"http://{NODE_IP}:{DNS_HEALTH_PORT}/health"
     place.daemon(
@@ -104,9 +104,9 @@ def _start_containerd(place: Place) -> None:
     ptp = {"type": "ptp", "ipMasq": False, "ipam": {**local, "dataDir": str(STATE / "cni-ips")}}
     plugins = [ptp, {"type": "portmap", "capabilities": {"portMappings": True}}]
     network = {"cniVersion": "0.4.0", "name": "onyx", "plugins": plugins}
-    (cni / "10-onyx.conflist").write_text(json.dumps(network))
-    configuration = STATE / "containerd.toml"
-    configuration.write_text(
+    write(cni / "10-onyx.conflist", json.dumps(network))
+    configuration = write(
+        STATE / "containerd.toml",
         _CONTAINERD_TOML.format(
             state=STATE,
             socket=CONTAINERD_SOCKET,
@@ -114,7 +114,7 @@ def _start_containerd(place: Place) -> None:
             runc=shutil.which("runc"),
             cni_programs="/usr/lib/cni",
             cni_configuration=cni,
-        )
+        ),
     )
     place.daemon(
         "containerd",
@@ -124,7 +124,7 @@ def _start_containerd(place: Place) -> None:
 
 
 def _start_kubelet(place: Place) -> None:
-    (STATE / "resolv.conf").write_text("")
+    write(STATE / "resolv.conf", "")
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -146,8 +146,7 @@ def _start_kubelet(place: Place) -> None:
         "imageGCHighThresholdPercent": 100,
         "syncFrequency": "10s",
     }
-    configuration = STATE / "kubelet.json"
-    configuration.write_text(json.dumps(settings, indent=1))
+    configuration = write(STATE / "kubelet.json", json.dumps(settings, indent=1))
     place.daemon(
         "kubelet",
         [
@@ -176,8 +175,7 @@ def _start_proxy(place: Place) -> None:
         "metricsBindAddress": f"{NODE_IP}:10249",
         "mode": "iptables",
     }
-    configuration = STATE / "kube-proxy.json"
-    configuration.write_text(json.dumps(settings, indent=1))
+    configuration = write(STATE / "kube-proxy.json", json.dumps(settings, indent=1))
     health = f"http://{NODE_IP}:10256/livez"
     place.daemon(
         "kube-proxy", [program("kube-proxy"), f"--config={configuration}"], lambda: answers(health)
