@@ -87,7 +87,7 @@ cluster-images: setup ## Build the images, with podman where there is no Docker,
 
 e2e: setup ## Test a real cluster, the one that KUBECONFIG names; images as make images calls them
 	ONYX_TEST_KUBECONFIG="$${KUBECONFIG-$$HOME/.kube/config}" $(BIN)/python -m pytest tests/operator/contract
-	$(BIN)/python -m pytest -o faulthandler_timeout=600 --durations=0 tests/e2e
+	$(BIN)/python -m pytest -o faulthandler_timeout=600 --durations=0 tests/e2e $(TESTS)
 
 bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks
