@@ -9,19 +9,21 @@ and resolved by the worker that runs them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from onyx.errors import ManifestError, Problem
+from onyx.errors import Problem
 from onyx.model.canonical import canonical_json, job_hash, to_mapping
 from onyx.model.declaration import Declaration
+from onyx.model.drafts import draft_of, draft_of_text
 from onyx.model.information import MANIFEST, SECTIONS, SPEC
 from onyx.model.information_declaration import DECLARATION
 from onyx.model.job import Job
 from onyx.model.names import is_job_name
 from onyx.model.object_meta import NameRule, read_name
 from onyx.model.plain import plain
-from onyx.model.reading import MANIFEST_BYTES_MAX, read_text
-from onyx.model.report import INVALID, Report, at
+from onyx.model.reading import MANIFEST_BYTES_MAX
+from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.declaration import check_source
 from onyx.model.rules.looking import good
@@ -54,13 +56,7 @@ def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    report = Report()
-    value, lines = read_text(text, report)
-    draft = None if value is INVALID else _manifest(plain(value, report), report)
-    if report:
-        raise ManifestError(report.problems(lines, source))
-    assert draft is not None, "a manifest without problems has a draft"
-    return _build(draft)
+    return _build(draft_of_text(text, source, _manifest))
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -69,7 +65,7 @@ def parse_mapping(mapping: Mapping[str, Any]) -> Job:
     Raises:
         ManifestError: with every problem, each with its path.
     """
-    return _build(_read_mapping(mapping, by_reference=False))
+    return _build(draft_of(mapping, _object))
 
 
 def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]:
@@ -78,20 +74,10 @@ def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]
     Raises:
         ManifestError: with every problem, each with its path.
     """
-    draft = _read_mapping(mapping, by_reference=True)
+    draft = draft_of(mapping, partial(_object, by_reference=True))
     declaration = DECLARATION.build(draft["spec"])
     assert isinstance(declaration, Declaration)
     return declaration, _build(draft) if declaration.job_ref is None else None
-
-
-def _read_mapping(mapping: Mapping[str, Any], by_reference: bool) -> Draft:
-    report = Report()
-    draft = _manifest(plain(mapping, report), report, by_reference)
-    if not report and len(canonical_json(draft["raw"])) > MANIFEST_BYTES_MAX:
-        report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (1 MiB) as JSON")
-    if report:
-        raise ManifestError(report.problems())
-    return draft
 
 
 def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]:
@@ -130,6 +116,14 @@ def _manifest(value: Any, report: Report, by_reference: bool = False) -> Draft:
         report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
+
+
+def _object(value: Any, report: Report, by_reference: bool = False) -> Draft:
+    """A manifest that did not come as text, whose size nobody has looked at yet."""
+    draft = _manifest(value, report, by_reference)
+    if not report and len(canonical_json(draft["raw"])) > MANIFEST_BYTES_MAX:
+        report.add("spec", f"takes more than {MANIFEST_BYTES_MAX} bytes (1 MiB) as JSON")
+    return draft
 
 
 def _check_spec(spec: Draft, path: str, report: Report) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.errors import ManifestError
 from onyx.model.cluster import Cluster
+from onyx.model.drafts import draft_of, draft_of_text
 from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST, KIND
 from onyx.model.names import is_cluster_name
 from onyx.model.object_meta import NameRule, read_name
-from onyx.model.plain import plain
 from onyx.model.reading import read_text
-from onyx.model.report import INVALID, Report
+from onyx.model.report import Report
 from onyx.model.rules.cluster import check_cluster
 from onyx.model.rules.looking import good
+from onyx.model.schema import Draft
 
 _NAMES = NameRule(
     "cluster",
@@ -38,13 +38,7 @@ def parse_cluster_manifest(text: str | bytes, source: str = "manifest") -> Clust
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    report = Report()
-    value, lines = read_text(text, report)
-    draft = None if value is INVALID else _draft(plain(value, report), report)
-    if report:
-        raise ManifestError(report.problems(lines, source))
-    assert draft is not None, "a manifest without problems has a draft"
-    return _build(draft)
+    return _build(draft_of_text(text, source, _draft))
 
 
 def parse_cluster(mapping: Mapping[str, Any]) -> Cluster:
@@ -53,14 +47,10 @@ def parse_cluster(mapping: Mapping[str, Any]) -> Cluster:
     Raises:
         ManifestError: with every problem, each with its path.
     """
-    report = Report()
-    draft = _draft(plain(mapping, report), report)
-    if report:
-        raise ManifestError(report.problems())
-    return _build(draft)
+    return _build(draft_of(mapping, _draft))
 
 
-def _draft(value: Any, report: Report) -> dict[str, Any]:
+def _draft(value: Any, report: Report) -> Draft:
     draft = CLUSTER_MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
@@ -69,7 +59,7 @@ def _draft(value: Any, report: Report) -> dict[str, Any]:
     return {"name": name, "spec": spec}
 
 
-def _build(draft: dict[str, Any]) -> Cluster:
+def _build(draft: Draft) -> Cluster:
     cluster = CLUSTER.build(draft["spec"], name=draft["name"])
     assert isinstance(cluster, Cluster)
     return cluster
