@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from onyx.cli.options import (
     settings,
 )
 from onyx.cli.validate import FileArgument, read_job
-from onyx.client import JobStatus
+from onyx.client import Client, JobStatus
 from onyx.ids import JobId
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
@@ -51,9 +52,7 @@ def kill(
     as_json: JsonOption = False,
 ) -> None:
     """Stop a job for ever; one that has completed stays completed."""
-    with api.connect(settings(zookeeper, tenancy)) as client:
-        client.kill(JobId(job))
-        _tell(client.status(JobId(job)), as_json)
+    _change(Client.kill, job, zookeeper, tenancy, as_json)
 
 
 def suspend(
@@ -66,9 +65,7 @@ def suspend(
 
     It keeps its place and what it has done. Repeats change nothing.
     """
-    with api.connect(settings(zookeeper, tenancy)) as client:
-        client.suspend(JobId(job))
-        _tell(client.status(JobId(job)), as_json)
+    _change(Client.suspend, job, zookeeper, tenancy, as_json)
 
 
 def resume(
@@ -81,9 +78,7 @@ def resume(
 
     Changes nothing for a job that is not suspended.
     """
-    with api.connect(settings(zookeeper, tenancy)) as client:
-        client.resume(JobId(job))
-        _tell(client.status(JobId(job)), as_json)
+    _change(Client.resume, job, zookeeper, tenancy, as_json)
 
 
 def drain(
@@ -97,12 +92,7 @@ def drain(
 
     It reads nothing new. There is no way back. A suspended job does this when it is resumed.
     """
-    with api.connect(settings(zookeeper, tenancy)) as client:
-        client.drain(JobId(job))
-        completed = not wait or client.wait(JobId(job))
-        _tell(client.status(JobId(job)), as_json)
-        if not completed:
-            raise typer.Exit(1)
+    _change(Client.drain, job, zookeeper, tenancy, as_json, wait)
 
 
 def list_jobs(
@@ -118,6 +108,23 @@ def list_jobs(
             return
         client.job(JobId(job))
         _show([client.status(JobId(job))], as_json)
+
+
+def _change(
+    command: Callable[[Client, JobId], None],
+    job: str,
+    zookeeper: str | None,
+    tenancy: str | None,
+    as_json: bool,
+    wait: bool = False,
+) -> None:
+    """Give a command about a job, and tell how the job is then."""
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        command(client, JobId(job))
+        completed = not wait or client.wait(JobId(job))
+        _tell(client.status(JobId(job)), as_json)
+        if not completed:
+            raise typer.Exit(1)
 
 
 def _tell(status: JobStatus, as_json: bool) -> None:
