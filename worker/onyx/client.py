@@ -18,6 +18,7 @@ import msgspec
 
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId, Position
+from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.features import unsupported
 from onyx.model.job import Job
@@ -95,7 +96,7 @@ class Client:
         if missing := unsupported(job):
             raise JobRefused("\n".join(str(problem) for problem in missing))
         job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
-        digest = self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
+        digest = self._store(job)
         taken = self.replica().job_digests.get(job_id)
         if taken is not None and taken != digest:
             raise JobRefused(
@@ -112,8 +113,10 @@ class Client:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
-        digest = self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
-        return self._append(job_id, job, digest)
+        return self._append(job_id, job, self._store(job))
+
+    def _store(self, job: Job) -> str:
+        return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
 
     def _append(self, job_id: JobId, job: Job, digest: str) -> Position:
         scheduler = self._parameters()["job-scheduler"]
@@ -180,8 +183,8 @@ class Client:
         before = self.replica()
         ended = (*before.completed_jobs, *before.killed_jobs)
         for job in ended:
-            self.log.delete_documents(f"frontier/{job}")
-            self.log.delete_documents(f"exception/{job}")
+            self.log.delete_documents(kept.frontiers(job))
+            self.log.delete_documents(kept.exception(job))
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
             some = list(ended[start : start + FORGOTTEN_AT_ONCE])
@@ -241,9 +244,12 @@ class Client:
                 replica = machine.apply(replica, entry)
 
     @contextmanager
-    def follow(self, deliver: Callable[[Entry | Origin, Replica], None]) -> Iterator[None]:
-        """Call `deliver` for each entry from the origin on, with the replica after it."""
-        replica = self._start()
+    def follow(
+        self, deliver: Callable[[Entry | Origin, Replica], None], after: Replica | None = None
+    ) -> Iterator[None]:
+        """Call `deliver` for each entry from the origin on, or behind the replica `after`, with the
+        replica after it."""
+        replica = self._start() if after is None else after
 
         def apply(item: Entry | Origin) -> None:
             nonlocal replica
@@ -274,7 +280,7 @@ class Client:
 
     def exception(self, job: JobId) -> dict[str, Any] | None:
         """What a task stored before it killed its job."""
-        document = self.log.get_document(f"exception/{job}")
+        document = self.log.get_document(kept.exception(job))
         if document is None:
             return None
         report: dict[str, Any] = msgspec.json.decode(document.data)

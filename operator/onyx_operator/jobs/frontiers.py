@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from onyx.ids import JobId
+from onyx.log import kept
 from onyx.log.interface import ClientLog
 
 READ_MAX = 128
@@ -26,7 +27,6 @@ class _Stored(msgspec.Struct):
     """What is read of a frontier; see `onyx.task.frontier`."""
 
     position: int = 0
-    exhausted: bool = False
 
 
 class Frontiers:
@@ -64,11 +64,11 @@ class Frontiers:
         names = (
             [str(number) for number in self._due(job, partitions)]
             if partitions
-            else list(log.list_documents(f"frontier/{job}"))[:READ_MAX]
+            else list(log.list_documents(kept.frontiers(job)))[:READ_MAX]
         )
         found: dict[int, int] = {}
         for name in names:
-            document = log.get_document(f"frontier/{job}/{name}")
+            document = log.get_document(kept.frontier(job, int(name)))
             if document is not None:
                 found[int(name)] = msgspec.json.decode(document.data, type=_Stored).position
         before = self.completed(job)

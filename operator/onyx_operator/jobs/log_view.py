@@ -19,7 +19,6 @@ from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.replica import canonical, machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import NOTHING, Replica
 from onyx.settings import Settings
@@ -62,7 +61,7 @@ class LogView:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
         self._client: Client | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._following = contextlib.ExitStack()
         self._newest = self._replica = Replica()
         self._closed = False
         self._told = True
@@ -177,7 +176,7 @@ class LogView:
         client = Client(self._connect(self._settings), self._settings.job_scheduler)
         self._client = client
         self._newest = client.replica()
-        self._unsubscribe = client.log.subscribe(self._newest.version, self._deliver)
+        self._following.enter_context(client.follow(self._deliver, after=self._newest))
         if self._closed:
             self._close_log()
         else:
@@ -186,15 +185,12 @@ class LogView:
     def _close_log(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            self._unsubscribe()
+            self._following.close()
             client.close()
 
-    def _deliver(self, item: Entry | Origin) -> None:
+    def _deliver(self, _: Entry | Origin, replica: Replica) -> None:
         """On the log's thread: the next entry."""
-        if isinstance(item, Origin):
-            self._newest = canonical.decode(item.replica)
-        else:
-            self._newest = machine.apply(self._newest, item)
+        self._newest = replica
         if self._told:
             self._told = False
             with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -22,6 +22,7 @@ from onyx.codec.entries import encode_entry
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.log import kept
 from onyx.log.interface import GroupLog, Origin, Session
 from onyx.log.writer import check_size
 from onyx.model.job import Job
@@ -383,7 +384,7 @@ class Incarnation:
 
         def store() -> None:
             try:
-                self.log.put_document(f"exception/{job}", msgspec.json.encode(report), None)
+                self.log.put_document(kept.exception(job), msgspec.json.encode(report), None)
             except Unavailable as error:
                 logger.error("the exception of job %s could not be stored: %s", job, error)
 

@@ -1,0 +1,20 @@
+"""Where the documents about a job are that are kept beside the log."""
+
+from __future__ import annotations
+
+from onyx.ids import JobId
+
+
+def frontiers(job: JobId) -> str:
+    """The folder of the frontiers of a job's partitions."""
+    return f"frontier/{job}"
+
+
+def frontier(job: JobId, partition: int) -> str:
+    """How far one partition is complete."""
+    return f"{frontiers(job)}/{partition}"
+
+
+def exception(job: JobId) -> str:
+    """What killed a job."""
+    return f"exception/{job}"
