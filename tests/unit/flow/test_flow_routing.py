@@ -242,3 +242,27 @@ def test_an_error_segment_loses_only_the_keys_excluded_for_its_own_segment():
         ["error", "old"],
         ["error"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "shared"),
+    [
+        ((FlowCondition("a", ("b",), "m:even"),), False),
+        (
+            (
+                FlowCondition("a", ("b",), "m:even", short_circuit=True),
+                FlowCondition("a", ("c",), "m:yes"),
+            ),
+            False,
+        ),
+        ((FlowCondition("a", ("b",), "m:even"), FlowCondition("a", ("c",), "m:yes")), True),
+        ((FlowCondition("a", ("b", "c"), "m:even"),), True),
+        ((FlowCondition("a", ("b", "c"), "m:no"),), False),
+    ],
+    ids=["one child", "either child", "both by two", "both by one", "nobody"],
+)
+def test_it_is_known_whether_a_segment_goes_to_several_children(conditions, shared):
+    routed = route(numbered(4), same, *conditions)
+    assert routed.shared == shared
+    segments = [id(segment) for outgoing in routed.to.values() for segment in outgoing.segments]
+    assert (len(set(segments)) < len(segments)) == shared

@@ -47,6 +47,8 @@ class Routed:
     """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
     failures: list[Failure] = field(default_factory=list)
     """(index of the parent, exception) that no condition took care of; by parent."""
+    shared: bool = False
+    """Whether a segment goes to several children, who then need copies of their own."""
 
 
 def route_batch(
@@ -67,7 +69,7 @@ def route_batch(
     """
     if conditions is None:
         outgoing = Outgoing(leaves.segments, leaves.parents, leaves.child_index)
-        return Routed(dict.fromkeys(children, outgoing), [], leaves.failures)
+        return Routed(dict.fromkeys(children, outgoing), [], leaves.failures, len(children) > 1)
     run = _Run(conditions, event, segments, leaves)
     run.route_leaves()
     for index, error in leaves.failures:
@@ -166,7 +168,14 @@ class _Run:
 
     def result(self, children: Iterable[str]) -> Routed:
         to = {child: self._outgoing_of(child) for child in children}
-        return Routed(to, sorted(self.retries), sorted(self.failures, key=itemgetter(0)))
+        failures = sorted(self.failures, key=itemgetter(0))
+        return Routed(to, sorted(self.retries), failures, self._shared())
+
+    def _shared(self) -> bool:
+        if any(len(flow) > 1 for _, _, flow in self.handled):
+            return True
+        masks = list(self.flow.values())
+        return len(masks) > 1 and bool((np.sum(masks, axis=0) > 1).any())
 
     def _outgoing_of(self, child: str) -> Outgoing:
         mask, leaves = self.flow.get(child), self.leaves

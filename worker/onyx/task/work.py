@@ -223,21 +223,25 @@ def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
     shares = [(child, routed.to[child.task]) for child in children]
     shares = [(child, share) for child, share in shares if len(share)]
     if batch.roots is None or batch.ids is None:
-        for child, segments in _copied(shares):
+        for child, segments in _own(shares, routed.shared):
             _put(task, child, Batch(segments))
         return
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, emitted=task.kind is Kind.INPUT)
-    for (child, segments), share, ids in zip(_copied(shares), lineage, made.ids, strict=True):
+    own = _own(shares, routed.shared)
+    for (child, segments), share, ids in zip(own, lineage, made.ids, strict=True):
         roots = batch.roots if share.parents is None else batch.roots[share.parents]
         _put(task, child, Batch(segments, roots, ids))
     _report(task, batch.roots, made, routed.retries)
 
 
-def _copied(shares: list[tuple[ChildTask, Outgoing]]) -> Iterator[tuple[ChildTask, list[Segment]]]:
-    """Each child's segments, its own to change."""
+def _own(
+    shares: list[tuple[ChildTask, Outgoing]], shared: bool
+) -> Iterator[tuple[ChildTask, list[Segment]]]:
+    """Each child's segments, its own to change; copied only if some go to several children."""
     for number, (child, share) in enumerate(shares):
-        yield child, [dict(each) for each in share.segments] if number else share.segments
+        copied = shared and number > 0
+        yield child, [dict(each) for each in share.segments] if copied else share.segments
 
 
 def _report(task: Task, roots: U64, made: Hop, retries: list[int]) -> None:
