@@ -66,12 +66,11 @@ def advance(task: Task) -> Progress:
     clock = task.services.clock
     ends_s = clock.monotonic_s() + TURN_MAX_S
     progress = _through_one(task)
-    for _ in range(1, BATCHES_A_TURN):
-        if progress is not Progress.ADVANCED or not _more_waits(task):
-            break
-        if clock.monotonic_s() >= ends_s:
-            break
-        _through_one(task)
+    if progress is Progress.ADVANCED:
+        for _ in range(1, BATCHES_A_TURN):
+            if clock.monotonic_s() >= ends_s or not _more_waits(task):
+                break
+            _through_one(task)
     return progress
 
 
