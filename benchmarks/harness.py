@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -85,6 +85,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
         RuntimeError: it failed or took longer than `timeout_s`; with the end of its output.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    strangers = frozenset(_descendants())
     before = _children_cpu_s()
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
@@ -95,9 +96,9 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
         )
-        rss_peak = _watch(process, started + timeout_s)
+        rss_peak = _watch(process, started + timeout_s, strangers)
         wall_s = time.monotonic() - started
-        _reap_descendants()
+        _reap_descendants(strangers)
         output.seek(0)
         text = output.read()
     if process.returncode:
@@ -110,7 +111,9 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _watch(process: subprocess.Popen[bytes], deadline: float) -> int:
+def _watch(
+    process: subprocess.Popen[bytes], deadline: float, strangers: Set[psutil.Process]
+) -> int:
     """Wait for the program; the highest sum of resident memory seen."""
     rss_peak = 0
     while True:
@@ -118,15 +121,15 @@ def _watch(process: subprocess.Popen[bytes], deadline: float) -> int:
             process.wait(SAMPLE_INTERVAL_S)
             return rss_peak
         except subprocess.TimeoutExpired:
-            rss_peak = max(rss_peak, sum(map(_rss, _descendants())))
+            rss_peak = max(rss_peak, sum(map(_rss, _descendants() - strangers)))
         if time.monotonic() > deadline:
-            _kill_descendants()
+            _kill(_descendants() - strangers)
             process.wait()
             return rss_peak
 
 
-def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def _descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 def _rss(process: psutil.Process) -> int:
@@ -135,22 +138,26 @@ def _rss(process: psutil.Process) -> int:
     return 0
 
 
-def _kill_descendants() -> None:
-    for process in _descendants():
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
 
 
-def _reap_descendants() -> None:
-    """Wait for what the program left behind, so that its CPU is counted."""
+def _reap_descendants(strangers: Set[psutil.Process]) -> None:
+    """Wait for what the program left behind, so that its CPU is counted.
+
+    Args:
+        strangers: started by this process before, for other purposes; they are left alone.
+    """
     deadline = time.monotonic() + LINGER_S
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.02)
-        _kill_descendants()
-        while True:
-            os.waitpid(-1, 0)
+    while left := set(psutil.Process().children()) - strangers:
+        if time.monotonic() > deadline:
+            _kill(_descendants() - strangers)
+        for process in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, os.WNOHANG)
+        time.sleep(0.02)
 
 
 def compare(

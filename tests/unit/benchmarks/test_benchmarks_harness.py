@@ -85,6 +85,15 @@ def test_the_cpu_of_a_tree_counts_orphans(program: str) -> None:
     assert measured(program) >= 0.3
 
 
+def test_what_was_started_for_other_purposes_is_left_alone(benchmarks: Any) -> None:
+    harness = benchmarks("harness")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        harness.run([sys.executable, "-c", "pass"], {}, 60.0)
+        assert stranger.poll() is None
+        stranger.communicate(b"\n")
+    assert stranger.returncode == 0
+
+
 def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
     harness = benchmarks("harness")
     code = (
