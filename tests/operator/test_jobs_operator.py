@@ -114,7 +114,7 @@ def test_a_job_that_waits_says_why(api: FakeApi, logs: Logs, operator: Operator)
     api.create(job())
     found = api.wait_for("onyxjobs", "job", condition("Allocated", "False", "WaitingForPeers"))
     assert found["status"]["phase"] == "Waiting"
-    assert found["status"]["message"] == "needs 2 peers (read 1, write 1), 0 are free"
+    assert found["status"]["message"] == "needs 2 peers (read 1, write 1); the cluster has none"
 
 
 def test_progress_is_the_sum_of_the_frontiers(

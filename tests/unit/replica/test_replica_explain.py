@@ -18,7 +18,7 @@ def test_a_job_that_is_not_running_waits_for_nothing(end):
 
 def test_too_few_peers_are_told_by_task():
     log = ReplicaLog().join("g", peers=3).submit(min_required_peers={"parse": 2})
-    told = "needs 4 peers (read 1, parse 2, write 1), 3 are free"
+    told = "needs 4 peers (read 1, parse 2, write 1); the cluster has 3, 3 of them free"
     assert why_waiting(log.new, "j") == told
 
 
@@ -26,7 +26,14 @@ def test_busy_peers_are_not_free():
     log = (
         ReplicaLog().join("g", peers=4).submit("first").submit("j", min_required_peers={"parse": 5})
     )
-    assert why_waiting(log.new, "j") == "needs 7 peers (read 1, parse 5, write 1), 0 are free"
+    assert why_waiting(log.new, "j") == (
+        "needs 7 peers (read 1, parse 5, write 1); the cluster has 4, 0 of them free"
+    )
+
+
+def test_a_cluster_without_workers_is_told():
+    told = "needs 3 peers (read 1, parse 1, write 1); the cluster has none"
+    assert why_waiting(ReplicaLog().submit().new, "j") == told
 
 
 def test_tags_that_nobody_has_are_told_first():
@@ -49,7 +56,7 @@ def test_behind_a_job_that_is_greedy():
         .submit()
     )
     assert why_waiting(log.new, "j") == (
-        "needs 3 peers (read 1, parse 1, write 1), 6 are free, "
+        "needs 3 peers (read 1, parse 1, write 1); the cluster has 9, 6 of them free, "
         "but the greedy job scheduler gives all peers to the first job"
     )
 
@@ -73,8 +80,8 @@ def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():
 def test_a_job_whose_share_is_too_small():
     log = ReplicaLog("percentage").join("g", peers=9).submit(percentage=20)
     assert why_waiting(log.new, "j") == (
-        "needs 3 peers (read 1, parse 1, write 1), 9 are free, but its percentage is 20: "
-        "the percentage job scheduler gives it that share of 9 peers"
+        "needs 3 peers (read 1, parse 1, write 1); the cluster has 9, 9 of them free, "
+        "but its percentage is 20: the percentage job scheduler gives it that share of 9 peers"
     )
 
 
@@ -82,6 +89,6 @@ def test_a_task_whose_share_is_too_small():
     log = ReplicaLog().join("g", peers=4)
     log.submit(task_scheduler="percentage", task_percentages={"read": 90, "parse": 5, "write": 5})
     assert why_waiting(log.new, "j") == (
-        "needs 3 peers (read 1, parse 1, write 1), 4 are free, "
+        "needs 3 peers (read 1, parse 1, write 1); the cluster has 4, 4 of them free, "
         "but by their percentages (read 90, parse 5, write 5) some task would have too few"
     )

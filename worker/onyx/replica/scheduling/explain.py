@@ -1,7 +1,8 @@
 """Why a job that was submitted does not run, in one sentence for the person who waits for it.
 
 The counts alone are not enough: peers may be free and yet lack the tags of a task. So the first
-task that cannot be served is named; only then the number of free peers is told.
+task that cannot be served is named; only then the numbers of peers are told: all of the cluster,
+since waiting helps only where that is enough, and those that are free.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.state import NOTHING, Replica
 
 TASKS_TOLD_MAX = 8
+NO_PEERS = "the cluster has none"
 
 
 def why_waiting(replica: Replica, job: JobId) -> str | None:
@@ -61,8 +63,8 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
     needed, free = demand.lower, _free_peers(replica)
     told = ", ".join(f"{task} {demand.least(task)}" for task in demand.tasks[:TASKS_TOLD_MAX])
     more = ", ..." if len(demand.tasks) > TASKS_TOLD_MAX else ""
-    is_are = "is" if free == 1 else "are"
-    sentence = f"needs {_peers(needed)} ({told}{more}), {free} {is_are} free"
+    there = f"the cluster has {len(replica.peers)}, {free} of them free"
+    sentence = f"needs {_peers(needed)} ({told}{more}); {there if replica.peers else NO_PEERS}"
     if free < needed:
         return sentence
     return f"{sentence}, but {_reason(replica, demand)}"
