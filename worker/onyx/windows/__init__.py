@@ -1,0 +1,1 @@
+"""Windows, triggers and refinements: from batches to state changes and firings, pure."""

@@ -1,0 +1,86 @@
+"""What comes out of windows: firings, which segments were late, and extents for a query.
+
+Values only. Whoever runs the task calls the user's `sync` and `emit` with them; a firing is
+complete by itself, so that this may happen later and its state is the one at the moment of firing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from onyx.flow.batch import Segment
+from onyx.model.job import Trigger, Window
+
+EventType = Literal["new-segment", "timer-tick", "watermark", "recovered", "job-completed"]
+"""What made a trigger look."""
+Number = int | float
+"""A place on the axis of a window: milliseconds since the epoch, or whatever is counted."""
+
+
+class _All:
+    """The type of ALL; None is a group like any other."""
+
+    def __repr__(self) -> str:
+        return "ALL"
+
+
+ALL: Final = _All()
+"""Every group, in a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One extent handed to one trigger's functions."""
+
+    window: Window
+    trigger: Trigger
+    event_type: EventType
+    shard: int
+    grouped: bool
+    group: Any
+    """The group's key as the user's function or key gave it; None when the task is not grouped."""
+    lower: Number
+    """First place of the extent; minus infinity for a global window."""
+    upper: Number
+    """Last place of the extent; infinity for a global window."""
+    state: Any
+    """State of the extent at this moment; nothing changes it afterwards."""
+    segment: Segment | None = None
+    """The segment that made it fire, for `new-segment`."""
+    watermark: Number | None = None
+    """Event time up to which everything has come, as far as known."""
+
+    def state_event(self) -> Mapping[str, Any]:
+        """The mapping that user functions get as their state event."""
+        return {
+            "event_type": self.event_type,
+            "segment": self.segment,
+            "grouped": self.grouped,
+            "group_key": self.group,
+            "lower_bound": self.lower,
+            "upper_bound": self.upper,
+            "window": self.window,
+            "watermark": self.watermark,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a batch."""
+
+    firings: list[Firing]
+    """In the order in which they are to be carried out."""
+    late: list[int]
+    """Indices of the segments that are late for every window that they belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """One extent of a window, for a query."""
+
+    group: Any
+    lower: Number
+    upper: Number
+    state: Any
