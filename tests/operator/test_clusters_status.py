@@ -125,6 +125,39 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
     )
 
 
+def test_what_a_worker_printed_before_it_failed_is_told() -> None:
+    lines = [
+        "INFO starting",
+        "",
+        "reading settings",
+        "module flights:",
+        "  error: no module 'pandas'",
+    ]
+    ended = {"terminated": {"exitCode": 2, "message": "\n".join(lines)}}
+    crashing = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    pods = [
+        pod("fleet-worker-0", containerStatuses=[{"state": crashing, "lastState": ended}]),
+        pod("fleet-worker-1", containerStatuses=[{"state": ended}]),
+        pod("fleet-worker-2", containerStatuses=[{"state": {"terminated": {"exitCode": 0}}}]),
+    ]
+    why = "it ended with 2: reading settings / module flights: / error: no module 'pandas'"
+
+    message = condition(told(Outcome(None, pool(), workers(), pods)), "Ready")[2]
+    assert message == (
+        f"0 of 2 workers are ready; fleet-worker-0: CrashLoopBackOff: back-off 10s ({why}); "
+        f"fleet-worker-1: {why}"
+    )
+
+
+def test_of_what_a_worker_printed_the_end_is_told() -> None:
+    ended = {"terminated": {"exitCode": 1, "message": f"{'x' * 2_000}the end"}}
+    pods = [pod("fleet-worker-0", containerStatuses=[{"state": ended}])]
+
+    message = condition(told(Outcome(None, pool(), workers(), pods)), "Ready")[2]
+    assert message.endswith("xxthe end")
+    assert len(message) < 500
+
+
 def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
     ready = {"type": "Ready", "status": "True"}
     pods = [pod("fleet-worker-1"), pod("fleet-worker-0", conditions=[ready])]

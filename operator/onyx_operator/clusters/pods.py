@@ -98,6 +98,8 @@ def _container(pool: Pool) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [mount.volume_mount() for mount in mounts(pool)],
+        # The status of a worker that fails has the end of what it printed, and so has ours.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 

@@ -17,6 +17,9 @@ from onyx_operator.conditions import Verdict, dated
 Object = Mapping[str, Any]
 _TROUBLES_MAX = 3
 _USUAL = ("ContainerCreating", "PodInitializing")
+_LAST_LINES_MAX = 3
+_LAST_CHARACTERS_MAX = 400
+"""Of what a worker printed before it failed: its end."""
 _DELETING = "Deleting"
 
 
@@ -145,8 +148,21 @@ def _waiting(told: Object) -> Iterator[str]:
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if reason and reason not in _USUAL:
             last = (container.get("lastState") or {}).get("terminated") or {}
-            code = f" (it ended with {last['exitCode']})" if "exitCode" in last else ""
-            yield f"{reason}: {message}{code}" if message else f"{reason}{code}"
+            ended = f" (it ended with {_ended(last)})" if "exitCode" in last else ""
+            yield f"{reason}: {message}{ended}" if message else f"{reason}{ended}"
+        last = (container.get("state") or {}).get("terminated") or {}
+        if last.get("exitCode"):
+            yield f"it ended with {_ended(last)}"
+
+
+def _ended(last: Object) -> str:
+    """The exit code of a container and the last lines that it printed, which are the kubelet's
+    termination message."""
+    lines = [line.strip() for line in str(last.get("message") or "").splitlines()]
+    told = " / ".join([line for line in lines if line][-_LAST_LINES_MAX:])
+    if len(told) > _LAST_CHARACTERS_MAX:
+        told = f"...{told[-_LAST_CHARACTERS_MAX:]}"
+    return f"{last['exitCode']}: {told}" if told else str(last["exitCode"])
 
 
 def _unscheduled(told: Object) -> Iterator[str]:
