@@ -1,7 +1,10 @@
+from dataclasses import replace
+
+import pytest
 from tests.support.replica_log import ReplicaLog
 
 from onyx.ids import JobId
-from onyx.model.job import CatalogEntry, Job
+from onyx.model.job import CatalogEntry, Job, Window
 from onyx.replica.planning import submission
 from onyx.replica.state import Replica
 
@@ -37,6 +40,37 @@ def test_only_the_percentage_schedulers_are_told_percentages():
     assert args(scheduler="percentage")["percentage"] == 40
     by_share = Job("b", JOB.workflow, JOB.catalog, task_scheduler="percentage")
     assert args(by_share)["task-percentages"] == {"read": 30, "parse": 70}
+
+
+def windowed(**keys):
+    entries = (
+        CatalogEntry("read", "input", 10),
+        CatalogEntry("sums", "reduce", 10, **keys),
+        CatalogEntry("write", "output", 10),
+    )
+    edges = (("read", "sums"), ("read", "write"))
+    return Job("w", edges, entries, windows=(Window("sum", "sums", "global", "count"),))
+
+
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({}, 1),
+        ({"max_peers": 4}, 1),
+        ({"min_peers": 2}, 2),
+        ({"n_peers": 3}, 3),
+        ({"group_by_key": "k", "flux_policy": "continue"}, "Infinity"),
+        ({"group_by_fn": "app:key", "flux_policy": "continue", "max_peers": 4}, 4),
+    ],
+)
+def test_state_without_groups_has_one_owner_so_that_more_peers_are_not_asked_for(keys, most):
+    assert args(windowed(**keys))["task-saturation"]["sums"] == most
+
+
+def test_a_reduce_task_at_the_end_is_sealed_as_an_output_is():
+    assert args(windowed())["outputs"] == ["sums", "write"]
+    emitting = replace(windowed(), workflow=(("read", "sums"), ("sums", "write")))
+    assert args(emitting)["outputs"] == ["write"]
 
 
 def test_the_machine_takes_what_is_submitted():

@@ -28,7 +28,7 @@ from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind
 from onyx.task.state import Task
-from onyx.task.wiring import sites_of
+from onyx.task.wiring import sources_of
 
 if TYPE_CHECKING:
     from onyx.peer.incarnation import Incarnation
@@ -130,10 +130,7 @@ class Workload:
             runner.task.post(message)
 
     def _ready(self, replica: Replica, job: JobId, version: AllocationVersion) -> None:
-        inputs = tuple(
-            (task, sites_of(replica, job, task)) for task in replica.input_tasks.get(job, ())
-        )
-        owners = Owners(replica, job, inputs)
+        owners = Owners(replica, job, sources_of(replica, job))
         for (each, at, _), acker in self._ackers.items():
             if each == job and at == version:
                 acker.ready(owners)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from immutables import Map
 
 from onyx.ids import JobId, PeerId, Position, Slot, TaskName
+from onyx.replica import jobs
 from onyx.replica.scheduling import reconfigure
 from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.state import NOTHING, Replica
@@ -56,10 +57,10 @@ def _replace_lost_ackers(replica: Replica) -> Replica:
 def _changed_jobs(old: Replica, new: Replica) -> list[JobId]:
     if new.allocations is old.allocations and new.ackers is old.ackers:
         return []
-    jobs = {*old.allocations, *new.allocations, *old.ackers, *new.ackers}
+    candidates = {*old.allocations, *new.allocations, *old.ackers, *new.ackers}
     return sorted(
         job
-        for job in jobs
+        for job in candidates
         if old.allocations.get(job) != new.allocations.get(job)
         or old.ackers.get(job) != new.ackers.get(job)
     )
@@ -88,10 +89,10 @@ def _follow(old: Replica, new: Replica, changed: list[JobId], position: Position
     )
 
 
-def _places(replica: Replica, jobs: list[JobId]) -> dict[PeerId, Place]:
+def _places(replica: Replica, changed: list[JobId]) -> dict[PeerId, Place]:
     return {
         peer: (job, task)
-        for job in jobs
+        for job in changed
         for task, peers in replica.allocations.get(job, Map()).items()
         for peer in peers
     }
@@ -115,7 +116,7 @@ def _slots(allocation: Map[TaskName, tuple[PeerId, ...]], slots: Slots) -> Slots
 
 
 def _elect_sealers(replica: Replica, position: Position) -> Replica:
-    """One peer of each output task that is not sealed, once all inputs of the job are exhausted.
+    """One peer of each output task that is not sealed, once all sources of the job are exhausted.
 
     The elected one stays elected while it is on the task.
     """
@@ -128,8 +129,7 @@ def _elect_sealers(replica: Replica, position: Position) -> Replica:
 
 
 def _sealers_of(replica: Replica, job: JobId, position: Position) -> Map[TaskName, PeerId]:
-    exhausted = replica.exhausted_inputs[job]
-    if not all(task in exhausted for task in replica.input_tasks.get(job, ())):
+    if not jobs.all_exhausted(replica, job):
         return Map()
     sealed = replica.sealed_outputs.get(job, Map())
     before = replica.sealers.get(job, Map())

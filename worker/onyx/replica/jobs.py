@@ -30,6 +30,7 @@ SUBMITTED_KEYS = (
     "tasks",
     "input_tasks",
     "output_tasks",
+    "windowed_tasks",
     "exempt_tasks",
     "acker_percentage",
     "acker_exclude_inputs",
@@ -61,6 +62,24 @@ def complete(replica: Replica, job: JobId) -> Replica:
 def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
     """Everything about jobs that have ended."""
     return _clear(replica, (*RUN_KEYS, *SUBMITTED_KEYS), tuple(jobs))
+
+
+def sources(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
+    """Tasks with partitions, at which trees begin: inputs, then windowed tasks."""
+    inputs: tuple[TaskName, ...] = replica.input_tasks.get(job, ())
+    return inputs + tuple(replica.windowed_tasks.get(job, ()))
+
+
+def end_without_outputs(replica: Replica, job: JobId) -> Replica:
+    """A job that has nothing to seal is complete when all its sources are exhausted."""
+    if job not in replica.jobs or replica.output_tasks.get(job, ()):
+        return replica
+    return complete(replica, job) if all_exhausted(replica, job) else replica
+
+
+def all_exhausted(replica: Replica, job: JobId) -> bool:
+    exhausted = replica.exhausted_inputs.get(job, NOTHING)
+    return all(task in exhausted for task in sources(replica, job))
 
 
 def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:

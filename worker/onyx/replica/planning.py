@@ -11,7 +11,7 @@ from typing import Any
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.workflow import topological_order
+from onyx.model.workflow import leaves, topological_order
 from onyx.replica.canonical import INFINITY
 from onyx.replica.entry import Command
 
@@ -24,13 +24,16 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
     """
     tasks = topological_order(job.workflow)
     entries = {task: job.entry(task) for task in tasks}
-    most = {task: _most(entry) for task, entry in entries.items()}
+    windowed = {window.task for window in job.windows}
+    most = {task: _most(entry, task in windowed) for task, entry in entries.items()}
+    ends = set(leaves(job.workflow))
     args: dict[str, Any] = {
         "id": job_id,
         "digest": digest,
         "tasks": list(tasks),
         "inputs": [task for task in tasks if entries[task].type == "input"],
-        "outputs": [task for task in tasks if entries[task].type == "output"],
+        "outputs": [task for task in tasks if entries[task].type != "input" and task in ends],
+        **_windowed(job, tasks),
         "task-scheduler": job.task_scheduler,
         "saturation": _text(sum(most.values())),
         "task-saturation": {task: _text(each) for task, each in most.items()},
@@ -51,6 +54,12 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
     return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler)})
 
 
+def _windowed(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
+    """At-most-once has no trees: the end of a job is passed on from task to task."""
+    found = [task for task in tasks if any(window.task == task for window in job.windows)]
+    return {"windowed": found} if found and job.guarantee != "at-most-once" else {}
+
+
 def _percentages(job: Job, tasks: tuple[str, ...], job_scheduler: str) -> dict[str, Any]:
     """Shares are written only for the schedulers that use them."""
     found: dict[str, Any] = {}
@@ -66,7 +75,10 @@ def _least(entry: CatalogEntry) -> int:
     return entry.n_peers or entry.min_peers or 1
 
 
-def _most(entry: CatalogEntry) -> float:
+def _most(entry: CatalogEntry, windowed: bool) -> float:
+    """Without grouping, one peer holds all state and gets all segments: others would be idle."""
+    if windowed and entry.group_by_key is None and entry.group_by_fn is None:
+        return _least(entry)
     return entry.n_peers or entry.max_peers or math.inf
 
 

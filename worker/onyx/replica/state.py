@@ -69,6 +69,9 @@ class Replica:
     tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     input_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     output_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    windowed_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
+    """Tasks whose windows begin trees of their own, as inputs do, and end after them; parents
+    before children. Jobs without such tasks are not here."""
     exempt_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     acker_percentage: Map[JobId, int] = NOTHING
     acker_exclude_inputs: Map[JobId, bool] = NOTHING

@@ -1,4 +1,4 @@
-"""Which input peer answers for a root: the owner of its partition in this allocation version."""
+"""Which peer answers for a root: the owner of its partition in this allocation version."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Owners:
         self,
         replica: Replica,
         job: JobId,
-        inputs: tuple[tuple[TaskName, tuple[Site, ...]], ...],
+        sources: tuple[tuple[TaskName, tuple[Site, ...]], ...],
     ) -> None:
         registered = replica.partitions[job]
-        self._inputs = sorted(
-            ((registered[task].first, registered[task].count, sites) for task, sites in inputs),
+        self._sources = sorted(
+            ((registered[task].first, registered[task].count, sites) for task, sites in sources),
             key=lambda each: each[0],
         )
-        self._everyone = [site for _, _, sites in self._inputs for site in sites]
+        self._everyone = [site for _, _, sites in self._sources for site in sites]
 
     def split(self, roots: U64) -> list[tuple[Site, U64]]:
         """Increasing roots by the peer to which their news goes; news of the end goes to every
@@ -44,7 +44,7 @@ class Owners:
         return parcels
 
     def _owner(self, number: int) -> Site:
-        for first, count, sites in self._inputs:
+        for first, count, sites in self._sources:
             if first <= number < first + count:
                 return sites[(number - first) % len(sites)]
         raise KeyError(number)

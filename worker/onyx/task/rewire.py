@@ -64,7 +64,7 @@ def await_ready(task: Task) -> Progress:
     live = task.live
     if not live.ready:
         return Progress.WAITING
-    live.owners = Owners(task.services.replica(), task.job_id, live.wiring.inputs)
+    live.owners = Owners(task.services.replica(), task.job_id, live.wiring.sources)
     return Progress.ADVANCED
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import children, edge_number, parents
+from onyx.replica import jobs
 from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
@@ -49,8 +50,9 @@ class Wiring:
     upstream: frozenset[PeerId]
     """All peers of all parent tasks."""
     ackers: tuple[Site, ...]
-    inputs: tuple[tuple[TaskName, tuple[Site, ...]], ...]
-    """Peers of each input task by slot: the owners of partitions, to whom completions go."""
+    sources: tuple[tuple[TaskName, tuple[Site, ...]], ...]
+    """Peers of each input and windowed task by slot: the owners of partitions, to whom completions
+    go."""
 
 
 def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
@@ -58,6 +60,11 @@ def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
     slots = replica.task_slot_ids[job][task]
     ordered = sorted(replica.allocations[job][task], key=lambda peer: slots[peer])
     return tuple(Site(peer, replica.groups_reverse_index[peer]) for peer in ordered)
+
+
+def sources_of(replica: Replica, job: JobId) -> tuple[tuple[TaskName, tuple[Site, ...]], ...]:
+    """The tasks of a job that own partitions, each with its peers."""
+    return tuple((task, sites_of(replica, job, task)) for task in jobs.sources(replica, job))
 
 
 def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:
@@ -92,9 +99,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         ackers=tuple(
             Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
         ),
-        inputs=tuple(
-            (name, sites_of(replica, job_id, name)) for name in replica.input_tasks[job_id]
-        ),
+        sources=sources_of(replica, job_id),
     )
 
 

@@ -1,6 +1,7 @@
 """Source partitions have been read to the end and every tree of theirs is complete.
 
-Without `partitions`, as in the original, the task is exhausted at once.
+Without `partitions`, as in the original, the task is exhausted at once. Windowed tasks have one
+partition a shard, at which the trees begin of what their triggers emit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from msgspec import Meta
 
 from onyx.ids import JobId, Position, TaskName
 from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.jobs import end_without_outputs, sources
 from onyx.replica.state import Replica
 
 NAME = "exhaust-input"
@@ -28,7 +30,7 @@ class Args(Arguments, frozen=True):
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
     job, task = args.job, args.task
-    if job not in replica.jobs or task not in replica.input_tasks.get(job, ()):
+    if job not in replica.jobs or task not in sources(replica, job):
         return replica
     if args.partitions is not None:
         replica = _mark(replica, job, task, args.partitions)
@@ -37,9 +39,8 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     tasks: Map[TaskName, None] = replica.exhausted_inputs.get(job, Map())
     if task in tasks:
         return replica
-    return replace(
-        replica, exhausted_inputs=replica.exhausted_inputs.set(job, tasks.set(task, None))
-    )
+    exhausted = replica.exhausted_inputs.set(job, tasks.set(task, None))
+    return end_without_outputs(replace(replica, exhausted_inputs=exhausted), job)
 
 
 def _numbers(replica: Replica, job: JobId, task: TaskName) -> range:

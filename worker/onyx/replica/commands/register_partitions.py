@@ -1,4 +1,4 @@
-"""The source partitions of an input task get their numbers. The first entry wins.
+"""The source partitions of an input or windowed task get their numbers. The first entry wins.
 
 Every peer of the task may write it (each lists the source by itself); those whose list lost use the
 one that won. The names are in the chunk store under `digest`.
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from onyx.ids import Position
 from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.jobs import end_without_outputs, sources
 from onyx.replica.state import Partitions, Replica
 
 NAME = "register-partitions"
@@ -31,7 +32,7 @@ class Args(Arguments, frozen=True):
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
     job, task = args.job, args.task
-    if job not in replica.jobs or task not in replica.input_tasks.get(job, ()):
+    if job not in replica.jobs or task not in sources(replica, job):
         return replica
     registered = replica.partitions.get(job, Map())
     first = sum(each.count for each in registered.values())
@@ -42,7 +43,8 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if args.count:
         return replica
     exhausted = replica.exhausted_inputs.get(job, Map()).set(task, None)
-    return replace(replica, exhausted_inputs=replica.exhausted_inputs.set(job, exhausted))
+    exhausted_inputs = replica.exhausted_inputs.set(job, exhausted)
+    return end_without_outputs(replace(replica, exhausted_inputs=exhausted_inputs), job)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:

@@ -40,6 +40,8 @@ class Args(Arguments, frozen=True):
     task_scheduler: str
     inputs: tuple[Task, ...] = ()
     outputs: tuple[Task, ...] = ()
+    windowed: tuple[Task, ...] = ()
+    """Tasks whose windows begin trees of their own."""
     saturation: Limit = None
     """Most peers of the job."""
     task_saturation: dict[Task, Limit] | None = None
@@ -57,7 +59,7 @@ class Args(Arguments, frozen=True):
     def __post_init__(self) -> None:
         if not 0 < len(self.tasks) <= TASKS_MAX or len(set(self.tasks)) < len(self.tasks):
             raise ValueError("tasks must be given, each once")
-        named = {*self.inputs, *self.outputs, *self.exempt_tasks}
+        named = {*self.inputs, *self.outputs, *self.windowed, *self.exempt_tasks}
         for by_task in (
             self.task_saturation,
             self.min_required_peers,
@@ -89,6 +91,7 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
         tasks=replica.tasks.set(job, args.tasks),
         input_tasks=replica.input_tasks.set(job, args.inputs),
         output_tasks=replica.output_tasks.set(job, args.outputs),
+        windowed_tasks=_set(replica.windowed_tasks, job, args.windowed or None),
         exempt_tasks=replica.exempt_tasks.set(job, args.exempt_tasks),
         acker_percentage=_set(replica.acker_percentage, job, args.acker_percentage),
         acker_exclude_inputs=_set(replica.acker_exclude_inputs, job, args.acker_exclude_inputs),

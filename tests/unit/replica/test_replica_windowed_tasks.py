@@ -1,0 +1,67 @@
+"""Windowed tasks are sources too: outputs are sealed, and jobs complete, when they have ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onyx.ids import JobId, Position, TaskName
+from onyx.replica import machine
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Partitions, Replica
+
+JOB, READ, COUNT, WRITE = JobId("job"), TaskName("read"), TaskName("count"), TaskName("write")
+
+
+def applied(*commands: tuple[str, dict[str, Any]]) -> Replica:
+    replica = Replica()
+    for number, (name, args) in enumerate(commands, 1):
+        replica = machine.apply(replica, Entry(Position(number), Command(name, args)))
+    return replica
+
+
+def submitted(**args: Any) -> tuple[str, dict[str, Any]]:
+    tasks = {"tasks": [READ, COUNT, *args.get("outputs", ())], "inputs": [READ]}
+    return "submit-job", {
+        "id": JOB,
+        **tasks,
+        "windowed": [COUNT],
+        "task-scheduler": "balanced",
+        **args,
+    }
+
+
+GROUP = [
+    ("prepare-join-cluster", {"joiner": "g"}),
+    *(("add-virtual-peer", {"id": f"p{n}", "group-id": "g", "peer-site": {}}) for n in range(3)),
+]
+
+
+def partitions(task: str, count: int) -> tuple[str, dict[str, Any]]:
+    return "register-partitions", {"job": JOB, "task": task, "count": count, "digest": "d"}
+
+
+def exhausted(task: str, *numbers: int) -> tuple[str, dict[str, Any]]:
+    return "exhaust-input", {"job": JOB, "task": task, "partitions": list(numbers)}
+
+
+def test_shards_are_numbered_after_the_partitions_of_inputs() -> None:
+    replica = applied(submitted(), partitions(READ, 3), partitions(COUNT, 128))
+    assert replica.partitions[JOB][COUNT] == Partitions(3, 128, "d")
+
+
+def test_outputs_are_sealed_when_windowed_tasks_have_ended_too() -> None:
+    before = [*GROUP, submitted(outputs=[WRITE]), partitions(READ, 1), partitions(COUNT, 2)]
+    before += [exhausted(READ, 0), exhausted(COUNT, 1)]
+    assert JOB not in applied(*before).sealers
+    assert WRITE in applied(*before, exhausted(COUNT, 2)).sealers[JOB]
+
+
+@pytest.mark.parametrize("last", [READ, COUNT])
+def test_a_job_without_outputs_is_complete_when_its_sources_have_ended(last: str) -> None:
+    ends = {str(READ): exhausted(READ, 0), str(COUNT): exhausted(COUNT, 1, 2)}
+    first = ends.pop(READ if last == COUNT else COUNT)
+    before = [*GROUP, submitted(), partitions(READ, 1), partitions(COUNT, 2), first]
+    assert applied(*before).jobs == (JOB,)
+    assert applied(*before, ends[last]).completed_jobs == (JOB,)
