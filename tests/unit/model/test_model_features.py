@@ -29,13 +29,20 @@ def test_what_cannot_run_yet_is_told_by_its_path() -> None:
         guarantee="exactly-once",
         windows=(Window("w", "write", "global", "count"),),
         triggers=(Trigger("w", "segment"),),
-        catalog=(replace(READ, assign_watermark_fn="app:time"), WRITE),
+        catalog=(
+            replace(READ, assign_watermark_fn="app:time"),
+            replace(READ, name="again", watermark_key="at"),
+            CatalogEntry("sums", "reduce", 10),
+            WRITE,
+        ),
     )
     assert paths(job) == [
         "spec.guarantee",
         "spec.windows[0]",
         "spec.triggers[0]",
         "spec.catalog[0].assignWatermarkFn",
+        "spec.catalog[1].watermarkKey",
+        "spec.catalog[2].type",
     ]
 
 

@@ -74,11 +74,12 @@ class Amount:
     """A number with its unit: `[5, minutes]`."""
 
     units: tuple[str, ...]
+    number_min: int = 1
 
     def read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, list) or len(value) != 2:
             return refuse(self, value, path, report)
-        number = Count(1, AMOUNT_MAX).read(value[0], at(path, 0), report)
+        number = Count(self.number_min, AMOUNT_MAX).read(value[0], at(path, 0), report)
         unit = Choice(self.units).read(value[1], at(path, 1), report)
         return INVALID if number is INVALID or unit is INVALID else (number, unit)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from onyx.errors import Problem
 from onyx.model.job import Job
+from onyx.model.names import yaml_key
 
 _LATER = "this version cannot run it yet"
 
@@ -27,9 +28,12 @@ def _found(job: Job) -> Iterator[Problem]:
     for index, _ in enumerate(job.triggers):
         yield Problem(f"spec.triggers[{index}]", f"is a trigger, but {_LATER}", "remove it")
     for index, entry in enumerate(job.catalog):
-        if entry.assign_watermark_fn is not None:
-            yield Problem(
-                f"spec.catalog[{index}].assignWatermarkFn",
-                f"assigns watermarks, but {_LATER}",
-                "remove it",
-            )
+        if entry.type == "reduce":
+            yield Problem(f"spec.catalog[{index}].type", f"is reduce, but {_LATER}", "remove it")
+        for attribute in ("assign_watermark_fn", "watermark_key"):
+            if getattr(entry, attribute) is not None:
+                yield Problem(
+                    f"spec.catalog[{index}].{yaml_key(attribute)}",
+                    f"assigns watermarks, but {_LATER}",
+                    "remove it",
+                )

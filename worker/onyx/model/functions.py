@@ -26,6 +26,14 @@ def function_names(job: Job) -> Iterator[tuple[str, str]]:
         yield from _predicate(f"{path}.predicate", condition.predicate)
     for index, lifecycle in enumerate(job.lifecycles):
         yield from _one(f"spec.lifecycles[{index}].calls", lifecycle.calls)
+    for index, window in enumerate(job.windows):
+        name = window.aggregation
+        path = f"spec.windows[{index}].aggregation"
+        yield from _one(path, name) if isinstance(name, str) else _one(f"{path}[0]", name[0])
+    for index, trigger in enumerate(job.triggers):
+        for attribute in ("type", "refinement", "sync", "emit", "pred"):
+            path = f"spec.triggers[{index}].{yaml_key(attribute)}"
+            yield from _one(path, getattr(trigger, attribute))
 
 
 def _one(path: str, value: Any) -> Iterator[tuple[str, str]]:

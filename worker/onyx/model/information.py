@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onyx.model import names
-from onyx.model.compound import Edge, ListOf, OneOrMore, Predicate
+from onyx.model.compound import Amount, Edge, ListOf, OneOrMore, Predicate
 from onyx.model.information_declaration import DECLARATION
 from onyx.model.information_windows import TRIGGER, WINDOW
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
@@ -30,6 +30,7 @@ BATCH_SEGMENTS_MAX = 100_000
 TIMEOUT_MS_MAX = 86_400_000
 
 _TARGETS = OneOrMore(Name("task"), words=("all", "none"), items_min=0)
+_GROUPED = ("function", "output", "reduce")
 _PEERS = Count(1, PEERS_MAX, "peers")
 _MILLISECONDS = Count(1, TIMEOUT_MS_MAX, "milliseconds")
 
@@ -45,9 +46,11 @@ CATALOG_ENTRY = Section(
             restriction="Unique in the catalog; not all, none or coordinator.",
         ),
         Key(
-            "type", Choice(("input", "function", "output")),
-            "Role of the task: source, transformation or sink.",
+            "type", Choice(("input", "function", "output", "reduce")),
+            "Role of the task: source, transformation, sink, or windowed reduction, whose own "
+            "segments go nowhere: only what its triggers emit is sent on.",
             required=True, origin="onyx/type",
+            restriction="A reduce task with children needs a window with a trigger that emits.",
         ),
         Key(
             "batch_size", Count(1, BATCH_SEGMENTS_MAX, "segments"),
@@ -115,20 +118,20 @@ CATALOG_ENTRY = Section(
         Key(
             "group_by_key", OneOrMore(Text()),
             "Key, or keys, of a segment whose value decides which peer gets it.",
-            allowed_for=("function", "output"), origin="onyx/group-by-key",
+            allowed_for=_GROUPED, origin="onyx/group-by-key",
             restriction="Needs fluxPolicy; not together with groupByFn.",
         ),
         Key(
             "group_by_fn", Function(),
             "Function of a segment whose result decides which peer gets it.",
-            allowed_for=("function", "output"), origin="onyx/group-by-fn",
+            allowed_for=_GROUPED, origin="onyx/group-by-fn",
             restriction="Needs fluxPolicy; not together with groupByKey.",
         ),
         Key(
             "flux_policy", Choice(("kill", "continue", "recover")),
             "What happens to a grouped task when its peers change: the job is killed, it goes "
             "on, or it waits for as many peers as before.",
-            allowed_for=("function", "output"), origin="onyx/flux-policy",
+            allowed_for=_GROUPED, origin="onyx/flux-policy",
             restriction="Only with groupByKey or groupByFn. kill needs minPeers or nPeers; "
             "recover needs nPeers, or minPeers equal to maxPeers.",
         ),
@@ -175,6 +178,27 @@ CATALOG_ENTRY = Section(
             "assign_watermark_fn", Function(),
             "Function of a segment that gives its event time in milliseconds.",
             allowed_for=("input",), origin="onyx/assign-watermark-fn", era="0.10+",
+            restriction="Not together with watermarkKey.",
+        ),
+        Key(
+            "watermark_key", Text(),
+            "Key of a segment that holds its event time in milliseconds.",
+            allowed_for=("input",), era="ours",
+            restriction="Not together with assignWatermarkFn.",
+        ),
+        Key(
+            "allowed_disorder", Amount(names.TIME_UNITS, number_min=0),
+            "How far event times of a partition may go back: the watermark stays this much behind "
+            "the greatest one seen.",
+            default=(0, "milliseconds"), allowed_for=("input",), era="ours",
+            restriction="Needs watermarkKey or assignWatermarkFn.",
+        ),
+        Key(
+            "idle_timeout", _MILLISECONDS,
+            "Time without segments after which a partition no longer holds the watermark back. "
+            "Without it, a partition always does until it is exhausted.",
+            allowed_for=("input",), era="ours",
+            restriction="Needs watermarkKey or assignWatermarkFn.",
         ),
         doc_key("onyx/doc"),
     ),
@@ -268,8 +292,8 @@ SPEC = Section(
             "workflow", ListOf(Edge(), items_min=1, items_max=EDGES_MAX),
             "Edges [from, to] of a directed graph without cycles.",
             required=True, origin="workflow",
-            restriction="Starts with inputs and ends with outputs; no edge twice; at most "
-            f"{DEPTH_MAX} edges in a row.",
+            restriction="Starts with inputs and ends with outputs or reduce tasks; no edge twice; "
+            f"at most {DEPTH_MAX} edges in a row.",
         ),
         Key(
             "catalog", Entries(CATALOG_ENTRY, TASKS_MAX, map_key="name"),

@@ -11,6 +11,8 @@ from onyx.model.schema import Key, Section, doc_key, options_key
 _TIME = Amount(names.TIME_UNITS)
 _TIME_OR_ELEMENTS = Amount(names.TIME_UNITS + names.ELEMENT_UNITS)
 
+_BOUNDED = ("fixed", "sliding", "session")
+
 WINDOW = Section(
     "window",
     "How segments of a task are gathered into extents and aggregated.",
@@ -21,7 +23,7 @@ WINDOW = Section(
         ),
         Key(
             "task", Name("task"), "Task whose segments it gathers.",
-            required=True, origin="window/task", restriction="A function or output task.",
+            required=True, origin="window/task", restriction="A function, reduce or output task.",
         ),
         Key(
             "type", Choice(("fixed", "sliding", "global", "session")), "Shape of the extents.",
@@ -63,6 +65,22 @@ WINDOW = Section(
         Key(
             "timeout_gap", _TIME_OR_ELEMENTS, "Gap without segments that ends a session.",
             required_for=("session",), allowed_for=("session",), origin="window/timeout-gap",
+        ),
+        Key(
+            "allowed_lateness", Amount(names.TIME_UNITS + names.ELEMENT_UNITS, number_min=0),
+            "How far the watermark may be past the end of an extent before the extent is dropped "
+            "and segments that belong to it are late. Without it, extents stay and nothing is "
+            "ever late.",
+            allowed_for=_BOUNDED, era="ours",
+            restriction="In the kind of unit of range or timeoutGap.",
+        ),
+        Key(
+            "late_to", Name("task"),
+            "Child of the task that late segments are sent to. Without it they are dropped and "
+            "counted.",
+            allowed_for=_BOUNDED, era="ours",
+            restriction="A child of the window's task; needs allowedLateness. Besides late "
+            "segments this child gets only what flow conditions that name it send there.",
         ),
         Key(
             "storage_strategy",

@@ -49,6 +49,9 @@ class CatalogEntry:
     uniqueness_key: str | None = None
     deduplicate: bool = True
     assign_watermark_fn: str | None = None
+    watermark_key: str | None = None
+    allowed_disorder: tuple[int, str] = (0, "milliseconds")
+    idle_timeout: int | None = None
     doc: str = ""
 
 
@@ -94,6 +97,8 @@ class Window:
     slide: tuple[int, str] | None = None
     init: Any = None
     timeout_gap: tuple[int, str] | None = None
+    allowed_lateness: tuple[int, str] | None = None
+    late_to: str | None = None
     storage_strategy: tuple[str, ...] = ("incremental",)
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     doc: str = ""

@@ -87,7 +87,7 @@ def shown_default(default: Any) -> str:
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
-    return f"`[{', '.join(default)}]`" if isinstance(default, tuple) else f"`{default}`"
+    return f"`[{', '.join(map(str, default))}]`" if isinstance(default, tuple) else f"`{default}`"
 
 
 def _entry(key: Key) -> str:

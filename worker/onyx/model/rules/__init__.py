@@ -17,7 +17,13 @@ EntryRule = Callable[[Draft, str, Report], None]
 JobRule = Callable[[Draft, str, Report], None]
 
 ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
-    "catalog": (catalog.check_peers, catalog.check_grouping, catalog.check_use, catalog.check_path),
+    "catalog": (
+        catalog.check_peers,
+        catalog.check_grouping,
+        catalog.check_use,
+        catalog.check_path,
+        catalog.check_watermarks,
+    ),
     "flowConditions": (flow.check_entry,),
     "windows": (windows.check_window,),
     "triggers": (windows.check_trigger,),
@@ -33,5 +39,7 @@ JOB: tuple[JobRule, ...] = (
     lifecycles.check_tasks,
     windows.check_ids,
     windows.check_tasks,
+    windows.check_late_tasks,
     windows.check_trigger_windows,
+    windows.check_emissions,
 )

@@ -91,6 +91,23 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
             report.add(where, f"{told(param)} is not a key of options", "add it to options")
 
 
+def check_watermarks(draft: Draft, path: str, report: Report) -> None:
+    """Event time comes from one place, and what is said about it needs it."""
+    if "assign_watermark_fn" in draft and "watermark_key" in draft:
+        report.add(
+            at(path, "watermarkKey"), "is given together with assignWatermarkFn", "keep one of them"
+        )
+    if "assign_watermark_fn" in draft or "watermark_key" in draft:
+        return
+    for field in ("allowed_disorder", "idle_timeout"):
+        if field in draft:
+            report.add(
+                at(path, names.yaml_key(field)),
+                "is given, but the task assigns no watermarks",
+                "add watermarkKey or assignWatermarkFn, or remove it",
+            )
+
+
 def check_names(spec: Draft, path: str, report: Report) -> None:
     """No two tasks have the same name."""
     seen: dict[str, str] = {}

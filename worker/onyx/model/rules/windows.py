@@ -6,6 +6,7 @@ from onyx.model import names
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good, known_tasks, whole
 from onyx.model.schema import Draft
+from onyx.model.workflow import children
 
 EXTENTS_MAX = 10_000
 """Extents that one segment may belong to; each costs a state change."""
@@ -19,6 +20,7 @@ def check_window(draft: Draft, path: str, report: Report) -> None:
     _check_extents(draft, path, report)
     _check_storage(draft, path, report)
     _check_aggregation(draft, path, report)
+    _check_lateness(draft, path, report)
 
 
 def _check_extents(draft: Draft, path: str, report: Report) -> None:
@@ -45,6 +47,21 @@ def _is_time(amount: tuple[int, str]) -> bool:
 
 def _size(amount: tuple[int, str]) -> int:
     return amount[0] * _MILLISECONDS.get(amount[1].removesuffix("s"), 1)
+
+
+def _check_lateness(draft: Draft, path: str, report: Report) -> None:
+    lateness = good(draft, "allowed_lateness")
+    key = "range" if good(draft, "type") != "session" else "timeoutGap"
+    width = good(draft, "range") or good(draft, "timeout_gap")
+    if lateness is not None and width is not None and _is_time(lateness) != _is_time(width):
+        where = at(path, "allowedLateness")
+        report.add(where, f"is in {lateness[1]}, but {key} is in {width[1]}", "use one kind")
+    if "late_to" in draft and "allowed_lateness" not in draft:
+        report.add(
+            at(path, "lateTo"),
+            "is given without allowedLateness, so that nothing is ever late",
+            "add it: [0, milliseconds] allows none",
+        )
 
 
 def _check_storage(draft: Draft, path: str, report: Report) -> None:
@@ -109,7 +126,7 @@ def _check_id(
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:
-    """Windows are on function and output tasks, which say how repeats are told."""
+    """Windows are on tasks after an input, which say how repeats are told."""
     by_name = {
         good(draft, "name"): (draft, where)
         for draft, where in entries(spec, "catalog", path, "catalog")
@@ -142,6 +159,65 @@ def _check_repeats(entry: Draft, path: str, report: Report) -> None:
         )
     if looks is False and keyed:
         report.add(at(path, "deduplicate"), "is false together with uniquenessKey", "keep one")
+
+
+def check_late_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Late segments go to a child of the task that holds the window."""
+    edges = good(spec, "workflow")
+    below = children(edges) if edges is not None else {}
+    for draft, where in entries(spec, "windows", path, "windows"):
+        task, target = good(draft, "task"), good(draft, "late_to")
+        if target is None or task not in below or target in below[task]:
+            continue
+        hint = nearest(target, below[task]) or f"add the edge [{task}, {target}] to the workflow"
+        report.add(at(where, "lateTo"), f"{told(target)} is not a child of {task}", hint)
+
+
+def check_emissions(spec: Draft, path: str, report: Report) -> None:
+    """Only what triggers emit leaves a reduce task, and it has somewhere to go."""
+    edges = good(spec, "workflow")
+    if edges is None or not (_readable(spec, "windows") and _readable(spec, "triggers")):
+        return
+    below = children(edges)
+    emitting = _emitting_triggers(spec, path)
+    late = {
+        (good(draft, "task"), good(draft, "late_to"))
+        for draft, _ in entries(spec, "windows", path, "windows")
+    }
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        name = good(draft, "name")
+        if good(draft, "type") != "reduce" or name not in below:
+            continue
+        fed = [child for child in below[name] if (name, child) not in late]
+        if fed and name not in emitting:
+            report.add(
+                at(where, "type"),
+                f"is reduce, but none of its triggers has emit: {fed[0]} would get nothing",
+                "give a trigger of its windows emit, or remove the edge",
+            )
+        if name in emitting and not fed:
+            report.add(
+                at(emitting[name], "emit"),
+                f"is given, but {told(name)} has no children to send to",
+                "add an edge, or use sync",
+            )
+
+
+def _emitting_triggers(spec: Draft, path: str) -> dict[str, str]:
+    """Paths of triggers with `emit` by the task of their window; one a task."""
+    tasks = {
+        good(draft, "id"): good(draft, "task")
+        for draft, _ in entries(spec, "windows", path, "windows")
+    }
+    return {
+        tasks[good(draft, "window_id")]: where
+        for draft, where in entries(spec, "triggers", path, "triggers")
+        if "emit" in draft and good(draft, "window_id") in tasks
+    }
+
+
+def _readable(spec: Draft, field: str) -> bool:
+    return field not in spec or whole(spec, field)
 
 
 def check_trigger_windows(spec: Draft, path: str, report: Report) -> None:

@@ -44,7 +44,10 @@ def _check_shape(edges: list[tuple[str, str]], path: str, report: Report) -> Non
 
 
 def check_places(spec: Draft, path: str, report: Report) -> None:
-    """Inputs only begin, outputs only end, functions do neither, and no task is left over."""
+    """Inputs only begin, outputs only end, functions do neither, and no task is left over.
+
+    A reduce task may be in the middle or, for what its triggers sync, at the end.
+    """
     if good(spec, "workflow") is None:
         return
     edges = [edge for edge, _ in _edges(spec, path)]
@@ -75,8 +78,9 @@ def _check_place(
         report.add(path, f"has an edge from {above[0]} into the input {name}")
     if kind == "output" and below:
         report.add(path, f"has an edge from the output {name} to {below[0]}")
-    if kind == "function" and not above:
-        report.add(path, f"has no edge into the function {name}", "it would get no segments")
+    if kind in ("function", "reduce") and not above:
+        told_kind = "function" if kind == "function" else "reduce task"
+        report.add(path, f"has no edge into the {told_kind} {name}", "it would get no segments")
     if kind == "function" and not below:
         report.add(
             path,
