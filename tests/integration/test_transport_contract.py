@@ -183,12 +183,22 @@ def test_batches_and_control_items_arrive_in_order(world):
     assert world.far.wakes >= 1
 
 
-def test_a_control_item_keeps_its_lineage(world):
+@pytest.mark.parametrize(
+    "item",
+    [
+        END,
+        Control(ControlKind.WATERMARK, time_ms=-1),
+        Control(ControlKind.WATERMARK, time_ms=None),
+        Control(ControlKind.EPOCH, epoch=3, frontiers=((0, 17), (65_535, 2**40 - 1))),
+    ],
+    ids=lambda item: item.kind.name,
+)
+def test_a_control_item_keeps_what_it_tells(world, item):
     inbox = world.far.open()
-    world.send(END)
+    world.send(item)
     taken: list = []
     eventually(lambda: taken.extend(inbox.take(1)) or taken)
-    assert taken[0].item == END
+    assert taken[0].item == item
     assert taken[0].channel == CHANNEL
 
 

@@ -168,6 +168,40 @@ def test_every_item_arrives_once_and_in_order_whatever_breaks(steps):
     assert world.taken == world.sent
 
 
+INT64 = st.integers(-(2**63), 2**63 - 1)
+U64 = st.integers(0, 2**64 - 1)
+FRONTIERS = st.lists(st.tuples(st.integers(0, 2**32 - 1), U64), max_size=20).map(tuple)
+CONTROLS = st.one_of(
+    st.builds(Control, st.just(ControlKind.FLUSH)),
+    st.builds(Control, st.just(ControlKind.END), U64, U64),
+    st.builds(Control, st.just(ControlKind.WATERMARK), time_ms=st.none() | INT64),
+    st.builds(
+        Control,
+        st.just(ControlKind.EPOCH),
+        epoch=st.integers(1, 2**64 - 1),
+        frontiers=FRONTIERS,
+    ),
+)
+
+
+@given(st.lists(CONTROLS, min_size=1, max_size=5))
+def test_any_control_items_survive_in_order(controls):
+    packets = [frames.item_packet(1, number, item) for number, item in enumerate(controls, 1)]
+    frame = frames.decode(frames.frame(1, 0, packets), 10_000)
+    assert [packet.item for packet in frame.packets] == controls
+
+
+@given(CONTROLS, st.data())
+def test_a_control_item_changed_on_the_way_is_a_frame_or_a_frame_error(control, data):
+    """The checksum is made right again, so that what is inside has to be looked at."""
+    changed = bytearray(frames.frame(1, 0, [frames.item_packet(1, 1, control)])[:-5])
+    place = data.draw(st.integers(0, len(changed) - 1))
+    changed[place] = data.draw(st.integers(0, 255))
+    changed += b"\x7d" + zlib.crc32(changed).to_bytes(4, "little")
+    with contextlib.suppress(frames.FrameError):
+        frames.decode(bytes(changed), 10_000)
+
+
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_a_frame_or_a_frame_error(data, with_checksum):
     if with_checksum:

@@ -11,7 +11,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport import frames
 from onyx.transport.frames import FrameError
 from onyx.transport.inbox import Encoded
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
 MAX = 4_000_000
@@ -49,6 +49,32 @@ def test_packets_survive_in_order():
             frames.Close(3),
         ),
     )
+
+
+CONTROLS = [
+    Control(ControlKind.FLUSH),
+    Control(ControlKind.END, 5, 2**64 - 1),
+    Control(ControlKind.WATERMARK, time_ms=None),
+    Control(ControlKind.WATERMARK, time_ms=0),
+    Control(ControlKind.WATERMARK, time_ms=-(2**63)),
+    Control(ControlKind.WATERMARK, time_ms=2**63 - 1),
+    Control(ControlKind.EPOCH, epoch=1),
+    Control(
+        ControlKind.EPOCH,
+        epoch=2**64 - 1,
+        frontiers=tuple((n, 2**40 - n) for n in range(FRONTIERS_MAX)),
+    ),
+]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda each: each.kind.name)
+def test_control_items_survive(control):
+    data = frames.frame(1, 0, [frames.item_packet(3, 1, control)])
+    assert frames.decode(data, MAX).packets == (frames.Item(3, 1, control),)
+
+
+def test_the_largest_control_item_is_small():
+    assert len(frames.item_packet(2**32 - 1, 2**64 - 1, CONTROLS[-1])) < 12_000
 
 
 def test_acks_and_completions_survive():
@@ -115,6 +141,30 @@ ONE = codec.encode([{}])
         ),
         (with_packet(control=pb.Control(channel=1)), "control item 0 is not known"),
         (with_packet(control=pb.Control(channel=1, kind=9)), "control item 9 is not known"),
+        (
+            with_packet(control=pb.Control(channel=1, kind=4)),
+            "control item EPOCH has the epoch 0",
+        ),
+        (
+            with_packet(control=pb.Control(channel=1, kind=3, epoch=4)),
+            "control item WATERMARK has the epoch 4",
+        ),
+        (
+            with_packet(control=pb.Control(channel=1, kind=4, epoch=1, partitions=[1])),
+            "1 partitions and 0 frontiers",
+        ),
+        (
+            with_packet(
+                control=pb.Control(
+                    channel=1,
+                    kind=4,
+                    epoch=1,
+                    partitions=range(FRONTIERS_MAX + 1),
+                    frontiers=range(FRONTIERS_MAX + 1),
+                )
+            ),
+            "1025 partitions and 1025 frontiers; at most 1024",
+        ),
         (with_packet(acks=pb.Acks(job="j", acker="a")), "is empty"),
         (
             with_packet(acks=pb.Acks(job="j", acker="a", roots=bytes(8), values=bytes(9), count=1)),

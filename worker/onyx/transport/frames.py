@@ -26,10 +26,10 @@ from onyx.errors import SegmentError, Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.inbox import Encoded
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
@@ -42,6 +42,8 @@ _CHECKSUM_TAG = bytes([(15 << 3) | 5])
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
     ControlKind.END: pb.CONTROL_KIND_END,
+    ControlKind.WATERMARK: pb.CONTROL_KIND_WATERMARK,
+    ControlKind.EPOCH: pb.CONTROL_KIND_EPOCH,
 }
 
 
@@ -184,6 +186,10 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
                 kind=_CONTROL_KINDS[item.kind],
                 root=item.root,
                 id=item.id,
+                time_ms=item.time_ms,
+                epoch=item.epoch,
+                partitions=[partition for partition, _ in item.frontiers],
+                frontiers=[position for _, position in item.frontiers],
             )
         )
     return _packet(
@@ -345,7 +351,25 @@ def _read_control(message: pb.Control) -> Item:
         kind = ControlKind(message.kind)
     except ValueError as error:
         raise FrameError(f"control item {message.kind} is not known to this version") from error
-    return Item(_number(message.channel), message.sequence, Control(kind, message.root, message.id))
+    control = Control(
+        kind,
+        message.root,
+        message.id,
+        message.time_ms if message.HasField("time_ms") else None,
+        message.epoch,
+        _frontiers(message),
+    )
+    if (kind is ControlKind.EPOCH) != bool(message.epoch):
+        raise FrameError(f"control item {kind.name} has the epoch {message.epoch}")
+    return Item(_number(message.channel), message.sequence, control)
+
+
+def _frontiers(message: pb.Control) -> tuple[tuple[int, int], ...]:
+    count = len(message.partitions)
+    if count != len(message.frontiers) or count > FRONTIERS_MAX:
+        told = f"{count} partitions and {len(message.frontiers)} frontiers"
+        raise FrameError(f"an epoch tells of {told}; at most {FRONTIERS_MAX} of each may be")
+    return tuple(zip(message.partitions, message.frontiers, strict=True))
 
 
 def _read_acks(message: pb.Acks) -> Acks:

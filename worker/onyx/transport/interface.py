@@ -28,12 +28,21 @@ class Channel:
 
 
 class ControlKind(enum.IntEnum):
-    """Items that travel in order between batches (watermarks and barriers will join them)."""
+    """Items that travel in order between batches."""
 
     FLUSH = 1
     """Make durable what you hold: the sender waits for acks or has reached its end."""
     END = 2
     """No more segments on this channel in this allocation version (at-most-once completion)."""
+    WATERMARK = 3
+    """Event time has come to `time_ms` on this channel, or the channel is idle."""
+    EPOCH = 4
+    """All that was sent before this came out of an epoch up to this one; nothing below the
+    frontiers told is sent after it."""
+
+
+FRONTIERS_MAX = 1024
+"""Frontiers told in one EPOCH: at most 10 kB. More go in further items of the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,12 @@ class Control:
     root: int = 0
     id: int = 0
     """Lineage of an END, so that the ledger can tell when all of them have arrived."""
+    time_ms: int | None = None
+    """Of a WATERMARK: 64 bits, signed. None: idle, this channel does not hold event time back."""
+    epoch: int = 0
+    """Of an EPOCH: its number, from 1; never lower than the one before on the same channel."""
+    frontiers: tuple[tuple[int, int], ...] = ()
+    """Of an EPOCH: partitions, each with the lowest position that may still be sent again."""
 
 
 @dataclass(slots=True)

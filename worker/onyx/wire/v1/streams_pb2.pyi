@@ -12,9 +12,13 @@ class ControlKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTROL_KIND_UNSPECIFIED: _ClassVar[ControlKind]
     CONTROL_KIND_FLUSH: _ClassVar[ControlKind]
     CONTROL_KIND_END: _ClassVar[ControlKind]
+    CONTROL_KIND_WATERMARK: _ClassVar[ControlKind]
+    CONTROL_KIND_EPOCH: _ClassVar[ControlKind]
 CONTROL_KIND_UNSPECIFIED: ControlKind
 CONTROL_KIND_FLUSH: ControlKind
 CONTROL_KIND_END: ControlKind
+CONTROL_KIND_WATERMARK: ControlKind
+CONTROL_KIND_EPOCH: ControlKind
 
 class Frame(_message.Message):
     __slots__ = ("hello", "first", "received", "packets", "checksum")
@@ -107,18 +111,26 @@ class Data(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class Control(_message.Message):
-    __slots__ = ("channel", "sequence", "kind", "root", "id")
+    __slots__ = ("channel", "sequence", "kind", "root", "id", "time_ms", "epoch", "partitions", "frontiers")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     channel: int
     sequence: int
     kind: ControlKind
     root: int
     id: int
-    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
+    time_ms: int
+    epoch: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    frontiers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., frontiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("channel", "taken", "window")
