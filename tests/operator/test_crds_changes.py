@@ -11,6 +11,7 @@ import yaml
 from tests.operator.fake_api.schema import schema_of
 from tests.support.crd_changes import CURRENT, RELEASED, breaking
 
+RULES = "x-kubernetes-validations"
 WIDGET: dict[str, Any] = {
     "spec": {
         "group": "a.dev",
@@ -24,6 +25,7 @@ WIDGET: dict[str, Any] = {
                 "schema": {
                     "openAPIV3Schema": {
                         "type": "object",
+                        RULES: [{"rule": "!has(self.port) || self.type in ['a', 'b']"}],
                         "properties": {
                             "size": {"type": "integer", "minimum": 1, "maximum": 9},
                             "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
@@ -62,6 +64,12 @@ def without(name: str, key: str) -> dict[str, Any]:
     return changed(lambda _, schema: schema["properties"][name].pop(key))
 
 
+def ruled(key: str, types: str) -> dict[str, Any]:
+    """The widget with `key` allowed for `types` only."""
+    rule = {"rule": f"!has(self.{key}) || self.type in [{types}]"}
+    return changed(lambda _, schema: schema.update({RULES: [rule]}))
+
+
 ADDITIVE = {
     "nothing": WIDGET,
     "a new key": changed(lambda _, schema: schema["properties"].update(new={"type": "string"})),
@@ -75,6 +83,9 @@ ADDITIVE = {
         lambda spec, _: spec["versions"].append({**spec["versions"][0], "name": "v2"})
     ),
     "another short name": changed(lambda spec, _: spec["names"]["shortNames"].append("w")),
+    "a new key for some types": ruled("extra", "'a'"),
+    "a key for more types": ruled("port", "'a', 'b', 'c'"),
+    "a key for all types": changed(lambda _, schema: schema.pop(RULES)),
     "longer texts in a list": of("tags", items={"type": "string", "maxLength": 10}),
 }
 BREAKING = {
@@ -103,7 +114,9 @@ BREAKING = {
         "options", "x-kubernetes-preserve-unknown-fields"
     ),
     "<root>: size is required now": changed(lambda _, schema: schema.update(required=["size"])),
-    "size: new rule: self > 1": of("size", **{"x-kubernetes-validations": [{"rule": "self > 1"}]}),
+    "size: new rule: self > 1": of("size", **{RULES: [{"rule": "self > 1"}]}),
+    "<root>: new rule: !has(self.port) || self.type in ['a']": ruled("port", "'a'"),
+    "<root>: new rule: !has(self.size) || self.type in ['a']": ruled("size", "'a'"),
     "version v1 is not served any more": changed(
         lambda spec, _: spec["versions"][0].update(served=False)
     ),

@@ -10,6 +10,7 @@ now. `python -m tests.support.crd_changes` renews them: a step of each release, 
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ Schema = Mapping[str, Any]
 _LOWER = ("minimum", "minLength", "minItems", "minProperties")
 _UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 _SAME = ("pattern", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "exclusiveMinimum")
+_FOR_TYPES = re.compile(r"!has\(self\.(?P<key>\w+)\) \|\| self\.type in \[(?P<types>[^]]*)\]")
+"""The rule that says for which types of an entry a key may be given."""
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string", "nullable")
 
 
@@ -98,10 +101,27 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
     for key in sorted(set(new.get("required", ())) - set(old.get("required", ()))):
         if "default" not in new.get("properties", {}).get(key, {}):
             yield f"{key} is required now"
-    known = [rule["rule"] for rule in old.get("x-kubernetes-validations", ())]
     for rule in new.get("x-kubernetes-validations", ()):
-        if rule["rule"] not in known:
+        if not _is_harmless(rule["rule"], old):
             yield f"new rule: {rule['rule']}"
+
+
+def _is_harmless(rule: str, old: Schema) -> bool:
+    """Whether a rule was there, is about a key that was not, or allows a key for more types."""
+    known = [each["rule"] for each in old.get("x-kubernetes-validations", ())]
+    if rule in known:
+        return True
+    about = _FOR_TYPES.fullmatch(rule)
+    if about is None:
+        return False
+    before = [each for text in known if (each := _FOR_TYPES.fullmatch(text))]
+    types = [_types(each) for each in before if each["key"] == about["key"]]
+    is_new_key = about["key"] not in old.get("properties", {})
+    return is_new_key or any(each <= _types(about) for each in types)
+
+
+def _types(rule: re.Match[str]) -> set[str]:
+    return set(re.findall(r"'([^']+)'", rule["types"]))
 
 
 def _choices(old: Schema, new: Schema) -> Iterator[str]:
