@@ -8,9 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Monotonic seconds. Wall clock time is never used for a decision."""
+    """Monotonic seconds. Wall clock time is used for the timers of users' triggers, which outlive a
+    process, and for no decision of our own."""
 
     def monotonic_s(self) -> float: ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch; may jump."""
+        ...
 
 
 class SystemClock:
@@ -18,6 +23,9 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
 
 class ManualClock:
@@ -28,6 +36,9 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.now_s
+
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
 
     def advance(self, seconds: float) -> None:
         assert seconds >= 0, "monotonic time never goes back"

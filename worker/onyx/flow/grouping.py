@@ -25,6 +25,9 @@ from onyx.model.job import CatalogEntry
 
 KeyGetter = Callable[[Segment], Any]
 
+SHARDS = 128
+"""Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose state
+moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
 DEPTH_MAX = 16
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""
@@ -60,6 +63,11 @@ def key_hash(key: Any) -> int:
     return int.from_bytes(hashlib.blake2b(key_bytes(key), digest_size=8).digest(), "little")
 
 
+def shard_of(key: Any) -> int:
+    """The shard of a group."""
+    return key_hash(key) % SHARDS
+
+
 class Grouping:
     """Hashes of the group keys of one task, remembered for keys that come again."""
 
@@ -80,9 +88,10 @@ class Grouping:
         return np.fromiter(map(hashed, keys), np.uint64, len(keys))
 
     def slots_of(self, segments: Sequence[Segment], n: int) -> Indices:
-        """For each segment the one of `n` slots that has its group."""
+        """For each segment the one of `n` slots that has its group: that of its shard."""
         assert n > 0
-        return (self.hashes_of(segments) % np.uint64(n)).astype(np.intp)
+        shards = self.hashes_of(segments) % np.uint64(SHARDS)
+        return (shards % np.uint64(n)).astype(np.intp)
 
 
 class _Memo(dict[Any, int]):

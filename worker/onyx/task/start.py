@@ -12,6 +12,7 @@ from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.model.workflow import children
+from onyx.plugins.options import own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.lifecycles import compile_lifecycles
 from onyx.task.phases import Kind, Progress
@@ -115,9 +116,8 @@ def _groupings(task: Task) -> dict[str, Grouping]:
 
 
 def _context(task: Task) -> PluginContext:
-    """What the plugin may know; options that `params` names are the function's, not its own."""
+    """What the plugin may know."""
     services, static = task.services, task.static
-    params = static.entry.params
     replica = services.replica()
     slot = replica.task_slot_ids[task.job_id][task.name][task.peer]
     return PluginContext(
@@ -127,7 +127,7 @@ def _context(task: Task) -> PluginContext:
         peer=task.peer,
         slot=slot,
         incarnation=replica.groups_reverse_index[task.peer],
-        options={key: value for key, value in static.entry.options.items() if key not in params},
+        options=own_options(static.entry),
         batch_size=static.entry.batch_size,
         clock=services.clock,
         resolve=services.resolve,

@@ -70,13 +70,18 @@ def sources_of(replica: Replica, job: JobId) -> tuple[tuple[TaskName, tuple[Site
 def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:
     """The wiring of a peer that the replica has allocated to `task` of the job."""
     allocation = replica.allocations[job_id]
+    idle = _idle(replica, job_id, job)
+
+    def linked(to: str, source: PeerId, target: PeerId) -> bool:
+        works = source not in idle and target not in idle
+        return works and _linked(replica, job, to, source, target)
 
     def child(name: str) -> ChildTask:
         sites = sites_of(replica, job_id, TaskName(name))
         return ChildTask(
             TaskName(name),
             edge_number(job, task, name),
-            tuple(site for site in sites if _linked(replica, job, name, peer, site.peer)),
+            tuple(site for site in sites if linked(name, peer, site.peer)),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -94,7 +99,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             each
             for name in parents(job.workflow)[task]
             for each in allocation[TaskName(name)]
-            if _linked(replica, job, task, each, peer)
+            if linked(task, each, peer)
         ),
         ackers=tuple(
             Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
@@ -103,11 +108,29 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
     )
 
 
+def has_one_owner(job: Job, task: str) -> bool:
+    """Whether the task has a state that is not split: windows without groups."""
+    return not _grouped(job, task) and any(window.task == task for window in job.windows)
+
+
+def _grouped(job: Job, task: str) -> bool:
+    entry = job.entry(task)
+    return entry.group_by_key is not None or entry.group_by_fn is not None
+
+
+def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
+    """Peers with nothing to do, because another one owns the whole state of their task."""
+    return frozenset(
+        site.peer
+        for task in {window.task for window in job.windows}
+        if has_one_owner(job, task)
+        for site in sites_of(replica, job_id, TaskName(task))[1:]
+    )
+
+
 def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
     """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
-    machine, except where groups decide."""
-    entry = job.entry(task)
-    grouped = entry.group_by_key is not None or entry.group_by_fn is not None
-    if job.task_scheduler != SCHEDULER or grouped:
+    machine, except where groups or the owner of a state decide."""
+    if job.task_scheduler != SCHEDULER or _grouped(job, task) or has_one_owner(job, task):
         return True
     return machine_of(replica, source) == machine_of(replica, target)

@@ -1,0 +1,230 @@
+"""What the windows of one peer have emitted, until every tree of it is complete.
+
+An emission is a tree of its own: its position counts the emissions of its shard, its source is the
+state log. It is sent only when the log has it, and sent again by whoever recovers the shard, until
+its tree is complete; so nobody can see an emission that a crash would take back.
+
+Without trees (at-most-once) an emission is sent once and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from onyx.flow.batch import Batch, Segment
+from onyx.ledger.lineage import PARTITION_SHIFT, U64, cut, positions_of, root_ids
+from onyx.ledger.pending import PendingWindow
+from onyx.seams import Clock
+
+IN_FLIGHT_A_SHARD_MAX = 8_192
+"""Emissions of a shard between the first one that is not complete and the newest one sent."""
+UNSETTLED_MAX = 100_000
+"""Emissions of a task that are not complete before its peer reads nothing more."""
+CHECK_INTERVAL_S = 1.0
+
+
+class Emission(NamedTuple):
+    """One segment on its way out."""
+
+    segment: Segment
+    child: str | None = None
+    """The only child task it is for (late segments); None: wherever flow conditions send it."""
+
+
+@dataclass(slots=True)
+class _Shard:
+    window: PendingWindow | None
+    """None without trees."""
+    next_position: int
+    unsent: deque[Emission] = field(default_factory=deque)
+    """In the log and not sent yet, in order."""
+    kept: dict[int, Emission] = field(default_factory=dict)
+    """Sent, from the first that is not complete on, by position."""
+    again: list[int] = field(default_factory=list)
+    """Positions to be sent again."""
+
+
+class Emissions:
+    """Of one windowed task on one peer, in one allocation version. Not thread-safe."""
+
+    def __init__(self, first_partition: int | None, clock: Clock, timeout_s: float) -> None:
+        """
+        Args:
+            first_partition: number of the partition of shard 0; None without trees.
+            clock: for time-outs.
+            timeout_s: a tree that is not complete after this is sent again.
+        """
+        self._first = first_partition
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._shards: dict[int, _Shard] = {}
+        self._fresh: dict[int, list[Emission]] = {}
+        self._next_check_s = 0.0
+        self._settled: dict[int, int] = {}
+        self.unsettled = 0
+        """Emissions that are not complete, sent or not."""
+
+    def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
+        """Take over a shard: everything from position `settled` on is sent again."""
+        there = self._shard(shard, settled)
+        there.unsent.extend(emissions)
+        there.next_position = settled + len(there.unsent)
+        self.unsettled += len(there.unsent)
+
+    def add(self, shard: int, emissions: Sequence[Emission]) -> None:
+        """New ones; nothing is sent before `release`."""
+        if emissions:
+            self._fresh.setdefault(shard, []).extend(emissions)
+            self.unsettled += len(emissions)
+
+    def take_fresh(self) -> dict[int, list[tuple[int, Emission]]]:
+        """The new ones with their positions, for the log; to be released when it has them."""
+        taken: dict[int, list[tuple[int, Emission]]] = {}
+        for shard, emissions in self._fresh.items():
+            there = self._shard(shard, 0)
+            first = there.next_position
+            there.next_position += len(emissions)
+            taken[shard] = list(enumerate(emissions, first))
+        self._fresh = {}
+        return taken
+
+    def release(self, taken: dict[int, list[tuple[int, Emission]]]) -> None:
+        """The log has them."""
+        for shard, emissions in taken.items():
+            self._shards[shard].unsent.extend(each for _, each in emissions)
+
+    @property
+    def sent(self) -> bool:
+        """Whether everything emitted so far has been sent."""
+        return not self._fresh and not any(each.unsent for each in self._shards.values())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something can be sent now."""
+        self._check_timeouts()
+        return any(each.again or (each.unsent and _room(each)) for each in self._shards.values())
+
+    def read(self, segments_max: int) -> list[tuple[str | None, Batch]]:
+        """What is to be sent now, by the only child that it is for."""
+        parts: dict[str | None, list[tuple[list[Segment], U64 | None]]] = {}
+        for there in self._shards.values():
+            for child, segments, roots in self._sendable(there, segments_max):
+                parts.setdefault(child, []).append((segments, roots))
+                segments_max -= len(segments)
+            if segments_max <= 0:
+                break
+        return [(child, self._batch(found)) for child, found in parts.items()]
+
+    def complete(self, roots: U64) -> None:
+        """Trees that are complete."""
+        for number, part in cut(roots, PARTITION_SHIFT):
+            shard, there = self._of_partition(number)
+            if there is None or there.window is None:
+                continue
+            before = there.window.frontier
+            self.unsettled -= there.window.complete(roots[part])
+            if there.window.frontier > before:
+                self._settled[shard] = there.window.frontier
+                for position in range(before, there.window.frontier):
+                    del there.kept[position]
+
+    def force_retry(self, roots: U64) -> None:
+        """Send these again now (flow conditions with `action: retry`)."""
+        for number, part in cut(roots, PARTITION_SHIFT):
+            _, there = self._of_partition(number)
+            if there is not None and there.window is not None:
+                for first, end in there.window.retry_roots(roots[part]):
+                    there.again.extend(range(first, end))
+
+    def take_settled(self) -> dict[int, int]:
+        """For each shard where that has changed, the first position that is not complete."""
+        settled, self._settled = self._settled, {}
+        return settled
+
+    def pending(self, shard: int) -> tuple[int, list[tuple[int, Emission]]]:
+        """For a snapshot: the first position that is not complete and, without a gap, everything
+        from there on that the log has."""
+        there = self._shards.get(shard)
+        if there is None:
+            return 0, []
+        if there.window is None:
+            return there.next_position, []
+        return there.window.frontier, [
+            *sorted(there.kept.items()),
+            *enumerate(there.unsent, there.window.next_position),
+        ]
+
+    def _shard(self, shard: int, settled: int) -> _Shard:
+        if shard not in self._shards:
+            self._shards[shard] = _Shard(self._window(shard, settled), settled)
+        return self._shards[shard]
+
+    def _window(self, shard: int, settled: int) -> PendingWindow | None:
+        if self._first is None:
+            return None
+        return PendingWindow(
+            partition=self._first + shard,
+            frontier=settled,
+            capacity=IN_FLIGHT_A_SHARD_MAX,
+            pending_timeout_s=self._timeout_s,
+            retry_interval_s=CHECK_INTERVAL_S,
+            started_s=self._clock.monotonic_s(),
+        )
+
+    def _of_partition(self, number: int) -> tuple[int, _Shard | None]:
+        shard = number - (self._first or 0)
+        return shard, self._shards.get(shard)
+
+    def _sendable(
+        self, there: _Shard, segments_max: int
+    ) -> Iterator[tuple[str | None, list[Segment], U64 | None]]:
+        """Runs of emissions for the same child, those to be sent again first."""
+        now_s = self._clock.monotonic_s()
+        window = there.window
+        if window is not None and there.again:
+            again, there.again = there.again, []
+            for position in again:
+                for root in window.retry(position, position + 1, now_s):
+                    emission = there.kept[position]
+                    yield emission.child, [emission.segment], np.array([root])
+        while there.unsent and segments_max > 0 and _room(there):
+            child = there.unsent[0].child
+            most = min(segments_max, _room(there))
+            run: list[Emission] = []
+            while there.unsent and len(run) < most and there.unsent[0].child == child:
+                run.append(there.unsent.popleft())
+            segments_max -= len(run)
+            roots = None
+            if window is None:
+                self.unsettled -= len(run)
+            else:
+                roots = window.emit(len(run), now_s)
+                there.kept.update(zip(positions_of(roots).tolist(), run, strict=True))
+            yield child, [each.segment for each in run], roots
+
+    def _batch(self, parts: list[tuple[list[Segment], U64 | None]]) -> Batch:
+        segments = [segment for part, _ in parts for segment in part]
+        columns = [roots for _, roots in parts if roots is not None]
+        if not columns:
+            return Batch(segments)
+        ids = [root_ids(int(roots[0]) >> PARTITION_SHIFT, positions_of(roots)) for roots in columns]
+        return Batch(segments, np.concatenate(columns), np.concatenate(ids))
+
+    def _check_timeouts(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_check_s:
+            return
+        self._next_check_s = now_s + CHECK_INTERVAL_S
+        for there in self._shards.values():
+            if there.window is not None:
+                for first, end in there.window.expired(now_s):
+                    there.again.extend(range(first, end))
+
+
+def _room(there: _Shard) -> int:
+    return there.window.room if there.window is not None else len(there.unsent)
