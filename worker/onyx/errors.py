@@ -7,6 +7,7 @@
      |   +- UserFunctionError     a user's function raised; the original is the cause
      |   +- SettingsError         a setting of a worker or client is wrong
      |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
+     |   +- StateError            durable state of a task is damaged, missing or another's
      |   +- LogReplaced           the log is not the one that this process knew: ZooKeeper was wiped
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
      +- Fenced                    this incarnation was declared dead; only a new one may act
@@ -72,6 +73,11 @@ class SettingsError(UserError):
 class SegmentError(UserError):
     """A segment cannot travel between processes: it holds a value that has no encoding, it is too
     large or nested too deeply, or the bytes that came are not segments."""
+
+
+class StateError(UserError):
+    """The durable state of a task is damaged, missing or another task's. Going on without it would
+    give wrong results, so whoever runs the job must restore it or start anew."""
 
 
 class LogReplaced(UserError):

@@ -138,6 +138,23 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSettings:
+    """Of windowed tasks, whose state is kept in logs of chunks."""
+
+    url: str = ""
+    """Where state is kept: `s3://bucket/prefix` or a directory that all workers of the cluster
+    share; empty means `.onyx/state` in `data_dir`."""
+    chunk_interval_s: float = 0.05
+    """Longest wait of a change before it is made durable; segments are acked after that."""
+    chunk_segments_max: int = 20_000
+    """Segments whose changes are waiting before they are made durable at once."""
+    snapshot_factor: float = 2.0
+    """A snapshot is written when the log since the last one is larger than it by this factor."""
+    snapshot_bytes_min: int = 67_108_864
+    """Size of a log below which no snapshot is written."""
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetrySettings:
     metrics_port: int | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
@@ -179,6 +196,7 @@ class Settings:
     transport: TransportSettings = field(default_factory=TransportSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    state: StateSettings = field(default_factory=StateSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
 

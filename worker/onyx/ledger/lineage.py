@@ -38,6 +38,7 @@ _ATTEMPT_SHIFT = np.uint64(40)
 _RANGE_SHIFT = np.uint64(RANGE_SHIFT)
 _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _ATTEMPT_MASK = np.uint64(0xFF)
+_ATTEMPT_BITS = np.uint64(0xFF << 40)
 
 _EDGE_STEP = 0xD1342543DE82EF95
 _CHILD_STEP = np.uint64(0xAF251AF3B0F025B5)
@@ -86,6 +87,16 @@ def partitions_of(roots: U64) -> U64:
 def positions_of(roots: U64) -> U64:
     """Position of each root."""
     return roots & _POSITION_MASK
+
+
+def attempt_bits(roots: U64) -> U64:
+    """What in each root tells its attempt; 0 for the first."""
+    return roots & _ATTEMPT_BITS
+
+
+def without_attempts(roots: U64) -> U64:
+    """The same roots as if each were the first attempt: partition and position."""
+    return roots & ~_ATTEMPT_BITS
 
 
 def range_key(roots: U64) -> U64:

@@ -1,0 +1,55 @@
+"""What one append makes durable: the changes of some shards and the ids of the segments in them.
+
+Both in one chunk, because exactly-once rests on it: a segment is known to be applied exactly when
+its change is there. What a record means is the business of `windows/`; here it is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onyx.flow.batch import U64, Segment
+
+Watermark = int | float
+"""Event time in milliseconds, or any ordered number that a window is over."""
+
+
+def _no_column() -> U64:
+    return np.empty(0, dtype=np.uint64)
+
+
+@dataclass(slots=True)
+class ShardChange:
+    """What became of one shard since the chunk before; in a snapshot, all of it."""
+
+    records: list[Any] = field(default_factory=list)
+    """Of `TaskWindows.take_changes()` or `snapshot()`: None, bool, int of 64 bits, float, str,
+    bytes, datetime, lists and dicts of these."""
+    emitted: list[tuple[int, Segment]] = field(default_factory=list)
+    """What its triggers emitted, each with its position, which increase; in a snapshot, what is
+    not settled."""
+    settled: int = 0
+    """Emission frontier: the trees of all positions below are complete. Never falls."""
+    closed: bool = False
+    """Whether the shard has fired for the last time."""
+    keys: list[Any] = field(default_factory=list)
+    """Values of the `uniquenessKey` seen; in a snapshot, all that are remembered, oldest first."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One atomic step of the state of a peer."""
+
+    shards: Mapping[int, ShardChange] = field(default_factory=dict)
+    roots: U64 = field(default_factory=_no_column)
+    """Of the segments applied, attempt bits cleared (`lineage.without_attempts`)."""
+    ids: U64 = field(default_factory=_no_column)
+    """One a root."""
+    forgotten: Mapping[int, int] = field(default_factory=dict)
+    """Frontiers by partition, below which nothing is ever replayed and no id is kept."""
+    watermark: Watermark | None = None
+    """Of the task; None says nothing."""
