@@ -1,0 +1,207 @@
+"""Watermarks and epochs against what they promise: models that remember everything."""
+
+from collections import defaultdict, deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.windows.watermarks import (
+    IDLE,
+    SILENT,
+    WAITING_EPOCHS_MAX,
+    ChannelEpochs,
+    ChannelMarks,
+    PartitionMarks,
+    Rising,
+    merge,
+)
+
+CHANNELS = ("a", "b", "c")
+TIMES = st.integers(-20, 20)
+SAID = st.tuples(st.sampled_from(CHANNELS), TIMES | st.just(IDLE))
+
+
+@given(st.lists(SAID, max_size=40))
+def test_a_task_says_the_minimum_of_what_its_channels_promised_last(news):
+    marks, rising = ChannelMarks(CHANNELS), Rising()
+    heard: dict[str, list] = defaultdict(list)
+    told: list = []
+    for channel, said in news:
+        heard[channel].append(said)
+        marks.hear(channel, said)
+        new = rising.follow(marks.mark)
+        if new is not None:
+            told.append(new)
+        awake = [c for c in CHANNELS if not heard[c] or heard[c][-1] is not IDLE]
+        if not all(heard[c] for c in awake):
+            assert new is None, "somebody who counts has said nothing"
+        elif awake:
+            least = min(max(t for t in heard[c] if t is not IDLE) for c in awake)
+            times = [t for t in told if t is not IDLE]
+            assert rising.time_ms == times[-1] >= least
+            assert told[-1] is not IDLE
+        else:
+            assert told[-1] is IDLE
+    for one, other in zip(told, told[1:], strict=False):
+        assert one != other
+        assert IDLE in (one, other) or one < other
+    times = [t for t in told if t is not IDLE]
+    assert times == sorted(times), "it never falls"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("snt"), st.integers(0, 2), TIMES), max_size=40),
+    st.integers(0, 5),
+    st.none() | st.just(3.0),
+    st.sets(st.integers(0, 2)),
+)
+def test_an_input_says_the_minimum_of_its_partitions_less_disorder(steps, disorder, idle, active):
+    """s: a partition gave this time; n: it gave nothing; t: a second has passed."""
+    marks, now_s = PartitionMarks(disorder, idle), 0.0
+    gave: dict[int, list[int]] = defaultdict(list)
+    silent: dict[int, float] = {}
+    for step, partition, time in steps:
+        if step == "s":
+            marks.saw(partition, time)
+            gave[partition].append(time)
+            silent.pop(partition, None)
+        elif step == "n":
+            marks.saw_nothing(partition, now_s)
+            silent.setdefault(partition, now_s)
+        else:
+            now_s += 1.0
+        idlers = {p for p, since in silent.items() if idle and now_s - since >= idle}
+        awake = active - idlers
+        if not awake:
+            expected = IDLE
+        elif any(not gave[p] for p in awake):
+            expected = SILENT
+        else:
+            expected = min(max(gave[p]) for p in awake) - disorder
+        assert marks.mark(active, now_s) == expected
+
+
+class Dataflow:
+    """Two inputs, two tasks in the middle, one sink: FIFO channels, any order between them."""
+
+    def __init__(self) -> None:
+        self.channels = {
+            (source, target): deque()
+            for sources, targets in ((("i0", "i1"), ("m0", "m1")), (("m0", "m1"), ("sink",)))
+            for source in sources
+            for target in targets
+        }
+        self.epochs = {
+            "m0": ChannelEpochs(("i0", "i1")),
+            "m1": ChannelEpochs(("i0", "i1")),
+            "sink": ChannelEpochs(("m0", "m1")),
+        }
+        self.next = [0, 0]
+        self.numbers = [0, 0]
+        self.arrived: list[set[int]] = [set(), set()]
+        self.forgotten: dict[int, int] = {}
+
+    def frontier(self, partition: int) -> int:
+        position = 0
+        while position in self.arrived[partition]:
+            position += 1
+        return position
+
+    def emit(self, partition: int, way: int) -> None:
+        self._send(partition, way, self.next[partition])
+        self.next[partition] += 1
+
+    def retry(self, partition: int, way: int) -> None:
+        if self.frontier(partition) < self.next[partition]:
+            self._send(partition, way, self.frontier(partition))
+
+    def _send(self, partition: int, way: int, position: int) -> None:
+        self.channels[f"i{partition}", f"m{way}"].append(("segment", (partition, position)))
+
+    def tick(self, partition: int, skipped: int) -> None:
+        self.numbers[partition] += 1 + skipped
+        told = (self.numbers[partition], ((partition, self.frontier(partition)),))
+        for way in ("m0", "m1"):
+            self.channels[f"i{partition}", way].append(("epoch", told))
+
+    def move(self, number: int) -> None:
+        waiting = [ends for ends, queue in self.channels.items() if queue]
+        if not waiting:
+            return
+        source, target = waiting[number % len(waiting)]
+        kind, item = self.channels[source, target].popleft()
+        if kind == "epoch":
+            self.epochs[target].hear(source, *item)
+            complete = self.epochs[target].take()
+            if complete is not None and target == "sink":
+                merge(self.forgotten, complete[1].items())
+            elif complete is not None:
+                passed = (complete[0], tuple(complete[1].items()))
+                self.channels[target, "sink"].append(("epoch", passed))
+        elif target == "sink":
+            partition, position = item
+            assert position >= self.forgotten.get(partition, 0), "this was said never to come"
+            self.arrived[partition].add(position)
+        else:
+            self.channels[target, "sink"].append((kind, item))
+
+
+ACTIONS = st.tuples(
+    st.sampled_from(("emit", "retry", "tick", "move", "move", "move")),
+    st.integers(0, 1),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(ACTIONS, max_size=150))
+def test_nothing_arrives_below_a_frontier_whose_epoch_is_complete(actions):
+    world = Dataflow()
+    for action, partition, number in actions:
+        if action == "move":
+            world.move(number)
+        elif action == "tick":
+            world.tick(partition, number // 3)
+        else:
+            getattr(world, action)(partition, number % 2)
+    last = max(world.numbers) + 1
+    world.numbers = [last - 1, last - 1]
+    for partition in (0, 1):
+        world.tick(partition, 0)
+    while any(world.channels.values()):
+        world.move(0)
+    for partition in (0, 1):
+        world.tick(partition, 0)
+    while any(world.channels.values()):
+        world.move(0)
+    complete = {p: world.frontier(p) for p in (0, 1)}
+    assert world.forgotten == complete, "all is forgotten once everybody has caught up"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(CHANNELS), st.integers(1, 5), st.integers(0, 3)), max_size=80
+    )
+)
+def test_epochs_lose_no_frontier_and_wait_in_bounded_memory(news):
+    epochs = ChannelEpochs(CHANNELS)
+    newest = dict.fromkeys(CHANNELS, 0)
+    told: dict[int, int] = {}
+    found: dict[int, int] = {}
+    numbers = []
+    for position, (channel, step, partition) in enumerate(news):
+        newest[channel] += step
+        epochs.hear(channel, newest[channel], [(partition, position)])
+        merge(told, [(partition, position)])
+        assert len(epochs._waiting) <= WAITING_EPOCHS_MAX
+        complete = epochs.take()
+        if complete is not None:
+            assert complete[0] == min(newest.values())
+            numbers.append(complete[0])
+            merge(found, complete[1].items())
+    assert numbers == sorted(set(numbers))
+    for channel in CHANNELS:
+        epochs.hear(channel, max(newest.values()) + 1, ())
+    complete = epochs.take()
+    assert complete is not None
+    merge(found, complete[1].items())
+    assert found == told

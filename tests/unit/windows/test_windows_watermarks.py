@@ -1,0 +1,136 @@
+"""Watermarks of channels and partitions, and epochs: the cases worth a name."""
+
+from onyx.windows.watermarks import (
+    IDLE,
+    SILENT,
+    TIME_MS_MIN,
+    WAITING_EPOCHS_MAX,
+    ChannelEpochs,
+    ChannelMarks,
+    PartitionMarks,
+    Rising,
+)
+
+
+def told(*news, channels=("a", "b")):
+    """What a task tells after each piece of news."""
+    marks, rising = ChannelMarks(channels), Rising()
+    found = []
+    for channel, said in news:
+        marks.hear(channel, said)
+        found.append(rising.follow(marks.mark))
+    return found
+
+
+def test_nothing_is_told_before_every_channel_has_spoken():
+    assert told(("a", 5), ("a", 7), ("b", 3)) == [None, None, 3]
+
+
+def test_an_idle_channel_holds_nothing_back():
+    assert told(("a", 5), ("b", IDLE), ("a", 6)) == [None, 5, 6]
+
+
+def test_a_channel_that_wakes_up_late_holds_time_where_it_is_and_does_not_pull_it_back():
+    news = (("a", 10), ("b", IDLE), ("b", 4), ("a", 20), ("b", 12))
+    assert told(*news) == [None, 10, None, None, 12]
+
+
+def test_a_task_whose_channels_are_all_idle_is_idle_and_says_so_once():
+    assert told(("a", IDLE), ("b", 5), ("b", IDLE), ("b", IDLE)) == [None, 5, IDLE, None]
+
+
+def test_a_task_that_wakes_up_says_the_same_time_again():
+    news = (("a", 9), ("b", IDLE), ("a", IDLE), ("b", 3), ("b", 11))
+    assert told(*news) == [None, 9, IDLE, 9, 11]
+
+
+def test_a_task_without_channels_is_idle():
+    assert ChannelMarks(()).mark is IDLE
+
+
+def test_a_partition_that_has_given_nothing_holds_back_until_it_is_idle():
+    marks = PartitionMarks(disorder_ms=0, idle_timeout_s=2.0)
+    marks.saw(0, 100)
+    assert marks.mark((0, 1), 50.0) is SILENT, "it was not even asked yet"
+    marks.saw_nothing(1, 50.0)
+    marks.saw_nothing(1, 51.0)
+    assert marks.mark((0, 1), 51.9) is SILENT
+    assert marks.mark((0, 1), 52.0) == 100
+
+
+def test_without_a_timeout_a_silent_partition_holds_back_for_ever():
+    marks = PartitionMarks(disorder_ms=0, idle_timeout_s=None)
+    marks.saw(0, 100)
+    marks.saw(1, 10)
+    marks.saw_nothing(1, 0.0)
+    assert marks.mark((0, 1), 1e9) == 10
+
+
+def test_an_exhausted_partition_is_left_out_and_the_last_one_leaves_idle():
+    marks = PartitionMarks(disorder_ms=5, idle_timeout_s=None)
+    marks.saw(0, 100)
+    marks.saw(1, 10)
+    assert marks.mark((0, 1), 0.0) == 5
+    assert marks.mark((0,), 0.0) == 95
+    assert marks.mark((), 0.0) is IDLE
+
+
+def test_a_partition_that_comes_back_from_another_peer_starts_anew():
+    marks = PartitionMarks(disorder_ms=0, idle_timeout_s=None)
+    marks.saw(0, 100)
+    marks.saw(1, 10)
+    marks.retain((0,))
+    assert marks.mark((0,), 0.0) == 100
+    assert marks.mark((0, 1), 0.0) is SILENT
+
+
+def test_disorder_does_not_leave_64_bits():
+    marks = PartitionMarks(disorder_ms=5, idle_timeout_s=None)
+    marks.saw(0, TIME_MS_MIN + 1)
+    assert marks.mark((0,), 0.0) == TIME_MS_MIN
+
+
+def test_an_epoch_is_complete_when_it_came_on_all_channels():
+    epochs = ChannelEpochs("ab")
+    epochs.hear("a", 1, [(7, 10)])
+    assert epochs.take() is None
+    epochs.hear("b", 1, [(8, 3)])
+    assert epochs.take() == (1, {7: 10, 8: 3})
+    assert epochs.take() is None
+
+
+def test_a_channel_that_skips_numbers_has_passed_them():
+    epochs = ChannelEpochs("ab")
+    epochs.hear("a", 1, [(7, 10)])
+    epochs.hear("a", 2, [(7, 20)])
+    epochs.hear("a", 4, [(7, 40)])
+    epochs.hear("b", 3, [])
+    assert epochs.take() == (3, {7: 20})
+
+
+def test_what_comes_late_of_an_epoch_goes_with_the_next():
+    epochs = ChannelEpochs("ab")
+    epochs.hear("a", 1, [(7, 10)])
+    epochs.hear("b", 1, [])
+    assert epochs.take() == (1, {7: 10})
+    epochs.hear("a", 1, [(9, 5)])
+    assert epochs.take() is None
+    epochs.hear("a", 2, [])
+    epochs.hear("b", 2, [])
+    assert epochs.take() == (2, {9: 5})
+
+
+def test_far_behind_the_newest_epochs_are_told_as_one():
+    epochs = ChannelEpochs("ab")
+    last = WAITING_EPOCHS_MAX + 10
+    for epoch in range(1, last + 1):
+        epochs.hear("a", epoch, [(epoch, 1)])
+    epochs.hear("b", last - 1, [])
+    assert epochs.take() == (last - 1, {n: 1 for n in range(1, WAITING_EPOCHS_MAX)})
+    epochs.hear("b", last, [])
+    assert epochs.take() == (last, {n: 1 for n in range(WAITING_EPOCHS_MAX, last + 1)})
+
+
+def test_a_time_that_falls_on_a_channel_is_taken_as_the_one_before():
+    rising = Rising()
+    assert [rising.follow(mark) for mark in (5, 3, 5, 6)] == [5, None, None, 6]
