@@ -126,9 +126,9 @@ def test_far_behind_the_newest_epochs_are_told_as_one():
     for epoch in range(1, last + 1):
         epochs.hear("a", epoch, [(epoch, 1)])
     epochs.hear("b", last - 1, [])
-    assert epochs.take() == (last - 1, {n: 1 for n in range(1, WAITING_EPOCHS_MAX)})
+    assert epochs.take() == (last - 1, dict.fromkeys(range(1, WAITING_EPOCHS_MAX), 1))
     epochs.hear("b", last, [])
-    assert epochs.take() == (last, {n: 1 for n in range(WAITING_EPOCHS_MAX, last + 1)})
+    assert epochs.take() == (last, dict.fromkeys(range(WAITING_EPOCHS_MAX, last + 1), 1))
 
 
 def test_a_time_that_falls_on_a_channel_is_taken_as_the_one_before():
