@@ -1,0 +1,261 @@
+"""What windows and triggers mean, as simply as it can be said: a reference for tests.
+
+An extent is the list of its segments and its state is computed from all of them each time somebody
+looks; every question is answered by looking at everything. One segment at a time, one owner, no
+changes, no snapshots. Written against the user guide and the information model, and checked with
+the conformance cases; where these leave something open:
+
+* The event-time watermark passes an extent when it is greater than the upper bound (plus the
+  trigger's delay). A watermark trigger fires an extent at the advance that passes it, and again at
+  the next advance after more segments have come into it.
+* A session ends a gap after its last segment: only then has the watermark passed it, and only then
+  can it be late or dropped.
+* A segment is late for a window when the watermark has passed all its extents by more than the
+  lateness that is allowed; extents passed by that much are dropped, after they have fired.
+* `discarding` leaves an extent without a state (None), as in 0.9; the next segment starts from the
+  initial one. `postEvictor: [all]` removes the extent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from onyx.model.job import Trigger, Window
+
+UNITS = {
+    "element": 1, "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000,
+    "day": 86_400_000,
+}  # fmt: skip
+
+
+class Fired(NamedTuple):
+    """One call of a trigger's functions."""
+
+    window: str
+    trigger: Trigger
+    event_type: str
+    group: Any
+    lower: float
+    upper: float
+    state: Any
+
+
+@dataclass(eq=False)
+class Extent:
+    """Segments of one group between two bounds, both inclusive."""
+
+    lower: float
+    upper: float
+    segments: list[dict[str, Any]] = field(default_factory=list)
+    unfired: list[Trigger] = field(default_factory=list)
+    """Watermark triggers that have not seen all its segments."""
+
+
+def units(amount: tuple[int, str]) -> int:
+    """An amount in milliseconds or elements."""
+    return amount[0] * UNITS[amount[1].removesuffix("s")]
+
+
+def aggregate(window: Window, segments: Sequence[dict[str, Any]]) -> Any:
+    """The state of an extent with these segments; None when it has been discarded."""
+    if not segments:
+        return None
+    parts = (window.aggregation,) if isinstance(window.aggregation, str) else window.aggregation
+    if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
+        segments = sorted(segments, key=lambda each: each[window.window_key])
+    values = [each.get(parts[1]) for each in segments] if len(parts) > 1 else []
+    match parts[0]:
+        case "count":
+            return len(segments)
+        case "conj":
+            return list(segments)
+        case "sum":
+            return sum(values)
+        case "min":
+            return min([window.init, *values])
+        case "max":
+            return max([window.init, *values])
+        case "average":
+            return {"n": len(values), "sum": sum(values), "average": sum(values) / len(values)}
+        case "collect-by-key":
+            found: dict[Any, list[Any]] = {}
+            for value, segment in zip(values, segments, strict=True):
+                same = found.setdefault(value, [])
+                if segment not in same:
+                    same.append(segment)
+            return found
+    raise AssertionError(f"no such aggregation: {parts[0]}")
+
+
+class WindowModel:
+    """One window with its triggers; `assigned`: an input of the job assigns watermarks."""
+
+    def __init__(self, window: Window, triggers: Sequence[Trigger], assigned: bool = True) -> None:
+        self.window = window
+        self.triggers = [each for each in triggers if each.window_id == window.id]
+        self.assigned = assigned
+        self.groups: dict[Any, list[Extent]] = {}
+        self.counts: dict[tuple[Any, int], int] = {}
+        """Segments counted by the segment triggers, by group and index of the trigger."""
+        self.due_ms: dict[tuple[Any, int], int] = {}
+        """When the timers are due."""
+        self.watermark = -math.inf
+
+    def add(self, segment: dict[str, Any], group: Any, now_ms: int) -> tuple[list[Fired], bool]:
+        """What fires for a segment, and whether it is late."""
+        extents = self._extents_of(segment, group)
+        if not extents:
+            return [], True
+        for extent in extents:
+            extent.segments.append(segment)
+            extent.unfired = [each for each in self.triggers if each.type == "watermark"]
+        fired: list[Fired] = []
+        for index, trigger in enumerate(self.triggers):
+            if trigger.type == "timer":
+                period = units(trigger.period or (0, "seconds"))
+                self.due_ms.setdefault((group, index), now_ms + period)
+            elif self._wakes(index, trigger, group):
+                there = self.groups[group]
+                looked_at = there if trigger.fire_all_extents else extents
+                waked = [
+                    each
+                    for each in there
+                    if each in looked_at and self._fires_for_segment(trigger, each, segment)
+                ]
+                fired += [self._fire(trigger, "new-segment", group, each) for each in waked]
+        return fired, False
+
+    def tick(self, now_ms: int) -> list[Fired]:
+        """Timers fire strictly after they are due, and are due a period later again."""
+        fired = []
+        for group, (index, trigger) in itertools.product(
+            list(self.groups), enumerate(self.triggers)
+        ):
+            if now_ms > self.due_ms.get((group, index), math.inf):
+                self.due_ms[group, index] = now_ms + units(trigger.period or (0, "seconds"))
+                fired += self._fire_all(trigger, "timer-tick", group)
+        return fired
+
+    def advance(self, watermark: float) -> list[Fired]:
+        """What the watermark has passed fires, and is then dropped if nothing can come any more."""
+        self.watermark = watermark
+        fired = []
+        for group, trigger in itertools.product(list(self.groups), self.triggers):
+            delay = units(trigger.delay) if trigger.delay else 0
+            for extent in list(self.groups[group]):
+                if trigger in extent.unfired and self._end(extent) + delay < watermark:
+                    extent.unfired.remove(trigger)
+                    fired.append(self._fire(trigger, "watermark", group, extent))
+        for group in self.groups:
+            self.groups[group] = [each for each in self.groups[group] if not self._is_past(each)]
+        return fired
+
+    def complete(self) -> list[Fired]:
+        """Every extent fires for every trigger."""
+        fired = []
+        for group, trigger in itertools.product(list(self.groups), self.triggers):
+            fired += self._fire_all(trigger, "job-completed", group)
+        return fired
+
+    def extents(self) -> Iterator[tuple[Any, float, float, Any]]:
+        """All that is held: group, bounds and state."""
+        for group, extents in self.groups.items():
+            for each in extents:
+                yield group, each.lower, each.upper, aggregate(self.window, each.segments)
+
+    def _wakes(self, index: int, trigger: Trigger, group: Any) -> bool:
+        if trigger.type != "segment":
+            return True
+        counted = self.counts.get((group, index), 0) + 1
+        threshold = trigger.threshold[0] if trigger.threshold else 0
+        self.counts[group, index] = counted % threshold
+        return counted == threshold
+
+    def _fires_for_segment(self, trigger: Trigger, extent: Extent, segment: dict[str, Any]) -> bool:
+        match trigger.type:
+            case "segment":
+                return True
+            case "punctuation":
+                return bool(segment.get("done"))
+            case "percentile-watermark":
+                width = extent.upper - extent.lower
+                share = trigger.watermark_percentage or 0.0
+                return bool(segment[self.window.window_key] >= extent.lower + share * width)
+            case "watermark":
+                return not self.assigned and segment[self.window.window_key] >= extent.upper
+        return False
+
+    def _fire_all(self, trigger: Trigger, event_type: str, group: Any) -> list[Fired]:
+        return [
+            self._fire(trigger, event_type, group, extent) for extent in list(self.groups[group])
+        ]
+
+    def _fire(self, trigger: Trigger, event_type: str, group: Any, extent: Extent) -> Fired:
+        state = aggregate(self.window, extent.segments)
+        if trigger.post_evictor == ("all",):
+            self.groups[group].remove(extent)
+        elif trigger.refinement == "discarding":
+            extent.segments = []
+        bounds = extent.lower, extent.upper
+        return Fired(self.window.id, trigger, event_type, group, *bounds, state)
+
+    def _extents_of(self, segment: dict[str, Any], group: Any) -> list[Extent]:
+        """The extents that take a segment, made where needed; none when it is late."""
+        there = self.groups.setdefault(group, [])
+        if self.window.type == "session":
+            found = [self._session(there, segment[self.window.window_key])]
+        else:
+            found = []
+            for lower, upper in self._bounds(segment):
+                same = [each for each in there if (each.lower, each.upper) == (lower, upper)]
+                found += same or [Extent(lower, upper)]
+        taken = [each for each in found if not self._is_past(each)]
+        joined = [each for each in there if taken and self._is_joined(each, taken[0])]
+        self.groups[group] = [each for each in there if each not in (*joined, *taken)] + taken
+        return taken
+
+    def _is_joined(self, extent: Extent, into: Extent) -> bool:
+        inside = into.lower <= extent.lower and extent.upper <= into.upper
+        return self.window.type == "session" and inside
+
+    def _session(self, there: Sequence[Extent], place: float) -> Extent:
+        """The session of a place, with all that are no further away than the gap."""
+        gap = units(self.window.timeout_gap or (0, "elements"))
+        near = [each for each in there if each.lower - gap <= place <= each.upper + gap]
+        near.sort(key=lambda each: each.lower)
+        lower = min([place, *(each.lower for each in near)])
+        upper = max([place, *(each.upper for each in near)])
+        return Extent(lower, upper, [each for extent in near for each in extent.segments])
+
+    def _bounds(self, segment: dict[str, Any]) -> Iterator[tuple[float, float]]:
+        """All extents of a fixed, sliding or global window that a segment is in.
+
+        Extent n ends where n + 1 slides have passed and begins a range before, but not below
+        `minValue`.
+        """
+        if self.window.range is None:
+            yield -math.inf, math.inf
+            return
+        width = units(self.window.range)
+        slide = units(self.window.slide or self.window.range)
+        least = self.window.min_value
+        place = segment[self.window.window_key]
+        first = math.floor((place - least) / slide)
+        for number in range(first, first + width // slide + 2):
+            end = least + (number + 1) * slide
+            lower, upper = max(least, end - width), end - 1
+            if end - width <= place < end:
+                yield lower, upper
+
+    def _end(self, extent: Extent) -> float:
+        gap = units(self.window.timeout_gap) if self.window.timeout_gap else 0
+        return extent.upper + gap
+
+    def _is_past(self, extent: Extent) -> bool:
+        if self.window.allowed_lateness is None:
+            return False
+        return self._end(extent) + units(self.window.allowed_lateness) < self.watermark
