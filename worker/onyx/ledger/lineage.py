@@ -94,6 +94,11 @@ def attempt_bits(roots: U64) -> U64:
     return roots & _ATTEMPT_BITS
 
 
+def any_retried(roots: U64) -> bool:
+    """Whether one of them is not of the first attempt."""
+    return bool(np.bitwise_or.reduce(roots) & _ATTEMPT_BITS)
+
+
 def without_attempts(roots: U64) -> U64:
     """The same roots as if each were the first attempt: partition and position."""
     return roots & ~_ATTEMPT_BITS

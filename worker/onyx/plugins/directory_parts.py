@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
@@ -142,28 +143,6 @@ def _make_beside_removals(directory: Path) -> None:
             directory.mkdir(parents=True)
             return
     directory.mkdir(parents=True)
-
-
-def make_durable_directory(directory: Path) -> None:
-    """Make a directory, and make sure that it is still there after a loss of power."""
-    missing = list(itertools.takewhile(lambda each: not each.exists(), _upwards(directory)))
-    directory.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        sync_directory(each.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _upwards(directory: Path) -> list[Path]:
-    absolute = directory.absolute()
-    return [absolute, *absolute.parents]
 
 
 def _names(directory: Path) -> list[str]:

@@ -24,9 +24,10 @@ from pathlib import Path
 
 import msgspec
 
+from onyx.durable import sync_directory
 from onyx.errors import Fenced, Unavailable
 from onyx.ids import JobId
-from onyx.plugins.directory_parts import published_parts, sync_directory
+from onyx.plugins.directory_parts import published_parts
 from onyx.spark.request import StageRequest, StageRunner
 
 MANIFEST = "_onyx.json"

@@ -1,0 +1,37 @@
+"""Names in directories that are still there after a loss of power."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+
+def make_durable_directory(directory: Path) -> None:
+    """Make a directory, and make sure that it is still there after a loss of power.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = list(itertools.takewhile(lambda each: not each.exists(), _upwards(directory)))
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: the directory is gone, or the disk fails.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _upwards(directory: Path) -> list[Path]:
+    absolute = directory.absolute()
+    return [absolute, *absolute.parents]
