@@ -34,7 +34,7 @@ def job_cpu_s(data: Data, guarantee: str, batch_size: int) -> float:
         spec["guarantee"] = guarantee
         for entry in spec["catalog"]:
             entry["batchSize"] = batch_size
-        spec["catalog"][0]["options"]["path"] = str(data.folder / "*.jsonl")
+        spec["catalog"][0]["options"]["path"] = data.pattern
         options = {"folder": name}
         spec["lifecycles"] = [
             {"task": "all", "calls": "bench_probe:span_calls", "options": options}

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 import psutil
-from benchmarks.data import Data
+from benchmarks.data import Answer, Data
 from rich.console import Console
 from rich.table import Table
 
@@ -31,8 +31,6 @@ SAMPLE_INTERVAL_S = 0.1
 LINGER_S = 5.0
 """How long descendants may take to end after the program itself, before they are killed."""
 _PR_SET_CHILD_SUBREAPER = 36
-
-Answer = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -47,17 +45,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Contender:
-    """A program that computes workload a."""
+    """A program that computes a workload."""
 
     name: str
     command: Callable[[Data, Path], Sequence[str]]
     """The command line for a data set; the path is an empty folder for its files."""
     answer: Callable[[str, Path], Answer]
-    """Count and sum, from what it printed or left in its folder."""
+    """From what it printed or left in its folder."""
     environment: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     tells_cpu: bool = False
     """It prints `CPU seconds` of the work alone; its start-up varies too much to subtract."""
+    on_demand: bool = False
+    """It takes part only when it is named."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _net_cpu_s(
     """CPU seconds per million records without start-up, and the run over all records."""
     done = _verified(contender, large, timeout_s)
     if contender.tells_cpu:
-        return _printed(done.output, "CPU")[0] * 1e6 / large.records, done
+        return float(_printed(done.output, "CPU")[0][0]) * 1e6 / large.records, done
     start = _verified(contender, small, timeout_s)
     return (done.cpu_s - start.cpu_s) * 1e6 / (large.records - small.records), done
 
@@ -192,10 +192,10 @@ def _verified(contender: Contender, data: Data, timeout_s: float) -> Run:
         command = contender.command(data, Path(folder))
         done = run(command, contender.environment, timeout_s)
         answer = contender.answer(done.output, Path(folder))
-    if answer != (data.count, data.total):
+    if answer != data.answer:
         raise WrongAnswer(
-            f"{contender.name} over {data.records} records: {answer}, right is "
-            f"{(data.count, data.total)}\n{done.output[-2000:]}"
+            f"{contender.name} over {data.records} records: {answer}, right is {data.answer}\n"
+            f"{done.output[-2000:]}"
         )
     return done
 
@@ -216,16 +216,21 @@ def _result(contender: Contender, measured: Sequence[tuple[float, Run]]) -> Resu
 
 
 def printed_answer(output: str, folder: Path) -> Answer:
-    """From a line `ANSWER count sum`."""
-    count, total = _printed(output, "ANSWER")
-    return int(count), int(total)
+    """From lines `ANSWER count sum`, one from each process that had a share."""
+    shares = _printed(output, "ANSWER")
+    return sum(int(share[0]) for share in shares), sum(int(share[1]) for share in shares)
 
 
-def _printed(output: str, what: str) -> list[float]:
-    for line in output.splitlines():
-        if line.startswith(f"{what} "):
-            return [float(word) for word in line.split()[1:]]
-    raise WrongAnswer(f"no line {what} in:\n{output[-2000:]}")
+def _printed(output: str, what: str) -> list[list[str]]:
+    """The words after `what` of each line that begins with it.
+
+    Raises:
+        WrongAnswer: no line does.
+    """
+    found = [line.split()[1:] for line in output.splitlines() if line.startswith(f"{what} ")]
+    if not found:
+        raise WrongAnswer(f"no line {what} in:\n{output[-2000:]}")
+    return found
 
 
 def report(title: str, results: Sequence[Result], unit: str) -> dict[str, Any]:

@@ -1,31 +1,76 @@
-"""What others need for workload a: the plain loop, Bytewax, Spark. `python -m benchmarks.peers`"""
+"""The programs of others, as contenders: a plain Python loop, Bytewax, Spark, PyFlink.
+
+PyFlink is heavy (850 MB) and takes ten times longer than all others together, so it lives in a venv
+of its own and takes part only when it is named:
+
+    python3.11 -m venv bench-data/pyflink
+    bench-data/pyflink/bin/pip install apache-flink==2.3.0 msgspec
+    python -m benchmarks.workload_c --contender pyflink --contender onyx-1
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from benchmarks.data import Data, segments
-from benchmarks.figures import Figure, Measured, publish
-from benchmarks.figures import parser as figures_parser
-from benchmarks.harness import Contender, Result, compare, printed_answer, report
+from benchmarks.data import ROOT, Data
+from benchmarks.harness import Contender, printed_answer
 
 HERE = Path(__file__).parent
 CONTENDERS = HERE / "contenders"
 CODE = {"PYTHONPATH": os.pathsep.join([str(HERE / "jobs"), str(CONTENDERS)])}
+PYFLINK = ROOT / "pyflink"
 UNIT = "plain"
 
 
-def _plain(data: Data, folder: Path) -> Sequence[str]:
-    return [sys.executable, str(CONTENDERS / "plain.py"), str(data.folder)]
+def installed(*contenders: Contender | None) -> dict[str, Contender]:
+    """By name, without those that are not there."""
+    return {each.name: each for each in contenders if each is not None}
 
 
-def _bytewax(data: Data, folder: Path) -> Sequence[str]:
-    set_folder = f"BENCH_FOLDER={data.folder}"
-    return ["env", set_folder, sys.executable, "-m", "bytewax.run", "bytewax_flow:flow"]
+def plain(function: str) -> Contender:
+    """A loop of `contenders/plain.py`."""
+    return Contender(
+        UNIT, partial(_script, "plain.py", function), printed_answer, CODE,
+        "a loop; no delivery guarantee",
+    )  # fmt: skip
+
+
+def _script(name: str, function: str, data: Data, folder: Path) -> Sequence[str]:
+    return [sys.executable, str(CONTENDERS / name), function, str(data.folder)]
+
+
+def bytewax(
+    flow: str, name: str = "bytewax", note: str = "", processes: int = 1
+) -> Contender | None:
+    """A flow of `contenders/bytewax_flows.py`, without recovery store."""
+    if not importlib.util.find_spec("bytewax"):
+        return None
+    told = f"{processes} process{'es' * (processes > 1)}, no recovery store"
+    command = partial(_bytewax, flow, processes)
+    return Contender(name, command, printed_answer, CODE, "; ".join(filter(None, [note, told])))
+
+
+def _bytewax(flow: str, processes: int, data: Data, folder: Path) -> Sequence[str]:
+    program = f"bytewax_flows:{flow}()"
+    start = ["env", f"BENCH_FOLDER={data.folder}", sys.executable, "-m"]
+    if processes == 1:
+        return [*start, "bytewax.run", program]
+    return [*start, "bytewax.testing", program, "-p", str(processes)]
+
+
+def spark() -> Contender | None:
+    """Workload a as a structured stream."""
+    if not importlib.util.find_spec("pyspark"):
+        return None
+    return Contender(
+        "spark", _spark, printed_answer, _spark_environment(),
+        "structured streaming, Python UDF, local[1], warm", tells_cpu=True,
+    )  # fmt: skip
 
 
 def _spark(data: Data, folder: Path) -> Sequence[str]:
@@ -38,52 +83,21 @@ def _spark_environment() -> dict[str, str]:
     return {**CODE, "JAVA_HOME": str(java_home_for_spark()), "PYSPARK_PYTHON": sys.executable}
 
 
-def peers() -> dict[str, Contender]:
-    """Those that are installed, by name."""
-    found = {UNIT: Contender(UNIT, _plain, printed_answer, CODE, "a loop; no delivery guarantee")}
-    if importlib.util.find_spec("bytewax"):
-        found["bytewax"] = Contender(
-            "bytewax", _bytewax, printed_answer, CODE, "1 worker, no recovery store"
-        )
-    if importlib.util.find_spec("pyspark"):
-        found["spark"] = Contender(
-            "spark",
-            _spark,
-            printed_answer,
-            _spark_environment(),
-            "structured streaming, Python UDF, local[1], warm",
-            tells_cpu=True,
-        )
-    return found
+def pyflink(job: str) -> Contender | None:
+    """A job of `contenders/pyflink_stream.py`, if there is a venv with PyFlink."""
+    packages = next(iter(PYFLINK.glob("lib/python*/site-packages/pyflink")), None)
+    if packages is None:
+        return None
+    from onyx.java import SPARK_JAVA_MIN, find_java
+
+    path = os.pathsep.join([CODE["PYTHONPATH"], str(packages.parent)])
+    environment = {"PYTHONPATH": path, "JAVA_HOME": str(find_java(SPARK_JAVA_MIN).home)}
+    return Contender(
+        "pyflink", partial(_pyflink, job), printed_answer, environment,
+        "thread mode, parallelism 1, no checkpoints", on_demand=True,
+    )  # fmt: skip
 
 
-def measure(
-    title: str,
-    contenders: dict[str, Contender],
-    figures: Callable[[Sequence[Result]], list[Figure]] = lambda results: [],
-    quick: Sequence[str] = (),
-) -> None:
-    """Command line of a comparison. `figures` are made of the results; `--quick` compares only the
-    contenders named in `quick`, over fewer records."""
-    parser = figures_parser(title)
-    parser.add_argument("--contender", action="append", choices=list(contenders))
-    parser.add_argument("--records", type=int)
-    parser.add_argument("--small-records", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int)
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
-    options = parser.parse_args()
-    known = [name for name in quick if name in contenders] if options.quick else list(contenders)
-    records = options.records or (200_000 if options.quick else 1_000_000)
-    results = compare(
-        [contenders[name] for name in options.contender or known],
-        segments(records),
-        segments(options.small_records),
-        options.repeats or (1 if options.quick else 3),
-        options.timeout,
-    )
-    details = report(f"{title}, {records:,} records", results, UNIT)
-    publish(Measured(figures(results), details), options.json)
-
-
-if __name__ == "__main__":
-    measure("Workload a: parse JSON, add one, keep even ones", peers(), quick=[UNIT, "bytewax"])
+def _pyflink(job: str, data: Data, folder: Path) -> Sequence[str]:
+    program = str(CONTENDERS / "pyflink_stream.py")
+    return [str(PYFLINK / "bin" / "python"), program, job, str(data.folder), str(folder)]

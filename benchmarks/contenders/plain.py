@@ -1,24 +1,49 @@
-"""Workload a as a plain loop: the floor. `python plain.py FOLDER`"""
+"""Workloads as plain loops: the floor. `python plain.py segments|words|windows FOLDER`"""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 from bench_tasks import even, inc
 
+WINDOW_MS = 60_000
 
-def main(folder):
+
+def lines(folder):
+    for path in sorted(Path(folder).glob("part-*")):
+        with open(path, "rb") as file:
+            yield from file
+
+
+def segments(folder):
     decode = msgspec.json.Decoder(dict).decode
     count = total = 0
-    for path in sorted(Path(folder).glob("*.jsonl")):
-        with open(path, "rb") as file:
-            for line in file:
-                segment = inc(decode(line))
-                if even(segment):
-                    count += 1
-                    total += segment["n"]
-    print("ANSWER", count, total)
+    for line in lines(folder):
+        segment = inc(decode(line))
+        if even(segment):
+            count += 1
+            total += segment["n"]
+    return count, total
+
+
+def words(folder):
+    counts = Counter()
+    for line in lines(folder):
+        for word in line.decode().split():
+            counts[word] += 1
+    return len(counts), counts.total()
+
+
+def windows(folder):
+    decode = msgspec.json.Decoder(dict).decode
+    sums = Counter()
+    for line in lines(folder):
+        event = decode(line)
+        sums[event["key"], event["ts"] // WINDOW_MS] += event["v"]
+    return len(sums), sums.total()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    workload, folder = sys.argv[1:]
+    print("ANSWER", *{"segments": segments, "words": words, "windows": windows}[workload](folder))

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+from benchmarks import data, figures, harness
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of `benchmarks/`."""
-    monkeypatch.syspath_prepend(str(ROOT))
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
-
-
-@pytest.fixture
-def data(benchmarks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    module: ModuleType = benchmarks("data")
-    monkeypatch.setattr(module, "ROOT", tmp_path / "bench-data")
-    return module
-
-
-def test_the_data_is_the_same_each_time_and_split_in_two(data: ModuleType) -> None:
-    made = data.segments(11)
-    lines = [path.read_text() for path in sorted(made.folder.glob("*.jsonl"))]
-    assert [text.count("\n") for text in lines] == [5, 6]
-    assert lines[0].splitlines()[0] == '{"id":0,"name":"user-339563-abcdefgh","n":970}'
-    assert data.segments(11) == made
-
-
-def test_the_plain_loop_agrees_with_the_answer_of_the_generator(
-    benchmarks: Any, data: ModuleType
-) -> None:
-    harness, peers = benchmarks("harness"), benchmarks("peers")
-    plain = peers.peers()["plain"]
-    (result,) = harness.compare([plain], data.segments(2_000), data.segments(10), 1, 60.0)
-    assert result.name == "plain"
-
-
-def test_a_wrong_answer_is_no_figure(benchmarks: Any, data: ModuleType) -> None:
-    harness = benchmarks("harness")
+def test_a_wrong_answer_is_no_figure(bench_data: Path) -> None:
     liar = harness.Contender(
         "liar",
         lambda data, folder: [sys.executable, "-c", "print('ANSWER 1 1')"],
@@ -55,6 +21,12 @@ def test_a_wrong_answer_is_no_figure(benchmarks: Any, data: ModuleType) -> None:
     )
     with pytest.raises(harness.WrongAnswer, match="liar"):
         harness.compare([liar], data.segments(20), data.segments(10), 1, 60.0)
+
+
+def test_an_answer_is_the_sum_of_what_the_processes_printed() -> None:
+    assert harness.printed_answer("a log line\nANSWER 3 20\nANSWER 4 1\n", Path()) == (7, 21)
+    with pytest.raises(harness.WrongAnswer, match="a log line"):
+        harness.printed_answer("a log line", Path())
 
 
 BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
@@ -85,8 +57,7 @@ def test_the_cpu_of_a_tree_counts_orphans(program: str) -> None:
     assert measured(program) >= 0.3
 
 
-def test_what_was_started_for_other_purposes_is_left_alone(benchmarks: Any) -> None:
-    harness = benchmarks("harness")
+def test_what_was_started_for_other_purposes_is_left_alone() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         harness.run([sys.executable, "-c", "pass"], {}, 60.0)
         assert stranger.poll() is None
@@ -94,8 +65,7 @@ def test_what_was_started_for_other_purposes_is_left_alone(benchmarks: Any) -> N
     assert stranger.returncode == 0
 
 
-def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
-    harness = benchmarks("harness")
+def test_a_program_that_fails_is_told_with_its_output() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from benchmarks import harness\n"
@@ -103,13 +73,11 @@ def test_a_program_that_fails_is_told_with_its_output(benchmarks: Any) -> None:
         "except RuntimeError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert harness is not None
     assert b"exit 1" in done.stdout
     assert b"oh no" in done.stdout
 
 
-def test_the_report_has_ratios_and_a_spread(benchmarks: Any) -> None:
-    harness = benchmarks("harness")
+def test_the_report_has_ratios_and_a_spread() -> None:
     runs = [(0.5, harness.Run(1.0, 0.6, 10_000_000, "")), (0.7, harness.Run(2.0, 0.8, 20, ""))]
     fast = harness._result(harness.Contender("fast", None, None), runs[:1])
     slow = harness._result(harness.Contender("slow", None, None), runs)
@@ -118,8 +86,7 @@ def test_the_report_has_ratios_and_a_spread(benchmarks: Any) -> None:
     assert [each["ratio"] for each in report["results"]] == [1.0, pytest.approx(1.2)]
 
 
-def test_a_figure_is_held_against_its_goal_from_the_right_side(benchmarks: Any) -> None:
-    figures = benchmarks("figures")
+def test_a_figure_is_held_against_its_goal_from_the_right_side() -> None:
     verdicts = [
         figures.Figure("ratio", value, "x", 1.3, at_least=at_least).ok
         for value in (1.2, 1.3, 1.4)
@@ -129,9 +96,8 @@ def test_a_figure_is_held_against_its_goal_from_the_right_side(benchmarks: Any) 
 
 
 def test_figures_are_published_as_a_table_and_as_json(
-    benchmarks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = benchmarks("figures")
     short = figures.Figure("start", 5.0, "s", 4.0, best=4.5)
     figures.publish(figures.Measured([short], {"more": 1}), tmp_path / "out.json")
     assert "SHORT" in capsys.readouterr().out
@@ -139,12 +105,3 @@ def test_figures_are_published_as_a_table_and_as_json(
     assert document["details"] == {"more": 1}
     (row,) = document["figures"]
     assert (row["name"], row["value"], row["best"], row["ok"]) == ("start", 5.0, 4.5, False)
-
-
-def test_the_figures_of_workload_a_are_ratios_to_the_peers_that_ran(benchmarks: Any) -> None:
-    harness, workload = benchmarks("harness"), benchmarks("workload_a")
-    runs = [(0.4, harness.Run(1.0, 0.6, 1, "")), (0.8, harness.Run(1.0, 0.6, 1, ""))]
-    plain = harness._result(harness.Contender("plain", None, None), runs)
-    ours = harness._result(harness.Contender("onyx-1", None, None), [(0.9, runs[0][1])])
-    (figure,) = workload.figures([plain, ours])
-    assert (figure.value, figure.best) == (pytest.approx(1.5), pytest.approx(2.25))

@@ -1,0 +1,144 @@
+"""Workloads b and c on PyFlink's DataStream API in thread mode, one slot.
+
+    python pyflink_stream.py words|windows FOLDER SCRATCH
+
+Thread mode runs Python functions inside the JVM (pemja); PYTHONPATH must name the packages of the
+venv. The sink leaves the answer in a file: what it prints is the JVM's.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+from pyflink.common import Configuration, Duration, Types, WatermarkStrategy
+from pyflink.common.watermark_strategy import TimestampAssigner
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
+from pyflink.datastream.functions import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessWindowFunction,
+)
+from pyflink.datastream.state import ValueStateDescriptor
+from pyflink.datastream.window import Time, TumblingEventTimeWindows
+
+LATENESS_MINUTES = 10
+
+
+def environment():
+    options = Configuration()
+    options.set_string("python.execution-mode", "thread")
+    options.set_string("python.executable", sys.executable)
+    options.set_string("python.fn-execution.bundle.size", "100000")
+    options.set_string("python.state.cache-size", "100000")
+    options.set_string("rest.bind-port", "0")
+    found = StreamExecutionEnvironment.get_execution_environment(options)
+    found.set_parallelism(1)
+    return found
+
+
+def lines(env, folder):
+    paths = [str(path) for path in sorted(Path(folder).glob("part-*"))]
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), *paths).build()
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
+
+
+class Latest(MapFunction):
+    """The latest value of each key, as a table that is written to would hold it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def open(self, context):
+        self.values = {}
+
+    def map(self, item):
+        self.values[item[0]] = item[1]
+        return 0
+
+    def close(self):
+        Path(self.path).write_text(f"ANSWER {len(self.values)} {sum(self.values.values())}")
+
+
+class Count(KeyedProcessFunction):
+    def open(self, context):
+        self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, word, context):
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield word, count
+
+
+def words(env, folder):
+    split = lines(env, folder).flat_map(lambda line: line.split(), output_type=Types.STRING())
+    keyed = split.key_by(lambda word: word, key_type=Types.STRING())
+    return keyed.process(Count(), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
+
+
+class EventTime(TimestampAssigner):
+    def extract_timestamp(self, event, record_timestamp):
+        return event[1]
+
+
+class Sum(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, event, total):
+        return total + event[2]
+
+    def get_result(self, total):
+        return total
+
+    def merge(self, one, other):
+        return one + other
+
+
+class Named(ProcessWindowFunction):
+    def process(self, key, context, totals):
+        yield f"{key} {context.window().start}", next(iter(totals))
+
+
+class Parse(MapFunction):
+    def open(self, context):
+        self.decode = msgspec.json.Decoder(dict).decode
+
+    def map(self, line):
+        event = self.decode(line)
+        return event["key"], event["ts"], event["v"]
+
+
+def windows(env, folder):
+    event = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
+    lateness = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(LATENESS_MINUTES))
+    timed = (
+        lines(env, folder)
+        .map(Parse(), output_type=event)
+        .assign_timestamps_and_watermarks(lateness.with_timestamp_assigner(EventTime()))
+    )
+    return (
+        timed.key_by(lambda event: event[0], key_type=Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        .aggregate(
+            Sum(),
+            window_function=Named(),
+            accumulator_type=Types.LONG(),
+            output_type=Types.TUPLE([Types.STRING(), Types.LONG()]),
+        )
+    )
+
+
+def main(workload, folder, scratch):
+    env = environment()
+    answer = Path(scratch) / "answer"
+    results = {"words": words, "windows": windows}[workload](env, folder)
+    done = results.map(Latest(str(answer)), output_type=Types.INT())
+    done.filter(lambda each: False).print()
+    env.execute()
+    print(answer.read_text())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,81 @@
+"""The ways in which Onyx runs a workload, as contenders.
+
+Onyx runs as its users run it, by `onyx run`, with its own ZooKeeper: a manifest of `jobs/`, in
+which the data, the guarantee and the numbers of peers are filled in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from benchmarks import onyx_run
+from benchmarks.data import Answer, Data
+from benchmarks.harness import Contender, WrongAnswer
+from benchmarks.peers import CODE
+
+OUT = "out"
+"""Folder of what the job writes."""
+SHARES = "shares"
+"""Folder in which each process that had the sink leaves its share of the answer."""
+STATE = "state"
+"""Folder of the state log."""
+
+
+@dataclass(frozen=True)
+class Way:
+    job: str
+    """A manifest of `jobs/`."""
+    note: str
+    processes: int = 1
+    guarantee: str = "at-least-once"
+    peers: Mapping[str, int] = field(default_factory=dict)
+    """Peers of tasks that have more than one."""
+
+
+def contenders(
+    ways: Mapping[str, Way], modules: Sequence[str], answer: Callable[[str, Path], Answer]
+) -> dict[str, Contender]:
+    """By name; `modules` are those whose functions the jobs name."""
+    return {
+        name: Contender(name, partial(_command, way, modules), answer, CODE, way.note)
+        for name, way in ways.items()
+    }
+
+
+def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequence[str]:
+    job = onyx_run.manifest(way.job)
+    spec = job["spec"]
+    spec["guarantee"] = way.guarantee
+    for entry in spec["catalog"]:
+        entry["nPeers"] = way.peers.get(entry["name"], 1)
+        if entry.get("plugin") == "files":
+            read = entry["type"] == "input"
+            entry["options"]["path"] = data.pattern if read else str(folder / OUT)
+    (folder / SHARES).mkdir()
+    for entry in spec.get("lifecycles", []):
+        entry["options"]["folder"] = str(folder / SHARES)
+    command = onyx_run.command(job, folder, modules, way.processes)
+    return ["env", f"ONYX_STATE_PATH={folder / STATE}", *command]
+
+
+def shares(output: str, folder: Path) -> Answer:
+    """The sum of what the processes had that ran the sink (`bench_tasks.leave_answer`)."""
+    found = [json.loads(path.read_text()) for path in sorted((folder / SHARES).glob("*.json"))]
+    if not found:
+        raise WrongAnswer(f"no process left an answer:\n{output[-3000:]}")
+    return sum(count for count, _ in found), sum(total for _, total in found)
+
+
+def emitted(output: str, folder: Path) -> Answer:
+    """Keys and their values in what windows emitted (`bench_windows`); repeats are added up."""
+    values: Counter[tuple[str, int]] = Counter()
+    for path in sorted((folder / OUT).glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            segment = json.loads(line)
+            values[segment["key"], segment["lower"]] += segment["value"]
+    return len(values), values.total()

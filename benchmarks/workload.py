@@ -1,0 +1,103 @@
+"""A workload: data sets of any size, programs that compute the same of them, and goals.
+
+The programs are compared by CPU a record, each run as a whole process tree and its answer checked
+(`harness`). `main` is the command line of a workload's module.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.data import Data
+from benchmarks.figures import Figure, Measured, parser, publish
+from benchmarks.harness import Contender, Result, compare, report
+
+RECORDS, RECORDS_QUICK, RECORDS_FEW = 1_000_000, 200_000, 1_000
+REPEATS = 3
+TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How large the ratio of the CPU of two programs should be."""
+
+    over: str
+    under: str
+    value: float
+    note: str
+    at_least: bool = False
+    """`value` is the least; otherwise it is the most."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    title: str
+    data: Callable[[int], Data]
+    """A data set of so many records."""
+    peers: Mapping[str, Contender]
+    """Programs of others that are installed, by name."""
+    onyx: Mapping[str, Contender]
+    """The ways in which Onyx is measured, by name."""
+    goals: Sequence[Goal]
+    quick: Sequence[str]
+    """What `--quick` compares."""
+    unit: str = "plain"
+    """The contender to which the table gives ratios."""
+
+
+def main(workload: Workload) -> None:
+    """Compare what the command line chooses."""
+    options = _parser(workload).parse_args()
+    contenders = chosen(workload, options)
+    records = options.records or (RECORDS_QUICK if options.quick else RECORDS)
+    results = compare(
+        contenders,
+        workload.data(records),
+        workload.data(options.few_records),
+        options.repeats or (1 if options.quick else REPEATS),
+        options.timeout,
+    )
+    details = report(f"{workload.title}, {records:,} records", results, workload.unit)
+    publish(Measured(figures(workload.goals, results), details), options.json)
+
+
+def _parser(workload: Workload) -> argparse.ArgumentParser:
+    made = parser(workload.title)
+    every = [*workload.peers, *workload.onyx]
+    made.add_argument("--contender", action="append", choices=every, help="only this; repeatable")
+    made.add_argument("--peers", action="store_true", help="only programs of others")
+    made.add_argument("--records", type=int)
+    made.add_argument("--few-records", type=int, default=RECORDS_FEW, help="to tell the start-up")
+    made.add_argument("--repeats", type=int)
+    made.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds a run may take")
+    return made
+
+
+def chosen(workload: Workload, options: argparse.Namespace) -> list[Contender]:
+    """Those named; otherwise all that take part without being named."""
+    every = {**workload.peers, **workload.onyx}
+    if options.contender:
+        return [every[name] for name in options.contender]
+    offered = workload.peers if options.peers else every
+    wanted = [each for each in offered.values() if not each.on_demand]
+    return [each for each in wanted if not options.quick or each.name in workload.quick]
+
+
+def figures(goals: Sequence[Goal], results: Sequence[Result]) -> list[Figure]:
+    """Ratios of CPU a record, of those that ran: of the medians, and of the best runs."""
+    found = {each.name: each for each in results}
+    return [
+        Figure(
+            f"CPU of {goal.over} / {goal.under}",
+            found[goal.over].cpu_s_per_million / found[goal.under].cpu_s_per_million,
+            "x",
+            goal.value,
+            at_least=goal.at_least,
+            best=found[goal.over].cpu_s_low / found[goal.under].cpu_s_low,
+            note=goal.note,
+        )
+        for goal in goals
+        if goal.over in found and goal.under in found
+    ]

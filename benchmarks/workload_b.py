@@ -1,0 +1,43 @@
+"""Workload b: how often each word comes. `python -m benchmarks.workload_b [--help]`
+
+Onyx counts in a global window by word and tells each count once, at the end; Bytewax's
+`stateful_map` tells the count at each word, as its users do who keep state, and `bytewax-final`
+only at the end. `onyx-3` spreads the words over three processes.
+"""
+
+from __future__ import annotations
+
+from benchmarks.data import words
+from benchmarks.onyx_ways import Way, contenders, emitted
+from benchmarks.peers import bytewax, installed, plain, pyflink
+from benchmarks.workload import Goal, Workload, main
+
+WAYS = {
+    "onyx-1": Way("b.yaml", "1 process, exactly-once", guarantee="exactly-once"),
+    "onyx-3": Way("b.yaml", "3 processes, shuffle, exactly-once", 3, "exactly-once", {"count": 3}),
+}
+GOALS = (
+    Goal("bytewax", "onyx-1", 2.0, "stateful_map, 1 process each", at_least=True),
+    Goal("bytewax-2", "onyx-3", 1.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
+)
+
+
+def workload() -> Workload:
+    return Workload(
+        "Workload b: count words",
+        words,
+        installed(
+            plain("words"),
+            bytewax("running_count", note="stateful_map"),
+            bytewax("running_count", "bytewax-2", "stateful_map", processes=2),
+            bytewax("final_count", "bytewax-final", "count_final"),
+            pyflink("words"),
+        ),
+        contenders(WAYS, ["bench_windows"], emitted),
+        GOALS,
+        quick=["plain", "bytewax", "onyx-1"],
+    )
+
+
+if __name__ == "__main__":
+    main(workload())

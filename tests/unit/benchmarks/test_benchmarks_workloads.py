@@ -1,0 +1,149 @@
+"""Workloads: the same data and the same answer for all, and figures of those that ran."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from benchmarks import data, harness, onyx_ways, workload
+from benchmarks.workload import Goal, Workload
+
+from onyx.model.parse import parse_manifest
+
+JOBS = Path(workload.__file__).parent / "jobs"
+
+
+def made(letter: str) -> Workload:
+    module = importlib.import_module(f"benchmarks.workload_{letter}")
+    found: Workload = module.workload()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "lines", "first"),
+    [
+        (data.segments, [5, 6], '{"id":0,"name":"user-339563-abcdefgh","n":970}'),
+        (data.words, [1, 1], "w3 w1 w39 w1 w14 w4 w1 w11 w1 w6"),
+        (data.events, [5, 6], '{"key":"k331","ts":1700000040485,"v":0}'),
+    ],
+    ids=["segments", "words", "events"],
+)
+def test_the_data_is_the_same_each_time_and_split_in_two(
+    make: object, lines: list[int], first: str, bench_data: Path
+) -> None:
+    assert callable(make)
+    found = make(11)
+    texts = [path.read_text() for path in sorted(found.folder.glob("part-*"))]
+    assert [text.count("\n") for text in texts] == lines
+    assert texts[0].splitlines()[0] == first
+    assert make(11) == found
+
+
+def test_events_are_out_of_order_within_a_bound(bench_data: Path) -> None:
+    found = data.events(1_000)
+    times = [
+        json.loads(line)["ts"]
+        for path in sorted(found.folder.glob("part-*"))
+        for line in path.read_text().splitlines()
+    ]
+    behind = [max(times[: at + 1]) - each for at, each in enumerate(times)]
+    assert 0 < max(behind) < data.DISORDER_MS
+
+
+@pytest.mark.parametrize("letter", ["a", "b", "c"])
+def test_the_plain_loop_agrees_with_the_answer_of_the_generator(
+    letter: str, bench_data: Path
+) -> None:
+    found = made(letter)
+    large, small = found.data(2_000), found.data(10)
+    (result,) = harness.compare([found.peers["plain"]], large, small, 1, 60.0)
+    assert result.name == "plain"
+
+
+@pytest.mark.parametrize("letter", ["a", "b", "c"])
+def test_goals_and_quick_runs_name_programs_of_the_workload(letter: str) -> None:
+    found = made(letter)
+    ours = {*found.onyx, "plain"}
+    theirs = {"bytewax", "bytewax-2", "spark", "pyflink"}
+    named = {name for goal in found.goals for name in (goal.over, goal.under)} | set(found.quick)
+    assert named <= ours | theirs
+    assert all(goal.over in ours or goal.under in ours for goal in found.goals)
+
+
+def test_onyx_runs_the_manifest_with_data_peers_and_guarantee_filled_in(
+    tmp_path: Path, bench_data: Path
+) -> None:
+    three = onyx_ways.Way("b.yaml", "", processes=3, guarantee="exactly-once", peers={"count": 3})
+    contender = onyx_ways.contenders({"three": three}, ["bench_windows"], onyx_ways.emitted)
+    command = contender["three"].command(data.words(20), tmp_path)
+    assert list(command[-4:]) == ["--processes", "3", "--modules", "bench_windows"]
+    job = parse_manifest((tmp_path / "job.yaml").read_bytes(), "job.yaml")
+    read, split, count, write = job.catalog
+    assert job.guarantee == "exactly-once"
+    assert [each.n_peers for each in (read, split, count, write)] == [1, 1, 3, 1]
+    assert read.options["path"] == data.words(20).pattern
+    assert write.options["path"] == str(tmp_path / "out")
+
+
+def test_what_windows_emitted_is_counted_by_key_and_extent(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    parts = [
+        [{"key": "a", "lower": 0, "value": 3}, {"key": "a", "lower": 60, "value": 5}],
+        [{"key": "b", "lower": 0, "value": 1}, {"key": "a", "lower": 0, "value": 4}],
+    ]
+    for number, part in enumerate(parts):
+        text = "".join(json.dumps(each) + "\n" for each in part)
+        (tmp_path / "out" / f"{number}.jsonl").write_text(text)
+    assert onyx_ways.emitted("", tmp_path) == (3, 13)
+
+
+@pytest.mark.parametrize("path", sorted(JOBS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_jobs_of_the_benchmarks_are_valid(path: Path) -> None:
+    name = yaml.safe_load(path.read_text())["metadata"]["name"]
+    assert parse_manifest(path.read_bytes(), path.name).name == name
+
+
+def contender(name: str, on_demand: bool = False) -> harness.Contender:
+    return harness.Contender(name, lambda data, folder: [], lambda output, folder: (0, 0),
+                             on_demand=on_demand)  # fmt: skip
+
+
+EVERY = Workload(
+    "", data.segments, {"plain": contender("plain"), "slow": contender("slow", on_demand=True)},
+    {"ours": contender("ours")}, (), quick=["plain", "slow"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ["plain", "ours"]),
+        ({"peers": True}, ["plain"]),
+        ({"quick": True}, ["plain"]),
+        ({"contender": ["slow", "ours"]}, ["slow", "ours"]),
+        ({"contender": ["slow"], "quick": True}, ["slow"]),
+    ],
+    ids=["all but the slow", "peers", "quick", "named", "named and quick"],
+)
+def test_who_takes_part(options: dict[str, object], names: list[str]) -> None:
+    given = {"contender": None, "peers": False, "quick": False} | options
+    found = workload.chosen(EVERY, argparse.Namespace(**given))
+    assert [each.name for each in found] == names
+
+
+def test_figures_are_ratios_of_the_programs_that_ran() -> None:
+    done = harness.Run(1.0, 0.6, 1, "")
+    peer = harness._result(contender("peer"), [(0.4, done), (0.8, done)])
+    ours = harness._result(contender("ours"), [(0.9, done)])
+    goals = (
+        Goal("ours", "peer", 1.3, "at most"),
+        Goal("peer", "ours", 2.0, "at least", at_least=True),
+        Goal("ours", "absent", 1.0, ""),
+    )
+    most, least = workload.figures(goals, [peer, ours])
+    assert (most.value, most.best, most.ok) == (pytest.approx(1.5), pytest.approx(2.25), False)
+    assert (least.value, least.ok) == (pytest.approx(2 / 3), False)
