@@ -249,7 +249,13 @@ def job(name: str = "job", batch_size: int = 10, **spec: Any) -> dict[str, Any]:
         "spec": {
             "workflow": [["read", "write"]],
             "catalog": [
-                {"name": "read", "type": "input", "plugin": "sequence", "batchSize": batch_size},
+                {
+                    "name": "read",
+                    "type": "input",
+                    "plugin": "sequence",
+                    "batchSize": batch_size,
+                    "options": {"segments": [{"n": 1}]},
+                },
                 {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 10},
             ],
             **spec,

@@ -99,6 +99,14 @@ def test_every_problem_has_a_line_of_its_own() -> None:
     ]
 
 
+def test_a_wrong_option_of_a_plugin_is_refused() -> None:
+    body = job()
+    body["spec"]["catalog"][0]["options"]["partition"] = 2
+
+    told_of = "spec.catalog[0].options.partition: is not known (did you mean partitions?)"
+    assert told_of in told(judged(body))
+
+
 def test_what_the_runtime_does_not_run_yet_is_a_warning() -> None:
     response = judged(with_spec(job(), guarantee="exactly-once"))
 

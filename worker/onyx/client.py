@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from onyx.checks import wrong_options
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId, Position
 from onyx.log import kept
@@ -91,10 +92,11 @@ class Client:
         The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat.
 
         Raises:
-            JobRefused: this version cannot run the job, or its id is taken by another job.
+            JobRefused: this version cannot run the job, options of a plugin are wrong, or its id is
+                taken by another job.
         """
-        if missing := unsupported(job):
-            raise JobRefused("\n".join(str(problem) for problem in missing))
+        if problems := (*unsupported(job), *wrong_options(job)):
+            raise JobRefused("\n".join(map(str, problems)))
         job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
         digest = self._store(job)
         taken = self.replica().job_digests.get(job_id)

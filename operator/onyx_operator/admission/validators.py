@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
 from onyx.model.features import unsupported
@@ -31,7 +32,9 @@ def _job(job: Object) -> Verdict:
         _, parsed = parse_declared(job)
     except ManifestError as error:
         return Verdict(problems=error.problems)
-    return Verdict(warnings=unsupported(parsed) if parsed is not None else ())
+    if parsed is None:
+        return Verdict()
+    return Verdict(problems=wrong_options(parsed), warnings=unsupported(parsed))
 
 
 def _cluster(cluster: Object) -> Verdict:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
@@ -69,8 +70,8 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
         if declaration.job_ref is not None:
             job = _referenced(declaration.job_ref, referenced, spec.name)
         assert job is not None
-        if missing := unsupported(job):
-            raise ManifestError(missing)
+        if problems := (*unsupported(job), *wrong_options(job)):
+            raise ManifestError(problems)
     except LookupError as error:
         return replace(spec, problem=str(error.args[0]), problem_reason="JobRefNotFound")
     except ManifestError as error:

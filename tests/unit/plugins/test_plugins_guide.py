@@ -5,8 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.plugins.files_input import FilesInputOptions
-from onyx.plugins.files_output import FilesOutputOptions
+from onyx.plugins.built_in_options import FilesInputOptions, FilesOutputOptions
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
 

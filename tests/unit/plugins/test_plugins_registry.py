@@ -5,12 +5,15 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import NameNotRegistered, UserError, UserFunctionError
 from onyx.model import names
+from onyx.plugins.built_in_options import INPUT_OPTIONS, OUTPUT_OPTIONS
 from onyx.plugins.registry import INPUTS, OUTPUTS, build_input, build_output
 
 
 def test_short_names_are_those_of_the_information_model():
     assert tuple(sorted(INPUTS)) == names.INPUT_PLUGINS
     assert tuple(sorted(OUTPUTS)) == names.OUTPUT_PLUGINS
+    assert INPUT_OPTIONS.keys() == INPUTS.keys()
+    assert OUTPUT_OPTIONS.keys() == OUTPUTS.keys()
 
 
 def test_a_users_own_plugin_is_resolved_by_its_name():

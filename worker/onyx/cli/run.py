@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx import api
+from onyx.checks import wrong_options
 from onyx.cli.jobs import remarks
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.progress import Progress
@@ -71,8 +72,8 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder.
     """
     job = read_job(file)
-    if missing := unsupported(job):
-        raise ManifestError(missing)
+    if problems := (*unsupported(job), *wrong_options(job)):
+        raise ManifestError(problems)
     import_from(file.parent, Path())
     found = _settings(job, modules, log_level)
     if wrong := [each for each in unresolved(job, found.modules) if not in_options(each.path)]:

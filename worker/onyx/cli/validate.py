@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from onyx.checks import wrong_options
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.features import unsupported
@@ -55,6 +56,7 @@ def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
     job = parse_manifest(text, str(file))
     problems = [
         *unsupported(job),
+        *wrong_options(job),
         *(unresolved(job, settings(modules=modules).modules) if modules else ()),
     ]
     if problems:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from onyx.flow.batch import Segment
+from onyx.plugins.built_in_options import BlackholeOptions
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import Options, read_options
+from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
-
-
-class BlackholeOptions(Options, frozen=True):
-    """None."""
 
 
 def blackhole_output(context: PluginContext) -> BlackholeOutput:

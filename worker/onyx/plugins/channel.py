@@ -16,8 +16,9 @@ from itertools import islice
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
+from onyx.plugins.built_in_options import ChannelOptions
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.options import Options, option_error, read_options
+from onyx.plugins.options import option_error, read_options
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 
 SEGMENTS_MAX = 100_000
@@ -136,11 +137,6 @@ def open_channel(name: str, segments_max: int = SEGMENTS_MAX) -> Channel:
     """A new, empty channel of this name in this process; replaces one that had the name."""
     _channels[name] = Channel(name, segments_max)
     return _channels[name]
-
-
-class ChannelOptions(Options, frozen=True):
-    channel: str
-    """Name that the test gave to `open_channel`."""
 
 
 def channel_input(context: PluginContext) -> ChannelInput:

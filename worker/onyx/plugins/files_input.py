@@ -8,19 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Annotated, Literal
-
-import msgspec
 
 from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url
+from onyx.plugins.built_in_options import FilesInputOptions
 from onyx.plugins.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.csv_records import CsvRecords, read_header
 from onyx.plugins.file_reader import Extras, FileReader
 from onyx.plugins.file_systems import Files
 from onyx.plugins.line_records import JsonLineRecords, TextRecords
-from onyx.plugins.options import Options, option_error, read_options, task_error
+from onyx.plugins.options import option_error, read_options, task_error
 from onyx.plugins.parquet_reader import ParquetReader
 from onyx.plugins.places import located
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
@@ -33,43 +31,9 @@ _BY_SUFFIX = {
     ".txt": "text", ".log": "text", ".tsv": "csv",
 }  # fmt: skip
 
-_Type = Literal["int", "float", "str", "bool"]
-
-
-class FilesInputOptions(Options, frozen=True):
-    path: str | list[str]
-    """Files or objects to read, or patterns (`data/*.csv`, `s3://bucket/logs/**/*.jsonl.gz`)."""
-    format: Literal["jsonl", "text", "csv", "parquet"] | None = None
-    """Without it, by the end of the name; compression is always by the end of the name."""
-    header: bool = True
-    """csv: the first record names the columns."""
-    columns: list[str] | None = None
-    """csv: names of the columns of files without a header."""
-    delimiter: str | None = None
-    """csv: one character; without it a comma, or a tab for `.tsv`."""
-    types: dict[str, _Type] = msgspec.field(default_factory=dict)
-    """csv: columns to convert from text. An empty field becomes null, except for `str`."""
-    on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's place."""
-    record_number: str | None = None
-    """Key under which each segment gets the number of its record in the file, from 0."""
-    file_name: str | None = None
-    """Key under which each segment gets the path of its file."""
-    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=67_108_864)] = 1_048_576
-    """A longer record is a bad one."""
-
 
 def files_input(context: PluginContext) -> FilesInput:
-    options = read_options(context, FilesInputOptions)
-    if options.delimiter is not None and (
-        len(options.delimiter) != 1 or options.delimiter in '"\r\n'
-    ):
-        raise option_error(context, "delimiter", "must be one character, not a quote or newline")
-    if options.header and options.columns is not None:
-        raise option_error(context, "columns", "is for files without a header; add header: false")
-    if not options.header and not options.columns:
-        raise option_error(context, "columns", "is missing: header: false needs names")
-    return FilesInput(context, options)
+    return FilesInput(context, read_options(context, FilesInputOptions))
 
 
 class FilesInput:

@@ -11,16 +11,10 @@ from typing import Any
 
 from onyx.errors import OnyxError, UserFunctionError
 from onyx.flow.batch import Segment
+from onyx.plugins.built_in_options import FunctionOptions
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import Options, read_options
+from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
-
-
-class FunctionOptions(Options, frozen=True):
-    fn: str
-    """`package.module:name` of the function to call; what it returns is ignored."""
-    batch: bool = False
-    """Call it once a batch with the list of segments, instead of once a segment."""
 
 
 def function_output(context: PluginContext) -> FunctionOutput:

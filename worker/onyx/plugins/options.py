@@ -1,14 +1,23 @@
-"""Options of a plugin: declared as a struct, read with errors that name the task and the key."""
+"""Options of a plugin: declared as a struct, read with errors that name the task and the key.
+
+The same reading serves a worker, which raises the first problem, and whoever checks a job before it
+runs, who wants them all: see `onyx.checks`.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from onyx.errors import UserError
+from onyx.errors import Problem, UserError
+from onyx.model.job import CatalogEntry
 from onyx.model.report import nearest
-from onyx.plugins.protocol import PluginContext
+from onyx.objects.urls import is_url, parse_url
+
+if TYPE_CHECKING:
+    from onyx.plugins.protocol import PluginContext
 
 
 class Options(
@@ -16,26 +25,62 @@ class Options(
 ):
     """Base of the options of a plugin: one typed field an option, `batch_size` is `batchSize`."""
 
+    def wrong(self) -> Iterator[Problem]:
+        """What the types cannot say, each with the option's name as its path."""
+        return iter(())
+
 
 O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+def own_options(entry: CatalogEntry) -> dict[str, Any]:
+    """The options of a task that are its plugin's: those that `params` names are the function's."""
+    return {key: value for key, value in entry.options.items() if key not in entry.params}
 
 
 def read_options(context: PluginContext, kind: type[O]) -> O:
     """The options of a task as a `kind`.
 
     Raises:
-        UserError: an option is unknown (the nearest known one is named), missing or of another
-            type than declared.
+        UserError: an option is unknown (the nearest known one is named), missing, of another type
+            than declared, or wrong together with others.
     """
+    read, problems = check_options(context.options, kind)
+    if read is None or problems:
+        raise _error(context, problems[0])
+    return read
+
+
+def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, list[Problem]]:
+    """Options as a `kind`, and what is wrong with them, each with the option's name as its path;
+    it is empty if the options as a whole are."""
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    for key in context.options:
-        if key not in known:
-            hint = nearest(str(key), known) or f"known are: {', '.join(known) or 'none'}"
-            raise option_error(context, str(key), f"is not known; {hint}")
+    unknown = [
+        Problem(str(key), "is not known", nearest(str(key), known) or _all_of(known))
+        for key in options
+        if key not in known
+    ]
+    if unknown:
+        return None, unknown
     try:
-        return msgspec.convert(dict(context.options), kind)
+        read = msgspec.convert(dict(options), kind)
     except msgspec.ValidationError as error:
-        raise _explained(context, str(error)) from error
+        return None, [_problem(str(error))]
+    return read, list(read.wrong())
+
+
+def is_object(path: str) -> bool:
+    """Whether a path of a job is a URL, and not that of a file."""
+    return is_url(path) and not path.startswith("file:///")
+
+
+def wrong_place(option: str, path: str) -> Iterator[Problem]:
+    """What is wrong with a path as a URL of an object."""
+    if is_object(path):
+        try:
+            parse_url(path)
+        except UserError as error:
+            yield Problem(option, str(error))
 
 
 def option_error(context: PluginContext, key: str, what: str) -> UserError:
@@ -47,12 +92,22 @@ def task_error(context: PluginContext, what: str) -> UserError:
     return UserError(f"job {context.job_name!r}, task {context.task!r}: {what}")
 
 
-def _explained(context: PluginContext, message: str) -> UserError:
+def _all_of(known: list[str]) -> str:
+    return f"known are: {', '.join(known) or 'none'}"
+
+
+def _problem(message: str) -> Problem:
+    """What msgspec says, as a problem."""
     what, _, path = message.partition(" - at `$.")
     what = what[:1].lower() + what[1:]
     if path:
-        return option_error(context, path.rstrip("`"), f"is wrong: {what}")
+        return Problem(path.rstrip("`"), f"is wrong: {what}")
     missing = what.removeprefix("object missing required field ").strip("`")
-    if missing != what:
-        return option_error(context, missing, "is missing")
-    return task_error(context, f"options: {what}")
+    return Problem(missing, "is missing") if missing != what else Problem("", what)
+
+
+def _error(context: PluginContext, problem: Problem) -> UserError:
+    what = "; ".join(filter(None, (problem.message, problem.hint)))
+    if not problem.path:
+        return task_error(context, f"options: {what}")
+    return option_error(context, problem.path, what)

@@ -23,6 +23,7 @@ from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 
 _numbers = itertools.count()
 """Of parts within this process: with the incarnation, it makes their names unique."""
@@ -106,16 +107,6 @@ class PartsPlace(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RollLimits:
-    """A part is finished when it reaches any of these."""
-
-    size_bytes: int = 134_217_728
-    segments: int = 1_000_000
-    age_s: float = 5.0
-    """Keep it well below the job's `pendingTimeout`: until then its segments are not acked."""
-
-
 @dataclass(slots=True)
 class _Part:
     staged: StagedPart
@@ -132,7 +123,7 @@ class PartsWriter:
         place: PartsPlace,
         form: PartFormat,
         context: PluginContext,
-        limits: RollLimits = RollLimits(),
+        limits: RollLimits = ROLL_LIMITS,
     ) -> None:
         self._place = place
         self._form = form

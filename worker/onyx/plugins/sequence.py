@@ -7,22 +7,13 @@ position must read the same again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import msgspec
 
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segment
+from onyx.plugins.built_in_options import SequenceOptions
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.options import Options, read_options
+from onyx.plugins.options import read_options
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-
-
-class SequenceOptions(Options, frozen=True):
-    segments: list[dict[str, Any]]
-    """What to read, in order."""
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
-    """Segments are dealt to so many partitions in turn; each is read by one peer."""
 
 
 def sequence_input(context: PluginContext) -> SequenceInput:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 
 from onyx.flow.batch import Segment
+from onyx.plugins.built_in_options import StdoutOptions
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.jsonl import JsonLines
-from onyx.plugins.options import Options, read_options
+from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
-
-
-class StdoutOptions(Options, frozen=True):
-    """None."""
 
 
 def stdout_output(context: PluginContext) -> StdoutOutput:

@@ -8,43 +8,18 @@ here or on another peer, until it succeeds or its attempts are used up.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import msgspec
 
 from onyx.errors import Unavailable, UserFunctionError
-from onyx.plugins.options import Options, option_error, read_options
+from onyx.plugins.built_in_options import SparkOutputOptions
+from onyx.plugins.options import read_options
 from onyx.plugins.part_formats import ParquetFormat
-from onyx.plugins.parts import PartsWriter, RollLimits
+from onyx.plugins.parts import PartsWriter
 from onyx.plugins.places import located
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.roll_limits import RollLimits
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.results import DirectoryResults, ObjectResults, Results
-
-
-class SparkOutputOptions(Options, frozen=True):
-    stage: str
-    """`package.module:name` of a function from DataFrame to DataFrame."""
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Directory or `s3://bucket/prefix` for `parts/` and `result/`; all workers of the task (and
-    Spark, if it is a directory) must see it."""
-    master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
-    """`local[*]`, `spark://host:port`, `k8s://...`, or `sc://host:port` for Spark Connect."""
-    result_format: Literal["parquet", "jsonl"] = "parquet"
-    schema: str | None = None
-    """Columns of the segments in Spark's DDL (`row BIGINT, delay DOUBLE`). Without it they are
-    taken from the parts, and no stage runs when there is not a single segment."""
-    stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
-    """Longest run of the stage in seconds."""
-    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
-    """Settings of Spark (`spark.driver.memory: 4g`)."""
-    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = RollLimits().size_bytes
-    """Start a new part at about this size."""
-    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = RollLimits().segments
-    """Start a new part after so many segments."""
-    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = RollLimits().age_s
-    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
 
 
 def output(context: PluginContext, runner: StageRunner = run_in_process) -> SparkOutput:
@@ -103,11 +78,4 @@ def _results(context: PluginContext, options: SparkOutputOptions) -> Results:
     place = located(context, options.path)
     if isinstance(place, Path):
         return DirectoryResults(place, context)
-    if not options.master.startswith("local"):
-        raise option_error(
-            context,
-            "master",
-            f"is {options.master!r}, but parts in an object store are copied to the worker, where "
-            "only a local master sees them; take a local one, or a path on a shared volume",
-        )
     return ObjectResults(place, context)

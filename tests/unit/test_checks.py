@@ -1,0 +1,96 @@
+"""Options of the built-in plugins are checked before a worker has the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onyx.checks import wrong_options
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+
+READ: dict[str, Any] = {"plugin": "sequence", "options": {"segments": []}}
+WRITE: dict[str, Any] = {"plugin": "blackhole"}
+
+
+def job(read: dict[str, Any] = READ, write: dict[str, Any] = WRITE) -> Job:
+    return parse_mapping(
+        {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": "j"},
+            "spec": {
+                "workflow": [["read", "write"]],
+                "catalog": [
+                    {"name": "read", "type": "input", "batchSize": 10, **read},
+                    {"name": "write", "type": "output", "batchSize": 10, **write},
+                ],
+            },
+        }
+    )
+
+
+def told(checked: Job) -> list[str]:
+    return [str(problem) for problem in wrong_options(checked)]
+
+
+def test_a_job_whose_options_are_right() -> None:
+    files = {"plugin": "files", "options": {"path": "in/*.csv", "types": {"n": "int"}}}
+    spark = {"plugin": "spark", "options": {"path": "out", "stage": "my.stages:daily"}}
+    assert told(job(files, spark)) == []
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options", "problem"),
+    [
+        ("sequence", {}, "segments: is missing"),
+        ("files", {"paths": "x"}, "paths: is not known (did you mean path?)"),
+        ("files", {"path": 3}, "path: is wrong: expected `str | array`, got `int`"),
+        ("files", {"path": "ftp://x/y"}, "path: is 'ftp://x/y', but there are only paths"),
+        ("files", {"path": ["a", "s3:///b"]}, "path: is 's3:///b', which names no bucket"),
+        ("files", {"path": "a", "delimiter": ";;"}, "delimiter: must be one character"),
+        ("files", {"path": "a", "header": False}, "columns: is missing: header: false"),
+        ("files", {"path": "a", "types": {"n": "double"}}, "types"),
+        ("generator", {"ratePerSecond": 0}, "ratePerSecond: is wrong: expected `float` > 0.0"),
+        ("channel", {}, "channel: is missing"),
+    ],
+)
+def test_a_wrong_option_of_an_input(plugin: str, options: dict[str, Any], problem: str) -> None:
+    (found,) = told(job({"plugin": plugin, "options": options}))
+    assert found.startswith(f"spec.catalog[0].options.{problem}")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options", "problem"),
+    [
+        ("files", {"path": "o", "compression": "lz4"}, "compression: is 'lz4', but jsonl can be"),
+        ("files", {"path": "o", "header": True}, "header: is not known"),
+        ("blackhole", {"x": 1}, "x: is not known (known are: none)"),
+        ("function", {}, "fn: is missing"),
+        ("spark", {"path": "o"}, "stage: is missing"),
+        ("spark", {"path": "s3://bucket/o", "stage": "s:s", "master": "yarn"}, "master: is 'yarn'"),
+        ("stdout", {"pretty": True}, "pretty: is not known"),
+    ],
+)
+def test_a_wrong_option_of_an_output(plugin: str, options: dict[str, Any], problem: str) -> None:
+    (found,) = told(job(write={"plugin": plugin, "options": options}))
+    assert found.startswith(f"spec.catalog[1].options.{problem}")
+
+
+def test_every_unknown_option_of_every_task_is_told() -> None:
+    found = wrong_options(
+        job({"plugin": "files", "options": {"a": 1, "b": 2}}, {**WRITE, "options": {"c": 3}})
+    )
+    assert [problem.path[len("spec.catalog") :] for problem in found] == [
+        "[0].options.a",
+        "[0].options.b",
+        "[1].options.c",
+    ]
+
+
+def test_options_of_a_users_plugin_and_params_of_the_function_are_not_ours_to_check() -> None:
+    own = {"plugin": "my.plugins:table", "options": {"anything": [1]}}
+    read = {**READ, "fn": "my:fn", "params": ["scale"], "options": {"segments": [], "scale": 2}}
+    assert told(job(own)) == []
+    assert told(job(read)) == []

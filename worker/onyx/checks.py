@@ -1,0 +1,35 @@
+"""What is wrong with a job beyond what the information model says: the options of its plugins.
+
+For everybody who takes jobs before any worker does: the command line, clients, the operator and its
+webhook. Nothing is built and no code of a user is imported; a user's own plugin checks its options
+itself, in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.errors import Problem
+from onyx.model.job import Job
+from onyx.model.report import at
+from onyx.plugins.built_in_options import INPUT_OPTIONS, OUTPUT_OPTIONS
+from onyx.plugins.options import check_options, own_options
+
+OPTIONS = {"input": INPUT_OPTIONS, "output": OUTPUT_OPTIONS}
+
+
+def wrong_options(job: Job) -> tuple[Problem, ...]:
+    """Every wrong option of a plugin that comes with Onyx; empty when a worker takes them all."""
+    return tuple(_found(job))
+
+
+def _found(job: Job) -> Iterator[Problem]:
+    for index, entry in enumerate(job.catalog):
+        kind = OPTIONS.get(entry.type, {}).get(entry.plugin or "")
+        if kind is None:
+            continue
+        path = at(at(at("spec", "catalog"), index), "options")
+        _, problems = check_options(own_options(entry), kind)
+        for problem in problems:
+            where = f"{path}.{problem.path}" if problem.path else path
+            yield Problem(where, problem.message, problem.hint)

@@ -1,0 +1,166 @@
+"""The options of every plugin that comes with Onyx.
+
+Not beside the plugins, so that whoever only checks a job needs nothing of what they need: NumPy,
+Arrow, Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from onyx.errors import Problem
+from onyx.plugins.options import Options, is_object, wrong_place
+from onyx.plugins.roll_limits import ROLL_LIMITS
+
+COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
+"""Of parts, by format; the first is the default."""
+
+_Type = Literal["int", "float", "str", "bool"]
+
+
+class ChannelOptions(Options, frozen=True):
+    channel: str
+    """Name that the test gave to `open_channel`."""
+
+
+class FilesInputOptions(Options, frozen=True):
+    path: str | list[str]
+    """Files or objects to read, or patterns (`data/*.csv`, `s3://bucket/logs/**/*.jsonl.gz`)."""
+    format: Literal["jsonl", "text", "csv", "parquet"] | None = None
+    """Without it, by the end of the name; compression is always by the end of the name."""
+    header: bool = True
+    """csv: the first record names the columns."""
+    columns: list[str] | None = None
+    """csv: names of the columns of files without a header."""
+    delimiter: str | None = None
+    """csv: one character; without it a comma, or a tab for `.tsv`."""
+    types: dict[str, _Type] = msgspec.field(default_factory=dict)
+    """csv: columns to convert from text. An empty field becomes null, except for `str`."""
+    on_bad_record: Literal["fail", "segment"] = "fail"
+    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's place."""
+    record_number: str | None = None
+    """Key under which each segment gets the number of its record in the file, from 0."""
+    file_name: str | None = None
+    """Key under which each segment gets the path of its file."""
+    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=67_108_864)] = 1_048_576
+    """A longer record is a bad one."""
+
+    def wrong(self) -> Iterator[Problem]:
+        for path in [self.path] if isinstance(self.path, str) else self.path:
+            yield from wrong_place("path", path)
+        delimiter = self.delimiter
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            yield Problem("delimiter", "must be one character, not a quote or newline")
+        if self.header and self.columns is not None:
+            yield Problem("columns", "is for files without a header", "add header: false")
+        if not self.header and not self.columns:
+            yield Problem("columns", "is missing: header: false needs names")
+
+
+class FilesOutputOptions(Options, frozen=True):
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """Directory or `s3://bucket/prefix` to write parts to. A directory is made if it is missing;
+    what is there is left alone."""
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    compression: str | None = None
+    """jsonl: `none` or `gzip`; parquet: `snappy`, `none`, `gzip` or `zstd`."""
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
+    """Start a new part at about this size."""
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
+    """Start a new part after so many segments."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
+    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        yield from wrong_place("path", self.path)
+        possible = COMPRESSIONS[self.format]
+        if self.compression is not None and self.compression not in possible:
+            can_be = f"{self.format} can be {', '.join(possible)}"
+            yield Problem("compression", f"is {self.compression!r}, but {can_be}")
+
+
+class GeneratorOptions(Options, frozen=True):
+    segments: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many in all; without it, the job runs until it is killed."""
+    rate_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Segments a second in all; without it, as fast as they are processed."""
+    fn: str | None = None
+    """`package.module:name` of a function from the number (int, from 0) to the segment, which
+    must always be the same for the same number. Without it, segments are `{"n": number}`."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Numbers are dealt to so many partitions in turn; each is read by one peer."""
+
+
+class SequenceOptions(Options, frozen=True):
+    segments: list[dict[str, Any]]
+    """What to read, in order."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Segments are dealt to so many partitions in turn; each is read by one peer."""
+
+
+class BlackholeOptions(Options, frozen=True):
+    """None."""
+
+
+class FunctionOptions(Options, frozen=True):
+    fn: str
+    """`package.module:name` of the function to call; what it returns is ignored."""
+    batch: bool = False
+    """Call it once a batch with the list of segments, instead of once a segment."""
+
+
+class SparkOutputOptions(Options, frozen=True):
+    stage: str
+    """`package.module:name` of a function from DataFrame to DataFrame."""
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """Directory or `s3://bucket/prefix` for `parts/` and `result/`; all workers of the task (and
+    Spark, if it is a directory) must see it."""
+    master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
+    """`local[*]`, `spark://host:port`, `k8s://...`, or `sc://host:port` for Spark Connect."""
+    result_format: Literal["parquet", "jsonl"] = "parquet"
+    schema: str | None = None
+    """Columns of the segments in Spark's DDL (`row BIGINT, delay DOUBLE`). Without it they are
+    taken from the parts, and no stage runs when there is not a single segment."""
+    stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
+    """Longest run of the stage in seconds."""
+    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    """Settings of Spark (`spark.driver.memory: 4g`)."""
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
+    """Start a new part at about this size."""
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
+    """Start a new part after so many segments."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
+    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        yield from wrong_place("path", self.path)
+        if is_object(self.path) and not self.master.startswith("local"):
+            yield Problem(
+                "master",
+                f"is {self.master!r}, but parts in an object store are copied to the worker, where "
+                "only a local master sees them",
+                "take a local one, or a path on a shared volume",
+            )
+
+
+class StdoutOptions(Options, frozen=True):
+    """None."""
+
+
+INPUT_OPTIONS: Mapping[str, type[Options]] = {
+    "channel": ChannelOptions,
+    "files": FilesInputOptions,
+    "generator": GeneratorOptions,
+    "sequence": SequenceOptions,
+}
+OUTPUT_OPTIONS: Mapping[str, type[Options]] = {
+    "blackhole": BlackholeOptions,
+    "channel": ChannelOptions,
+    "files": FilesOutputOptions,
+    "function": FunctionOptions,
+    "spark": SparkOutputOptions,
+    "stdout": StdoutOptions,
+}
