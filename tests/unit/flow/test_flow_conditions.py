@@ -3,7 +3,7 @@ import pytest
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.conditions import Route, compile_conditions, sendable
 from onyx.flow.predicates import compile_predicate
-from onyx.model.job import FlowCondition, Job
+from onyx.model.job import FlowCondition, Job, Window
 
 WORKFLOW = (("in", "a"), ("a", "late"), ("a", "punctual"), ("a", "errors"))
 
@@ -31,8 +31,8 @@ FUNCTIONS = {
 }
 
 
-def compiled(*conditions, task="a", workflow=WORKFLOW):
-    job = Job("flights", workflow, (), flow_conditions=conditions)
+def compiled(*conditions, task="a", workflow=WORKFLOW, windows=()):
+    job = Job("flights", workflow, (), flow_conditions=conditions, windows=windows)
     return compile_conditions(job, task, FUNCTIONS.__getitem__)
 
 
@@ -142,3 +142,27 @@ def test_exception_conditions_to_all_or_none_keep_nothing_from_ordinary_segments
         FlowCondition("a", to, "m:yes", short_circuit=True, thrown_exception=True)
     )
     assert conditions.route({}, {}, {"n": 1}, []).flow == {"late", "punctual", "errors"}
+
+
+BY_HOUR = Window("w", "a", "fixed", "count", allowed_lateness=(0, "hours"), late_to="late")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "wanted"),
+    [
+        ((), {"punctual", "errors"}),
+        ((FlowCondition("a", "all", "m:yes", short_circuit=True),), {"punctual", "errors"}),
+        ((FlowCondition("a", ("late",), "m:yes"),), {"late"}),
+        ((FlowCondition("a", ("punctual",), "m:no"),), set()),
+    ],
+)
+def test_a_child_for_late_segments_gets_others_only_by_a_condition_that_names_it(
+    conditions, wanted
+):
+    found = compiled(*conditions, windows=(BY_HOUR,))
+    assert found.route({}, {}, {"delay": 1}, []).flow == wanted
+
+
+def test_an_exception_is_a_failure_where_only_windows_say_where_segments_go():
+    assert compiled(windows=(BY_HOUR,)).route({}, {}, ValueError(), []) == Route()
+    assert compiled(task="in", windows=(BY_HOUR,)) is None

@@ -7,6 +7,9 @@ answer for a batch, column by column. Two points where the original's versions d
   condition names (the original since 0.12; before, to all).
 * A predicate that raises: its condition's `predicateErrorsTo` get the post-transformed error, if it
   has both (0.10 and later); otherwise the error is a failure of the task.
+
+A child that a window of the task names in `lateTo` gets late segments, and of the others only those
+that a condition naming it sends there: neither no conditions nor `to: all` mean it.
 """
 
 from __future__ import annotations
@@ -147,7 +150,7 @@ def children_of(job: Job, task: str) -> tuple[str, ...]:
 
 
 def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | None:
-    """The conditions that concern `task`; None when there are none: everything goes everywhere.
+    """What decides about segments of `task`; None when nothing does: all go everywhere.
 
     A condition from `all` concerns the tasks that have all the children it names.
 
@@ -157,20 +160,22 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
     children = children_of(job, task)
     ordinary: list[Compiled] = []
     exceptional: list[Compiled] = []
+    late = {window.late_to for window in job.windows if window.task == task}
+    ordinary_children = tuple(child for child in children if child not in late)
     named: set[str] = set()
     for index, condition in enumerate(job.flow_conditions):
         if not _concerns(condition, task, children):
             continue
         where = f"job {job.name!r}, flowConditions[{index}] from {task!r}"
-        compiled = _compile(condition, children, resolve, where)
+        compiled = _compile(condition, ordinary_children, resolve, where)
         if condition.thrown_exception:
             exceptional.append(compiled)
             named.update(condition.to if not isinstance(condition.to, str) else ())
         else:
             ordinary.append(compiled)
-    if not ordinary and not exceptional:
+    if not ordinary and not exceptional and ordinary_children == children:
         return None
-    default = frozenset(children) - named
+    default = frozenset(ordinary_children) - named
     return Conditions(children, tuple(ordinary), tuple(exceptional), default)
 
 
@@ -181,14 +186,14 @@ def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) ->
 
 
 def _compile(
-    condition: FlowCondition, children: tuple[str, ...], resolve: Resolve, where: str
+    condition: FlowCondition, everyone: tuple[str, ...], resolve: Resolve, where: str
 ) -> Compiled:
     errors_to = condition.predicate_errors_to
     transform = condition.post_transform
     return Compiled(
         test=compile_predicate(condition.predicate, condition.options, resolve, where),
-        to=_targets(condition.to, children),
-        errors_to=None if errors_to is None else _targets(errors_to, children),
+        to=_targets(condition.to, everyone),
+        errors_to=None if errors_to is None else _targets(errors_to, everyone),
         exclude_keys=frozenset(condition.exclude_keys),
         short_circuit=condition.short_circuit,
         post_transform=None if transform is None else resolve(transform),
@@ -196,9 +201,9 @@ def _compile(
     )
 
 
-def _targets(targets: Targets, children: tuple[str, ...]) -> frozenset[str]:
+def _targets(targets: Targets, everyone: tuple[str, ...]) -> frozenset[str]:
     if targets == "all":
-        return frozenset(children)
+        return frozenset(everyone)
     if targets == "none":
         return frozenset()
     return frozenset((targets,) if isinstance(targets, str) else targets)
