@@ -34,16 +34,17 @@ COLUMN_VALUE_BYTES = 8
 _ONE = np.uint64(1)
 """Bytes of one root or id."""
 
-_SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
+SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
 _LITTLE_ENDIAN = np.dtype("<u8")
 
 
-def _refuse_extension(code: int, data: memoryview) -> Any:
+def refuse_extension(code: int, data: memoryview) -> Any:
+    """What decoders do with bytes that are of no type of ours."""
     raise ValueError(f"extension {code} of {len(data)} bytes is not known")
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=_refuse_extension)
+_decoder = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=refuse_extension)
 
 
 def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_MAX) -> bytes:
@@ -55,7 +56,7 @@ def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_M
     """
     try:
         if segments:
-            _examine(segments[0])
+            examine(segments[0])
         payload = _encoder.encode(segments)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _explain(segments, error) from error
@@ -131,10 +132,11 @@ def decode_column(data: bytes, length: int) -> U64 | None:
     return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)
 
 
-def _examine(value: Any, depth: int = 0) -> None:
-    """Raise TypeError if `value` would arrive as another type or is nested too deeply."""
+def examine(value: Any, keys: tuple[type, ...] = (str,), depth: int = 0) -> None:
+    """Raise TypeError or RecursionError if `value` would arrive as another type, or is nested too
+    deeply. `keys`: types that keys of dicts may have."""
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         if kind is datetime.datetime and value.tzinfo is None:
             raise TypeError("a datetime without a time zone")
         return
@@ -142,12 +144,12 @@ def _examine(value: Any, depth: int = 0) -> None:
         raise RecursionError(f"nested deeper than {NESTING_MAX}")
     if kind is dict:
         for key, item in value.items():
-            if type(key) is not str:
+            if type(key) not in keys:
                 raise TypeError(f"a key of type {type(key).__name__}")
-            _examine(item, depth + 1)
+            examine(item, keys, depth + 1)
     elif kind is list or kind is tuple:
         for item in value:
-            _examine(item, depth + 1)
+            examine(item, keys, depth + 1)
     else:
         raise TypeError(f"a value of type {kind.__name__}")
 
@@ -174,7 +176,7 @@ def _explain(segments: Sequence[Segment], error: Exception) -> SegmentError:
 
 def _refusal(key: Any, value: Any) -> str:
     try:
-        _examine({key: value})
+        examine({key: value})
         _encoder.encode({key: value})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return str(error)
