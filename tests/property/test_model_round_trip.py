@@ -36,6 +36,15 @@ PREDICATES = st.recursive(
 )
 
 
+WATERMARKS = st.fixed_dictionaries(
+    {"watermark_key": TEXT.filter(bool)},
+    optional={
+        "allowed_disorder": st.tuples(st.integers(0, 9), st.just("seconds")),
+        "idle_timeout": st.integers(1, 9),
+    },
+)
+
+
 @st.composite
 def catalogs(draw: st.DrawFn) -> tuple[CatalogEntry, ...]:
     count = draw(st.integers(0, 3))
@@ -60,6 +69,7 @@ def catalogs(draw: st.DrawFn) -> tuple[CatalogEntry, ...]:
             max_pending=draw(st.integers(1, 99)) if kind == "input" else 10_000,
             deduplicate=False,
             doc=draw(TEXT),
+            **(draw(WATERMARKS) if kind == "input" else {}),
         )
         entries.append(entry)
     return tuple(entries)
@@ -77,7 +87,12 @@ def jobs(draw: st.DrawFn) -> Job:
     )
     windows = ()
     if draw(st.booleans()):
-        windows = (Window("w", tasks[1], "global", "count", init=draw(SCALARS)),)
+        late = dict(zip(("late_to",), tasks[2:3], strict=False))
+        windows = (
+            Window("w", tasks[1], "global", "count", init=draw(SCALARS)),
+            Window("v", tasks[1], "fixed", "count", window_key="at", range=(1, "hours"),
+                   allowed_lateness=(draw(st.integers(0, 9)), "minutes"), **late),
+        )  # fmt: skip
     triggers = tuple(
         Trigger("w", "timer", period=(draw(st.integers(1, 99)), "seconds"), refinement="app:r",
                 sync="app:s", id=f"t{number}")
