@@ -144,7 +144,7 @@ def _is_in(run: _Run, keys: U64, ids: U64) -> Mask:
     left = np.flatnonzero(at < len(run.keys))
     while len(left):  # again only for trees with several ids that end alike
         left = left[run.keys[at[left]] == keys[left]]
-        found[left] |= run.ids[at[left]] == ids[left]
+        found[left] = run.ids[at[left]] == ids[left]
         at[left] += 1
         left = left[~found[left] & (at[left] < len(run.keys))]
     return found

@@ -10,7 +10,7 @@ from onyx.flow.batch import U64, Segment
 from onyx.settings import StateSettings
 from onyx.state.chunks import Watermark
 from onyx.state.log import StateLog
-from onyx.state.stores import ChunkStore
+from onyx.state.interface import ChunkStore
 
 Progress = Callable[[int, int], None]
 """Hears bytes read so far and bytes to read; called from the thread that recovers."""

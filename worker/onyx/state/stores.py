@@ -1,48 +1,16 @@
-"""Where chunks are kept: named bytes that are created once and never changed.
-
-Creation is the only thing that two processes ever compete for. Everything else, fencing included,
-is made of "create if absent", which a file system (link) and an object store (If-None-Match) have.
-Appending to one file was rejected: object stores cannot, and a zombie could go on writing to it.
-"""
+"""Which store keeps the state of a cluster."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from pathlib import Path
 
+from onyx.errors import UserError
+from onyx.objects.urls import is_url, parse_url
+from onyx.state.directory_store import DirectoryStore
+from onyx.state.object_store import ObjectChunkStore
+from onyx.state.interface import ChunkStore
 
-class Stored(NamedTuple):
-    """A name in a listing."""
-
-    name: str
-    size_bytes: int
-
-
-class ChunkStore(Protocol):
-    """Names are paths of parts joined by `/`. Safe to use from any thread.
-
-    Every method raises Unavailable when the store cannot be reached or is full (the same call may
-    succeed later), UserError when somebody must mend something first (rights, bucket, path).
-    """
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write `data` under a name that nobody has written.
-
-        Returns:
-            True: `data` is there and durable, from this call or an earlier one that failed in
-            doubt; False: other bytes are there.
-        """
-
-    def read(self, name: str) -> bytes | None:
-        """All bytes, or None when there is nothing of this name."""
-
-    def list(self, prefix: str) -> list[Stored]:
-        """All whose names begin with `prefix`, which ends with `/`, in the order of their names."""
-
-    def delete(self, name: str) -> None:
-        """Remove it; nothing happens when it is not there."""
-
-    def close(self) -> None:
-        """Give back what the store holds open."""
+__all__ = ["ChunkStore", "open_store", "remove"]
 
 
 def open_store(place: str) -> ChunkStore:
@@ -52,10 +20,15 @@ def open_store(place: str) -> ChunkStore:
         UserError: the URL is wrong or carries credentials.
         SettingsError: the library for object stores is not installed.
     """
-    raise NotImplementedError
+    if not is_url(place):
+        return DirectoryStore(Path(place))
+    try:
+        return ObjectChunkStore(parse_url(place))
+    except UserError as error:
+        raise type(error)(f"ONYX_STATE_URL {error}") from error
 
 
 def remove(store: ChunkStore, job: str) -> None:
-    """Delete all state of a job: it is over and garbage has been collected."""
+    """Delete all state of a job, which is over and has been collected."""
     for each in store.list(f"{job}/"):
         store.delete(each.name)

@@ -1,0 +1,32 @@
+"""Chunks in memory: the twin of the other stores, for tests and the simulator."""
+
+from __future__ import annotations
+
+import threading
+
+from onyx.state.interface import Stored
+
+
+class MemoryChunkStore:
+    """A `ChunkStore` that several peers of one process share."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def create(self, name: str, data: bytes) -> bool:
+        with self._lock:
+            return self._chunks.setdefault(name, data) == data
+
+    def read(self, name: str) -> bytes | None:
+        with self._lock:
+            return self._chunks.get(name)
+
+    def list(self, prefix: str) -> list[Stored]:
+        with self._lock:
+            names = sorted(name for name in self._chunks if name.startswith(prefix))
+            return [Stored(name, len(self._chunks[name])) for name in names]
+
+    def delete(self, name: str) -> None:
+        with self._lock:
+            self._chunks.pop(name, None)

@@ -1,0 +1,43 @@
+"""Chunks as objects of a store that speaks S3."""
+
+from __future__ import annotations
+
+from onyx.errors import Unavailable
+from onyx.objects.bucket import Bucket, only_if
+from onyx.objects.connection import ConditionFailed
+from onyx.objects.urls import ObjectUrl
+from onyx.state.interface import Stored
+
+
+class ObjectChunkStore:
+    """A `ChunkStore` below a URL."""
+
+    def __init__(self, url: ObjectUrl) -> None:
+        self._bucket = Bucket(url.bucket)
+        self._prefix = f"{url.key}/" if url.key else ""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """A request is repeated when its answer is lost, and then finds its own object: so bytes
+        are compared. An object that is not there yet may still come, and the error says so."""
+        try:
+            self._bucket.put(self._prefix + name, data, only_if(None))
+        except ConditionFailed:
+            return self.read(name) == data
+        except Unavailable:
+            found = self.read(name)
+            if found is None:
+                raise
+            return found == data
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        found = self._bucket.get(self._prefix + name)
+        return None if found is None else found.data
+
+    def list(self, prefix: str) -> list[Stored]:
+        start = len(self._prefix)
+        found = self._bucket.list(self._prefix + prefix)
+        return [Stored(each.key[start:], each.size_bytes) for each in found]
+
+    def delete(self, name: str) -> None:
+        self._bucket.delete(self._prefix + name)
