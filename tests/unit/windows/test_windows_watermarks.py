@@ -79,7 +79,7 @@ def test_a_partition_that_comes_back_from_another_peer_starts_anew():
     marks = PartitionMarks(disorder_ms=0, idle_timeout_s=None)
     marks.saw(0, 100)
     marks.saw(1, 10)
-    marks.retain((0,))
+    marks.forget((1,))
     assert marks.mark((0,), 0.0) == 100
     assert marks.mark((0, 1), 0.0) is SILENT
 

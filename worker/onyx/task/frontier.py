@@ -56,6 +56,11 @@ class FrontierStore:
         saved = self._saved.reserved if self._saved is not None else 0
         return min(saved, self._wanted.reserved)
 
+    @property
+    def position(self) -> int:
+        """Whoever takes over the partition begins here or later."""
+        return self._saved.position if self._saved is not None else 0
+
     def load(self) -> Frontier:
         """The stored frontier, or the beginning when there is none. Blocks."""
         document = self._services.log.get_document(self._path)

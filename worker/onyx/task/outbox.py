@@ -8,6 +8,7 @@ less; a grouped one is split by the slot of its key and waits for exactly that p
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Container
 from dataclasses import dataclass
 
 from onyx.flow.batch import Batch
@@ -52,11 +53,12 @@ class Outbox:
         """To exactly this peer."""
         self._queue.append(_Pending(item, (site,)))
 
-    def broadcast(self, control: Control) -> None:
-        """To every peer downstream, behind what was put before."""
+    def broadcast(self, control: Control, to: Container[TaskName] | None = None) -> None:
+        """To every peer downstream, or every one of these tasks, behind what was put before."""
         for child in self._children:
-            for site in child.sites:
-                self.put_to(site, control)
+            if to is None or child.task in to:
+                for site in child.sites:
+                    self.put_to(site, control)
 
     def unsent(self) -> list[tuple[TaskName, Batch]]:
         """Batches that nobody has taken, in order, each with the child task it goes to."""

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Segment
-from onyx.ledger.lineage import PARTITION_SHIFT, cut, positions_of, root_ids
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of, root_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Cursor, Input, Reader
 from onyx.seams import Clock
 from onyx.task.frontier import Frontier, FrontierStore
+from onyx.task.source_times import SourceTimes
+from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
@@ -48,6 +50,8 @@ class Partition:
     """Former owners have sent nothing from this position on."""
     to_retry: deque[tuple[int, int]] = field(default_factory=deque)
     """Ranges [first, last) to be read again."""
+    replays: int = 0
+    """The first so many of them are what was in flight when the job was re-allocated."""
     end: int | None = None
     """Where a partition that is drained ends; nothing is read from there on."""
     idle_since_s: float | None = None
@@ -55,9 +59,13 @@ class Partition:
     pace: int = 0
     """Positions read in the last whole period between two checkpoints."""
 
+    @property
+    def ended(self) -> bool:
+        """It gives nothing new any more."""
+        return self.reader.exhausted() or self.next_position == self.end
+
     def finished_reading(self) -> bool:
-        ended = self.reader.exhausted() or self.next_position == self.end
-        return ended and not self.to_retry
+        return self.ended and not self.to_retry
 
     def complete(self) -> bool:
         """Everything read, and every tree of it processed."""
@@ -82,8 +90,17 @@ class Partition:
 class Source:
     """All partitions that one peer of an input task owns."""
 
-    def __init__(self, plugin: Input, entry: CatalogEntry, clock: Clock, tracked: bool) -> None:
+    def __init__(
+        self,
+        plugin: Input,
+        entry: CatalogEntry,
+        clock: Clock,
+        tracked: bool,
+        times: SourceTimes | None = None,
+    ) -> None:
+        """`times` takes notice of event times; None where nobody needs them."""
         self.plugin = plugin
+        self._times = times
         self._entry = entry
         self._clock = clock
         self._tracked = tracked
@@ -136,6 +153,8 @@ class Source:
             if number in self.partitions:
                 self.partitions.pop(number).reader.close()
             self.exhausted.discard(number)
+        if self._times is not None:
+            self._times.forget(numbers)
         return True
 
     def drain(self) -> None:
@@ -183,6 +202,7 @@ class Source:
         for partition in self.partitions.values():
             partition.to_retry.clear()
             partition.to_retry.extend(partition.window.replay_all())
+            partition.replays = len(partition.to_retry)
 
     def read(self) -> Batch | None:
         """The next batch to send, retries first; None when there is nothing or no room now."""
@@ -207,6 +227,21 @@ class Source:
         if due:
             self._since_flush = 0
         return due
+
+    def mark(self) -> Mark:
+        """How far event time has come by what was read. While there is something to replay, what is
+        to come may be older than what had been read before."""
+        if self._times is None:
+            return IDLE
+        if any(each.replays for each in self.partitions.values()):
+            return SILENT
+        return self._times.mark([n for n, each in self.partitions.items() if not each.ended])
+
+    def frontiers(self) -> dict[int, int]:
+        """For each partition the lowest position that may be sent again, by this peer or by whoever
+        takes over from what is stored."""
+        found = {number: each.store.position for number, each in self.partitions.items()}
+        return found | dict.fromkeys(self.exhausted, POSITIONS_MAX - 1)
 
     def finished_reading(self) -> bool:
         return all(each.finished_reading() for each in self.partitions.values())
@@ -262,6 +297,8 @@ class Source:
         if wanted <= 0:
             return None
         segments = partition.reader.read(wanted)
+        if self._times is not None:
+            self._times.read(partition.number, segments)
         if not segments:
             self._give_up_if_idle(partition)
             return None
@@ -297,6 +334,8 @@ class Source:
         middle = min(last, first + self._entry.batch_size)
         if middle < last:
             partition.to_retry.appendleft((middle, last))
+        elif partition.replays:
+            partition.replays -= 1
         roots = partition.window.retry(first, middle, self._clock.monotonic_s())
         if not len(roots):
             return None

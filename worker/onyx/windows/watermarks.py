@@ -17,7 +17,7 @@ without harm, which is what bounds the memory when one channel is far behind.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Literal
 
 TIME_MS_MIN, TIME_MS_MAX = -(1 << 63), (1 << 63) - 1
@@ -119,11 +119,11 @@ class PartitionMarks:
         """The partition was asked and gave nothing that has a time."""
         self._silent_since_s.setdefault(partition, now_s)
 
-    def retain(self, partitions: Collection[int]) -> None:
-        """Forget the others: they belong to other peers now."""
-        for known in (self._greatest, self._silent_since_s):
-            for partition in known.keys() - set(partitions):
-                del known[partition]
+    def forget(self, partitions: Iterable[int]) -> None:
+        """They belong to other peers now, and would start anew here."""
+        for partition in partitions:
+            self._greatest.pop(partition, None)
+            self._silent_since_s.pop(partition, None)
 
     def mark(self, active: Iterable[int], now_s: float) -> Mark:
         """By the partitions that are not exhausted."""

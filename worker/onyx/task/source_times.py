@@ -1,0 +1,121 @@
+"""The event times that an input peer has read, and the watermark that follows from them.
+
+Times are taken from segments as the source gives them, before the task's function, and only from
+those read for the first time: what is read again cannot lower a watermark, and must not raise it
+before its time. They are milliseconds since 1970 in whatever number, as those of windows are. A
+float is one too, not seconds: two units told apart by their type or their size would be mistaken
+for one another some day. Text is refused, because parsing dates costs more than everything else
+done with a segment; where it has to be done is a function's to say.
+
+After a re-allocation all that was in flight is sent again, and until that has been done a partition
+has said nothing: tasks behind may have lost it, and their windows must not close before it comes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from onyx.errors import UserError, UserFunctionError
+from onyx.flow.batch import Segment
+from onyx.model.job import CatalogEntry
+from onyx.seams import Clock
+from onyx.windows.units import standard
+from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMarks
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+class SourceTimes:
+    """Of all partitions that one peer of an input task reads, over all allocation versions."""
+
+    def __init__(
+        self, entry: CatalogEntry, resolve: Callable[[str], Callable[..., Any]], clock: Clock
+    ) -> None:
+        """
+        Raises:
+            NameNotRegistered: there is no such `assignWatermarkFn`.
+        """
+        timeout_s = entry.idle_timeout / 1000 if entry.idle_timeout is not None else None
+        self._marks = PartitionMarks(standard(entry.allowed_disorder), timeout_s)
+        self._clock = clock
+        self._task = entry.name
+        if entry.assign_watermark_fn is not None:
+            self._fn: Callable[[Segment], Any] = resolve(entry.assign_watermark_fn)
+        else:
+            assert entry.watermark_key is not None, "only inputs that assign watermarks have times"
+            self._fn = itemgetter(entry.watermark_key)
+        self._fn_name = f"assignWatermarkFn {entry.assign_watermark_fn}"
+        self._key = entry.watermark_key
+
+    def read(self, partition: int, segments: Sequence[Segment]) -> None:
+        """A partition was asked for new segments and gave these, or none.
+
+        Raises:
+            UserError: one has no time, or something that is none.
+        """
+        newest = self._newest(segments) if segments else None
+        if newest is None:
+            self._marks.saw_nothing(partition, self._clock.monotonic_s())
+        else:
+            self._marks.saw(partition, newest)
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """Other peers have them now."""
+        self._marks.forget(partitions)
+
+    def mark(self, active: Iterable[int]) -> Mark:
+        """The watermark, by the partitions that may still give something."""
+        return self._marks.mark(active, self._clock.monotonic_s())
+
+    def _newest(self, segments: Sequence[Segment]) -> int | None:
+        try:
+            newest = max(map(self._fn, segments))
+        except Exception:
+            # Some have no time, or times of types that cannot be compared, or there is an error.
+            times = [time for segment in segments if (time := self._one(segment)) is not None]
+            return max(times, default=None)
+        return self._time(newest) if newest is not None else None
+
+    def _one(self, segment: Segment) -> int | None:
+        try:
+            value = self._fn(segment)
+        except Exception as error:
+            raise self._failure(error) from error
+        return self._time(value) if value is not None else None
+
+    def _failure(self, error: Exception) -> UserError:
+        if self._key is None:
+            return UserFunctionError(f"task {self._task}: {self._fn_name} raised {error!r:.200}")
+        return UserError(
+            f"task {self._task}: a segment has no {self._key!r}, its watermarkKey; where segments "
+            "have no time let it be None, or use an assignWatermarkFn that gives None"
+        )
+
+    def _time(self, value: Any) -> int:
+        time_ms: int | None = None
+        if isinstance(value, int) and not isinstance(value, bool):
+            time_ms = value
+        elif isinstance(value, float) and math.isfinite(value):
+            time_ms = math.floor(value)
+        elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
+            time_ms = (value - _EPOCH) // _MILLISECOND
+        if time_ms is None or not TIME_MS_MIN <= time_ms <= TIME_MS_MAX:
+            raise self._no_time(value)
+        return time_ms
+
+    def _no_time(self, value: Any) -> UserError:
+        advice = ""
+        if isinstance(value, str):
+            advice = "; parse text in an assignWatermarkFn, or before it is written to the source"
+        elif isinstance(value, datetime.datetime):
+            advice = "; give it a time zone"
+        source = self._fn_name if self._key is None else f"watermarkKey {self._key!r}"
+        return UserError(
+            f"task {self._task}: {source} gives {value!r:.100}, which is no event time: it must be "
+            f"a number of milliseconds since 1970 or a datetime with a time zone{advice}"
+        )
