@@ -102,7 +102,7 @@ def test_what_is_unavailable_now_is_asked_again(monkeypatch: pytest.MonkeyPatch)
 def test_a_task_that_is_stopped_in_any_phase_closes_its_plugin(name: str, phase: Phase) -> None:
     bench = a_job()
     task = bench.task(name)
-    if phase is Phase.RESUME and name == "write":
+    if not any(row.phase is phase and task.kind in row.kinds for row in TABLE):
         return
     for _ in range(1_000):
         if task.phase is phase:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onyx.ledger.lineage import U64, Indices, child_ids
+from onyx.ledger.lineage import U64, Indices, child_ids, mix
 
 
 class Share(NamedTuple):
@@ -43,14 +43,18 @@ class Hop(NamedTuple):
     0 for a root that nobody has heard of completes it."""
 
 
-def hop(ids: U64, shares: Sequence[Share], emitted: bool) -> Hop:
+def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False) -> Hop:
     """The ids of the children of a batch, and the report about it.
 
     Args:
         ids: of the batch.
         shares: of the edges that get anything.
         emitted: the batch comes from the source itself and not from another peer.
+        withheld: what is reported is told later, and until then no tree may be complete, whatever
+            becomes of the children: they all get ids of their own, and everything is reported.
     """
+    if withheld:
+        return _withheld(ids, shares)
     if len(shares) == 1 and shares[0].parents is None:
         return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, ids[:0])
     children = _children(len(ids), shares)
@@ -94,6 +98,23 @@ def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool
         return Hop(sent, None, values)
     changed = np.flatnonzero(values)
     return Hop(sent, changed, values[changed])
+
+
+def split_values(ids: U64) -> tuple[U64, U64]:
+    """What two parties report of segments without children, so that a tree is complete only when
+    both have."""
+    first = mix(ids.copy())
+    return first, ids ^ first
+
+
+def _withheld(ids: U64, shares: Sequence[Share]) -> Hop:
+    values = ids.copy()
+    sent = []
+    for share in shares:
+        made = child_ids(_of_parents(ids, share), share.edge, share.child_index)
+        _xor_into(values, made, share.parents)
+        sent.append(made)
+    return Hop(sent, None, values)
 
 
 def _xor_into(values: U64, ids: U64, parents: Indices | None) -> None:

@@ -43,6 +43,19 @@ def leaves(edges: Iterable[Edge]) -> tuple[str, ...]:
     return tuple(task for task, below in children(edges).items() if not below)
 
 
+def ancestors(edges: Sequence[Edge], task: str) -> frozenset[str]:
+    """All tasks from which a path leads to this one."""
+    above = parents(edges)
+    found: set[str] = set()
+    waiting = list(above[task])
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += above[name]
+    return frozenset(found)
+
+
 def topological_order(edges: Sequence[Edge]) -> tuple[str, ...]:
     """Every task after all its parents; tasks that are ready together in the order of names.
 

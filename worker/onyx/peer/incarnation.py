@@ -68,6 +68,7 @@ from onyx.replica.state import Replica
 from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness
 from onyx.settings import Settings
+from onyx.state.stores import ChunkStore, open_store
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
@@ -124,6 +125,8 @@ class Incarnation:
         self._site = site
         self._events: queue.Queue[Event | _Crash] = queue.Queue(EVENTS_MAX)
         self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
+        self._store: ChunkStore | None = None
+        self._store_lock = threading.Lock()
         self._liveness = liveness
         self._background: set[Future[Any]] = set()
         self._executor = Executor(
@@ -360,6 +363,13 @@ class Incarnation:
 
     def resolve(self, name: str) -> Callable[..., Any]:
         return self._resolver.resolve(name)
+
+    def state_store(self) -> ChunkStore:
+        with self._store_lock:
+            if self._store is None:
+                place = self.settings.state.url
+                self._store = open_store(place or f"{self.settings.data_dir or '.'}/.onyx/state")
+            return self._store
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:
         return build_input(plugin, context)

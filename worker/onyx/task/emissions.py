@@ -68,6 +68,10 @@ class Emissions:
         self._settled: dict[int, int] = {}
         self.unsettled = 0
         """Emissions that are not complete, sent or not."""
+        self.added = 0
+        """How many there have been, those taken over included."""
+        self.sent = 0
+        """How many of them have been sent, each counted once."""
 
     def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
@@ -75,12 +79,14 @@ class Emissions:
         there.unsent.extend(emissions)
         there.next_position = settled + len(there.unsent)
         self.unsettled += len(there.unsent)
+        self.added += len(there.unsent)
 
     def add(self, shard: int, emissions: Sequence[Emission]) -> None:
         """New ones; nothing is sent before `release`."""
         if emissions:
             self._fresh.setdefault(shard, []).extend(emissions)
             self.unsettled += len(emissions)
+            self.added += len(emissions)
 
     def take_fresh(self) -> dict[int, list[tuple[int, Emission]]]:
         """The new ones with their positions, for the log; to be released when it has them."""
@@ -97,11 +103,6 @@ class Emissions:
         """The log has them."""
         for shard, emissions in taken.items():
             self._shards[shard].unsent.extend(each for _, each in emissions)
-
-    @property
-    def sent(self) -> bool:
-        """Whether everything emitted so far has been sent."""
-        return not self._fresh and not any(each.unsent for each in self._shards.values())
 
     @property
     def waiting(self) -> bool:
@@ -199,6 +200,7 @@ class Emissions:
             while there.unsent and len(run) < most and there.unsent[0].child == child:
                 run.append(there.unsent.popleft())
             segments_max -= len(run)
+            self.sent += len(run)
             roots = None
             if window is None:
                 self.unsettled -= len(run)

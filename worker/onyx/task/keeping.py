@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Put = Callable[["Task", ChildTask, Batch], None]
 
 _READ = (Phase.AFTER_READ_BATCH, Phase.APPLY_FN)
-_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE)
+_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ASSIGN_WINDOWS, Phase.ROUTE)
 
 
 @dataclass(slots=True)
@@ -47,10 +47,10 @@ def keep(task: Task) -> None:
     """The allocation has changed: take over what the task has. The inbox is closed."""
     kept, batch, leaves = task.kept, task.batch, task.leaves
     kept.unsent.extend(task.live.outbox.unsent())
-    if batch is not None and task.phase in _READ:
-        kept.received.appendleft(batch)
-    elif batch is not None and leaves is not None and task.phase in _APPLIED:
+    if batch is not None and leaves is not None and task.phase in (*_READ, *_APPLIED):
         kept.applied = (batch, leaves)
+    elif batch is not None and task.phase in _READ:
+        kept.received.appendleft(batch)
     items = [delivery.item for delivery in task.live.inbox.drain()]
     kept.received.extend(item for item in items if isinstance(item, Batch))
 

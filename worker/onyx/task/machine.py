@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable
-from onyx.task import keeping, rewire, segment_hooks, start, work
+from onyx.task import keeping, rewire, segment_hooks, start, windowed, work
 from onyx.task.failures import Failure, describe, report
 from onyx.task.messages import Completions, Message, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
@@ -45,6 +45,7 @@ RUN: dict[Phase, Callable[[Task], Progress]] = {
     Phase.AFTER_READ_BATCH: work.after_read_batch,
     Phase.APPLY_FN: work.apply_fn,
     Phase.AFTER_APPLY_FN: work.after_apply_fn,
+    Phase.ASSIGN_WINDOWS: windowed.assign_windows,
     Phase.ROUTE: work.route,
     Phase.WRITE_BATCH: work.write_batch,
     Phase.AFTER_BATCH: work.after_batch,
@@ -129,15 +130,18 @@ def _receive(task: Task, message: Message) -> None:
             task.futures.clear()
             if not task.static.tracked:
                 keeping.keep(task)
-            task.batch, task.leaves, task.controls = None, None, []
+            task.batch, task.leaves, task.groups, task.controls = None, None, None, []
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:
             task.live.ready = True
         case Seal():
             task.seal_wanted = True
         case Completions() if task.wired and task.live.wiring.version == message.version:
-            source = task.static.source
-            assert source is not None, f"completions for {task.name}, which is no input"
+            source, windowing = task.static.source, task.live.windowing
+            if windowing is not None:
+                windowed.complete(windowing, message)
+                return
+            assert source is not None, f"completions for {task.name}, which is no source"
             if message.retry:
                 source.force_retry(message.roots)
             elif not task.live.ends.take_completion(message.roots):

@@ -60,6 +60,8 @@ class Phase(enum.StrEnum):
     """Calling the user's function over the batch."""
     AFTER_APPLY_FN = "after-apply-fn"
     """Calling the lifecycles' after_apply_fn."""
+    ASSIGN_WINDOWS = "assign-windows"
+    """Segments change the state of their windows, and triggers fire."""
     ROUTE = "route"
     """Flow conditions; building the new segments with their lineage, or writing to the plugin."""
     WRITE_BATCH = "write-batch"
@@ -73,6 +75,7 @@ class Phase(enum.StrEnum):
 EVERY = frozenset(Kind)
 SOURCE = frozenset({Kind.INPUT})
 SINK = frozenset({Kind.OUTPUT})
+WINDOWED = frozenset({Kind.FUNCTION, Kind.OUTPUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ TABLE: tuple[Row, ...] = (
     Row(Phase.AFTER_READ_BATCH, EVERY, waits=False),
     Row(Phase.APPLY_FN, EVERY, waits=False),
     Row(Phase.AFTER_APPLY_FN, EVERY, waits=False),
+    Row(Phase.ASSIGN_WINDOWS, WINDOWED, waits=False),
     Row(Phase.ROUTE, EVERY, waits=False),
     Row(Phase.WRITE_BATCH, EVERY, waits=True),
     Row(Phase.AFTER_BATCH, EVERY, waits=False),

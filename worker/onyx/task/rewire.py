@@ -12,8 +12,10 @@ from collections.abc import Iterable
 
 from onyx.errors import UserError
 from onyx.replica.state import Partitions
+from onyx.task import windowed
 from onyx.task.acks import AckSender
 from onyx.task.ends import END_PARTITION, EndOfInput
+from onyx.task.event_time import event_time_of
 from onyx.task.frontier import Frontier, FrontierStore
 from onyx.task.outbox import Outbox
 from onyx.task.owners import Owners
@@ -41,7 +43,8 @@ def take_wiring(task: Task) -> Progress:
         services.settings.task.inbox_segments_max,
         task.wake,
     )
-    task.live = Live(wiring, outbox, acks, inbox, EndOfInput(wiring, outbox, acks))
+    ends = EndOfInput(wiring, outbox, acks)
+    task.live = Live(wiring, outbox, acks, inbox, ends, event_time_of(task, wiring))
     task.static.event["slot_id"] = wiring.slot
     return Progress.ADVANCED
 
@@ -52,7 +55,7 @@ def recover(task: Task) -> Progress:
         task.static.sink.rewire(task.services.replica().groups)
     if task.kind is Kind.INPUT:
         return _recover_input(task)
-    return Progress.ADVANCED
+    return windowed.recover_state(task)
 
 
 def signal_ready(task: Task) -> Progress:

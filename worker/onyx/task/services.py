@@ -18,6 +18,7 @@ from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
+from onyx.state.stores import ChunkStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 
@@ -58,6 +59,10 @@ class Services(Protocol):
     def build_input(self, plugin: str, context: PluginContext) -> Input: ...
 
     def build_output(self, plugin: str, context: PluginContext) -> Output: ...
+
+    def state_store(self) -> ChunkStore:
+        """Where the state of windowed tasks is kept. Raises UserError when it cannot be opened."""
+        ...
 
     def fn_params(self, task: str) -> Sequence[Any]:
         """Leading arguments of the task's function that the worker was started with."""

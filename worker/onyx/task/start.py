@@ -14,6 +14,8 @@ from onyx.model.parse import parse_mapping
 from onyx.model.workflow import children
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import PluginContext
+from onyx.task import windowed
+from onyx.task.event_time import source_times
 from onyx.task.lifecycles import compile_lifecycles
 from onyx.task.phases import Kind, Progress
 from onyx.task.sink import Sink
@@ -79,7 +81,8 @@ def build(task: Task) -> Progress:
         context = _context(task)
         if task.kind is Kind.INPUT:
             plugin = services.build_input(entry.plugin, context)
-            source = Source(plugin, entry, services.clock, static.tracked)
+            times = source_times(task)
+            source = Source(plugin, entry, services.clock, static.tracked, times)
             cooperative = plugin.cooperative
         else:
             output = services.build_output(entry.plugin, context)
@@ -96,6 +99,8 @@ def build(task: Task) -> Progress:
         conditions=conditions,
         source=source,
         sink=sink,
+        sends_to=windowed.sends_to(static.job, task.name),
+        windowed=windowed.compiled(static.job, task.name, services.resolve),
     )
     return Progress.ADVANCED
 

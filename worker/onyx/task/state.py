@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import U64, Batch
 from onyx.flow.conditions import Conditions
-from onyx.flow.grouping import Grouping
+from onyx.flow.grouping import Grouping, KeyGetter
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.entry import Command
 from onyx.task.acks import AckSender
 from onyx.task.ends import EndOfInput
+from onyx.task.event_time import EventTime
 from onyx.task.keeping import Kept
 from onyx.task.lifecycles import Event, Lifecycles
 from onyx.task.messages import Message, Stop
@@ -31,11 +32,30 @@ from onyx.task.services import Services
 from onyx.task.sink import Sink
 from onyx.task.source import Source
 from onyx.task.timing import BatchTimer
+from onyx.task.windowing import Windowing
 from onyx.task.wiring import Site, Wiring
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Control, Inbox
+from onyx.windows.compile import CompiledWindows
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """What a task with windows has besides."""
+
+    compiled: CompiledWindows
+    group_key: KeyGetter | None
+    """None: the state is not split."""
+    unique_key: str | None
+    """By which repeats are told that the source itself makes."""
+    late_to: tuple[str, ...]
+    """Children that get late segments."""
+    fed_by: frozenset[str]
+    """Inputs and windowed tasks above: when they have ended, this one ends."""
+    functions: Mapping[str, Callable[..., Any]]
+    """Those that triggers name."""
 
 
 @dataclass(slots=True)
@@ -53,6 +73,9 @@ class Static:
     """Of the children that group."""
     source: Source | None = None
     sink: Sink | None = None
+    sends_to: tuple[str, ...] = ()
+    """Children that get what the task makes, unlike those that get only what is late."""
+    windowed: Windowed | None = None
 
     @property
     def observed(self) -> bool:
@@ -75,10 +98,14 @@ class Live:
     acks: AckSender
     inbox: Inbox
     ends: EndOfInput
+    event_time: EventTime | None = None
+    """None where neither this task nor one below has windows that need it."""
     ready: bool = False
     owners: Owners | None = None
     """Of partitions; known when the job is ready."""
     exhaust_proposed: bool = False
+    windowing: Windowing | None = None
+    """The state of a windowed task, once it is recovered."""
     retries: list[tuple[Site, U64]] = field(default_factory=list)
     """Forced retries that the transport has not taken yet."""
 
@@ -104,6 +131,8 @@ class Task:
         self.failed = False
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None
+        self.groups: list[Any] | None = None
+        """Of the batch, for windows."""
         self.controls: list[tuple[PeerId, Control]] = []
         self.kept = Kept()
         self.seal_wanted = False

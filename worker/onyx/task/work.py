@@ -5,20 +5,15 @@ Whole batches only: the one thing done per segment is the user's own function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
 from onyx.flow.apply import Leaves, apply_function
-from onyx.flow.batch import U64, Batch, Segment, concatenate
-from onyx.flow.routing import Outgoing, route_batch
-from onyx.ledger.hop import Hop, Share, hop
-from onyx.task import keeping, segment_hooks
-from onyx.task.failures import Failure, describe, place
+from onyx.flow.batch import Batch, concatenate
+from onyx.ledger.hop import split_values
+from onyx.task import event_time, keeping, segment_hooks, windowed
+from onyx.task.dispatch import put_to_child, raise_failures, send, send_emissions
+from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
-from onyx.task.wiring import ChildTask
 from onyx.transport.interface import Control, ControlKind
 
 FLUSH = Control(ControlKind.FLUSH)
@@ -37,9 +32,11 @@ def before_batch(task: Task) -> Progress:
 def read_batch(task: Task) -> Progress:
     """Take what there is; nothing there is the moment for acks, frontiers and flushes."""
     task.timer.begin()
-    if task.kept and keeping.take(task, _put):
+    if task.kept and keeping.take(task, put_to_child):
         task.timer.read()
         return Progress.ADVANCED
+    if windowed.blocked(task):
+        return _idle(task)
     if _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
         task.timer.read()
         return Progress.ADVANCED
@@ -80,16 +77,19 @@ def _idle(task: Task) -> Progress:
         task.phase = Phase.SEAL
         return Progress.ADVANCED
     live, source, sink = task.live, task.static.source, task.static.sink
+    windowed.follow(task)
+    event_time.pass_on(task, idle=True)
     if source is not None:
         _end_source(task, source)
-        if not live.outbox.drain():
-            return Progress.WAITING
+    if not live.outbox.drain() and source is not None:
+        return Progress.WAITING
     if sink is not None:
         sink.tick()
         _ack_durable(task)
+    moved = windowed.tend(task, idle=True)
     live.acks.tend(idle=True)
     _tell_queue(task)
-    return Progress.WAITING
+    return Progress.ADVANCED if moved else Progress.WAITING
 
 
 def _tell_queue(task: Task) -> None:
@@ -110,6 +110,7 @@ def after_read_batch(task: Task) -> Progress:
 
 def apply_fn(task: Task) -> Progress:
     batch, static = task.batch, task.static
+    windowed.read_groups(task)
     if task.leaves is not None:  # kept from the last allocation version
         return Progress.ADVANCED
     if batch is None:
@@ -132,12 +133,14 @@ def after_apply_fn(task: Task) -> Progress:
 
 
 def route(task: Task) -> Progress:
-    """New segments with their lineage go to the outbox, or to the plugin; then control items."""
+    """New segments with their lineage go to the outbox, or to the plugin; then what triggers have
+    emitted, then control items."""
     if task.batch is not None and task.leaves is not None:
         if task.kind is Kind.OUTPUT:
             _write(task, task.batch, task.leaves)
         else:
-            _send(task, task.batch, task.leaves)
+            send(task, task.batch, task.leaves)
+    send_emissions(task)
     _pass_controls(task)
     return Progress.ADVANCED
 
@@ -171,11 +174,12 @@ def after_batch(task: Task) -> Progress:
     if task.static.sink is not None:
         task.static.sink.tick()
         _ack_durable(task)
+    windowed.tend(task, idle=False)
     task.live.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         task.timer.tell(task.metrics, len(batch), len(leaves))
         _tell_queue(task)
-    task.batch, task.leaves = None, None
+    task.batch, task.leaves, task.groups = None, None, None
     if task.static.observed:
         task.static.event["batch"] = task.static.event["results"] = []
     return Progress.ADVANCED
@@ -209,92 +213,15 @@ def seal(task: Task) -> Progress:
     return Progress.ADVANCED
 
 
-def _send(task: Task, batch: Batch, leaves: Leaves) -> None:
-    static = task.static
-    children = task.live.wiring.children
-    routed = route_batch(
-        static.conditions,
-        tuple(child.task for child in children),
-        static.event,
-        batch.segments,
-        leaves,
-    )
-    _raise_failures(task, leaves, routed.failures)
-    shares = [(child, routed.to[child.task]) for child in children]
-    shares = [(child, share) for child, share in shares if len(share)]
-    if batch.roots is None or batch.ids is None:
-        for child, segments in _own(shares, routed.shared):
-            _put(task, child, Batch(segments))
-        return
-    lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
-    made = hop(batch.ids, lineage, emitted=task.kind is Kind.INPUT)
-    own = _own(shares, routed.shared)
-    for (child, segments), share, ids in zip(own, lineage, made.ids, strict=True):
-        roots = batch.roots if share.parents is None else batch.roots[share.parents]
-        _put(task, child, Batch(segments, roots, ids))
-    _report(task, batch.roots, made, routed.retries)
-
-
-def _own(
-    shares: list[tuple[ChildTask, Outgoing]], shared: bool
-) -> Iterator[tuple[ChildTask, list[Segment]]]:
-    """Each child's segments, its own to change; copied only if some go to several children."""
-    for number, (child, share) in enumerate(shares):
-        copied = shared and number > 0
-        yield child, [dict(each) for each in share.segments] if copied else share.segments
-
-
-def _report(task: Task, roots: U64, made: Hop, retries: list[int]) -> None:
-    """Tell the ackers of a batch; a root that is to be replayed is not reported."""
-    values = made.values
-    if retries:
-        assert task.live.owners is not None, "no batch is read before the job is ready"
-        task.live.retries.extend(task.live.owners.split(np.unique(roots[retries])))
-        rows = np.arange(len(roots)) if made.reported is None else made.reported
-        wanted = np.isin(rows, retries, invert=True)
-        roots, values = roots[rows[wanted]], values[wanted]
-    elif made.reported is not None:
-        roots = roots[made.reported]
-    task.live.acks.add(roots, values)
-
-
-def _put(task: Task, child: ChildTask, batch: Batch) -> None:
-    """To any peer of the child, or split by the slot of each segment's group."""
-    grouping = task.static.groupings.get(child.task)
-    if grouping is None or len(child.sites) == 1:
-        task.live.outbox.put(child, batch)
-        return
-    slots = grouping.slots_of(batch.segments, len(child.sites))
-    for slot, site in enumerate(child.sites):
-        mine = (slots == slot).nonzero()[0]
-        if len(mine):
-            segments: list[Segment] = [batch.segments[index] for index in mine.tolist()]
-            roots = batch.roots[mine] if batch.roots is not None else None
-            ids = batch.ids[mine] if batch.ids is not None else None
-            task.live.outbox.put_to(site, Batch(segments, roots, ids))
-
-
 def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
     sink = task.static.sink
     assert sink is not None
-    _raise_failures(task, leaves, leaves.failures)
-    sink.write(leaves.segments, batch.roots, batch.ids)
-
-
-def _raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Exception]]) -> None:
-    """The first of the exceptions that nothing took care of: of the function, or of a condition."""
-    if not failures:
-        return
-    _, error = failures[0]
-    if not any(error is raised for _, raised in leaves.failures):
-        detail = f"a flow condition raised {describe(error)}{place(error)}"
-        raise Failure(Phase.ROUTE.value, error, detail, len(failures))
-    count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
-    detail = (
-        f"{task.static.entry.fn} raised {describe(error)}{place(error)}{count}; mend the function, "
-        "or route its exceptions with a flow condition that has thrownException: true"
-    )
-    raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))
+    raise_failures(task, leaves, leaves.failures)
+    values, windowing = batch.ids, task.live.windowing
+    if windowing is not None and batch.roots is not None and batch.ids is not None:
+        values, withheld = split_values(batch.ids)
+        windowing.withhold(batch.roots, withheld)
+    sink.write(leaves.segments, batch.roots, values)
 
 
 def _pass_controls(task: Task) -> None:
@@ -307,8 +234,12 @@ def _pass_controls(task: Task) -> None:
     for source, control in controls:
         if control.kind is ControlKind.END:
             live.ends.arrive(source, control)
-        else:
+        elif control.kind is ControlKind.FLUSH:
             flush = True
+        elif live.event_time is not None:
+            live.event_time.hear(source, control)
+    windowed.follow(task)
+    event_time.pass_on(task)
     if flush and sink is not None:
         sink.flush()
     elif flush:
@@ -316,7 +247,7 @@ def _pass_controls(task: Task) -> None:
     if controls and not task.static.tracked and live.ends.all_arrived() and live.wiring.upstream:
         if sink is not None:
             sink.flush()
-        else:
+        elif windowed.has_ended(task):
             live.ends.pass_on()
 
 
@@ -326,7 +257,8 @@ def _ack_durable(task: Task) -> None:
     for roots, values in sink.take_durable():
         live.acks.add(roots, values)
     ends = live.ends
-    if not task.static.tracked and ends.all_arrived() and sink.all_durable():
+    ended = not task.static.tracked and ends.all_arrived() and windowed.has_ended(task)
+    if ended and sink.all_durable():
         ends.pass_on()
 
 

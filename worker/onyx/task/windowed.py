@@ -1,0 +1,351 @@
+"""The phases of a windowed task: recovery, assigning segments to windows, firing, ending.
+
+A task with windows is a source as well: it owns one partition a shard of its state, from which what
+its triggers emit begins new trees. It ends when everything that feeds it has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from itertools import compress
+from typing import Any
+
+from onyx.errors import Fenced, UserFunctionError
+from onyx.flow.batch import Batch, Segment
+from onyx.flow.grouping import SHARDS, key_getter, shard_of
+from onyx.flow.leaves import Leaves, describe_type
+from onyx.flow.predicates import Resolve
+from onyx.model.job import Job
+from onyx.model.workflow import ancestors, children
+from onyx.state.recovery import Recovered, recover
+from onyx.task.emissions import UNSETTLED_MAX, Emissions
+from onyx.task.failures import Failure, describe, place
+from onyx.task.messages import Completions
+from onyx.task.phases import Phase, Progress
+from onyx.task.state import Task, Windowed
+from onyx.task.windowing import Windowing
+from onyx.windows.compile import compile_windows
+from onyx.windows.firing import Firing
+from onyx.windows.groups import group_value, hashable_keys
+from onyx.windows.task_windows import TaskWindows
+
+logger = logging.getLogger("onyx.task")
+
+PHASE = Phase.ASSIGN_WINDOWS.value
+
+
+def shards_of(task: Task) -> int:
+    """How many shards the state of the task has."""
+    its = task.static.windowed
+    return SHARDS if its is not None and its.group_key is not None else 1
+
+
+def recover_state(task: Task) -> Progress:
+    """Take over the shards of this peer; the job waits for it. Rank 0 numbers the partitions."""
+    its = task.static.windowed
+    if its is None or task.live.windowing is not None:
+        return Progress.ADVANCED
+    first = _first_partition(task)
+    if first is None and task.static.tracked:
+        return Progress.WAITING
+    recovered = _recovered(task)
+    if recovered is None:
+        return Progress.WAITING
+    services, static = task.services, task.static
+    timeout_s = static.entry.pending_timeout / 1000
+    task.live.windowing = Windowing(
+        TaskWindows(its.compiled, _only_shard if its.group_key is None else shard_of),
+        Emissions(first, services.clock, timeout_s),
+        recovered,
+        static.job.guarantee == "exactly-once",
+        services.background,
+        services.clock,
+        services.settings.state,
+    )
+    return Progress.ADVANCED
+
+
+def _recovered(task: Task) -> Recovered | None:
+    try:
+        return task.poll("state", lambda: task.services.background(lambda: _recover(task)))
+    except Fenced:
+        # A newer version has begun, of which this peer will hear in a moment.
+        logger.info("task %s: a newer allocation has taken over its state", task.name)
+        return None
+
+
+def _only_shard(_: Any) -> int:
+    return 0
+
+
+def _first_partition(task: Task) -> int | None:
+    """Number of the partition of shard 0; None until it is registered, and without trees."""
+    if not task.static.tracked:
+        return None
+    registered = task.services.replica().partitions.get(task.job_id)
+    if registered is not None and task.name in registered:
+        return registered[task.name].first
+    if task.live.wiring.rank == 0 and not task.registering:
+        task.registering = True
+        count = shards_of(task)
+        task.propose("register-partitions", job=task.job_id, task=task.name, count=count, digest="")
+    return None
+
+
+def _recover(task: Task) -> Recovered:
+    wiring, services = task.live.wiring, task.services
+    mine = range(wiring.rank, shards_of(task), wiring.task_peers)
+    return recover(
+        services.state_store(),
+        task.job_id,
+        task.name,
+        wiring.version,
+        wiring.rank,
+        mine,
+        services.settings.state,
+        task.metrics.recovering,
+    )
+
+
+def read_groups(task: Task) -> None:
+    """The groups of a batch, before the function may change what it is given."""
+    batch, its = task.batch, task.static.windowed
+    if batch is not None and its is not None and its.group_key is not None:
+        task.groups = hashable_keys(list(map(its.group_key, batch.segments)))
+
+
+def assign_windows(task: Task) -> Progress:
+    """Segments that were not applied before change the state of their windows; what fires is
+    carried out, though nothing of it is sent before it is durable."""
+    windowing, batch, leaves = task.live.windowing, task.batch, task.leaves
+    its = task.static.windowed
+    if its is None or windowing is None or batch is None or leaves is None:
+        return Progress.ADVANCED
+    try:
+        _assign(task, its, windowing, batch, leaves)
+    except Exception as error:
+        raise _failure(task, error) from error
+    return Progress.ADVANCED
+
+
+def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leaves: Leaves) -> None:
+    segments, groups = leaves.segments, task.groups
+    fresh = windowing.fresh(batch)
+    if leaves.parents is not None:
+        parents = leaves.parents.tolist()
+        groups = None if groups is None else [groups[parent] for parent in parents]
+        fresh = None if fresh is None else [fresh[parent] for parent in parents]
+    if fresh is not None:
+        segments = list(compress(segments, fresh))
+        groups = None if groups is None else list(compress(groups, fresh))
+    unique = its.unique_key
+    if unique is not None and segments:
+        shards = [0] * len(segments) if groups is None else list(map(_shard_of_key, groups))
+        new = windowing.first_seen(shards, [segment.get(unique) for segment in segments])
+        segments = list(compress(segments, new))
+        groups = None if groups is None else list(compress(groups, new))
+    if not segments:
+        return
+    if task.static.sends_to:
+        # Children may change what they are given, and a state may keep it.
+        segments = [dict(segment) for segment in segments]
+    added = windowing.windows.add(segments, groups, task.services.clock.wall_ms())
+    windowing.changed(len(segments))
+    _carry_out(task, windowing, added.firings)
+    if added.late:
+        task.metrics.late(len(added.late))
+        for child in its.late_to:
+            for index in added.late:
+                shard = 0 if groups is None else _shard_of_key(groups[index])
+                windowing.emit(shard, [segments[index]], child)
+
+
+def _shard_of_key(key: Any) -> int:
+    return shard_of(group_value(key))
+
+
+def follow(task: Task) -> None:
+    """Event time and epochs, as far as they have come: what they pass fires or is forgotten, and
+    those downstream hear of a watermark when what it made fire has been sent."""
+    windowing, event_time = task.live.windowing, task.live.event_time
+    if windowing is None or event_time is None:
+        return
+    if event_time.watermark is not None:
+        try:
+            _carry_out(task, windowing, windowing.advance(event_time.watermark))
+        except Exception as error:
+            raise _failure(task, error) from error
+    windowing.forget(event_time.take_frontiers())
+    released = windowing.release(event_time.mark)
+    if released is not None:
+        event_time.release(released)
+    first = _first_partition(task)
+    if first is not None:
+        settled = windowing.take_settled().items()
+        event_time.add_frontiers({first + shard: position for shard, position in settled})
+
+
+def _carry_out(task: Task, windowing: Windowing, firings: Iterable[Firing]) -> None:
+    """Call the users' functions: `sync` at once, and what `emit` gives is sent when durable."""
+    its, event = task.static.windowed, task.static.event
+    assert its is not None, "only windows fire"
+    for firing in firings:
+        trigger = firing.trigger
+        state_event = firing.state_event()
+        if trigger.sync is not None:
+            its.functions[trigger.sync](event, firing.window, trigger, state_event, firing.state)
+        if trigger.emit is not None:
+            emit = its.functions[trigger.emit]
+            made = emit(event, firing.window, trigger, state_event, firing.state)
+            windowing.emit(firing.shard, _segments(trigger.emit, made))
+        windowing.changed(1)
+
+
+def _segments(name: str, made: Any) -> list[Segment]:
+    """What an emit function returned: one segment, several or none."""
+    if made is None:
+        return []
+    found = [made] if isinstance(made, dict) else made
+    if not isinstance(found, list | tuple) or not all(isinstance(each, dict) for each in found):
+        raise UserFunctionError(
+            f"{name} returned {describe_type(made)}: it must return a dict, a list of dicts or None"
+        )
+    return list(found)
+
+
+def _failure(task: Task, error: Exception) -> Failure:
+    if isinstance(error, Failure):
+        return error
+    detail = f"windows of {task.name}: {describe(error)}{place(error)}"
+    return Failure(PHASE, error, detail)
+
+
+def tend(task: Task, idle: bool) -> bool:
+    """Between batches: timers, acks of what is durable, the next chunk; True when something moved.
+
+    Args:
+        idle: there is nothing to read now.
+    """
+    windowing = task.live.windowing
+    if windowing is None:
+        return False
+    moved = _tick(task, windowing)
+    try:
+        durable = windowing.take_durable()
+    except Exception as error:
+        raise Failure(PHASE, error, f"state of {task.name}: {describe(error)}") from error
+    for roots, values in durable:
+        task.live.acks.add(roots, values)
+    if idle and not durable and windowing.durable:
+        moved |= _close(task, windowing)
+    return windowing.cut(idle) or moved or bool(durable)
+
+
+def _tick(task: Task, windowing: Windowing) -> bool:
+    due_ms = windowing.windows.next_tick_ms
+    now_ms = task.services.clock.wall_ms() if due_ms is not None else 0
+    if due_ms is None or now_ms < due_ms:
+        return False
+    try:
+        _carry_out(task, windowing, windowing.windows.tick(now_ms))
+    except Exception as error:
+        raise _failure(task, error) from error
+    return True
+
+
+def blocked(task: Task) -> bool:
+    """Whether so much was emitted and has not arrived that nothing more should be read."""
+    windowing = task.live.windowing
+    return windowing is not None and windowing.emissions.unsettled > UNSETTLED_MAX
+
+
+def _close(task: Task, windowing: Windowing) -> bool:
+    """When all that feeds the task has ended: fire for the last time, one shard after another,
+    and when all that was emitted has arrived tell the log."""
+    if windowing.ended or not _fed_no_more(task):
+        return False
+    left = [shard for shard in windowing.shards if shard not in windowing.closed]
+    if left:
+        now_ms = task.services.clock.wall_ms()
+        try:
+            _carry_out(task, windowing, windowing.windows.complete(left[:1], now_ms))
+        except Exception as error:
+            raise _failure(task, error) from error
+        windowing.close(left[0])
+        return True
+    if windowing.emissions.unsettled:
+        return False
+    windowing.ended = True
+    if task.static.tracked:
+        _propose_exhausted(task, windowing)
+    elif task.static.sink is None:
+        task.live.ends.pass_on()
+    return True
+
+
+def _propose_exhausted(task: Task, windowing: Windowing) -> None:
+    first = _first_partition(task)
+    assert first is not None, "registered before this peer was ready"
+    partitions = [first + shard for shard in windowing.shards]
+    if partitions:
+        task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=partitions)
+
+
+def _fed_no_more(task: Task) -> bool:
+    live = task.live
+    if not task.static.tracked:
+        return live.ends.all_arrived() and bool(live.wiring.upstream)
+    exhausted = task.services.replica().exhausted_inputs.get(task.job_id)
+    its = task.static.windowed
+    if its is None or exhausted is None:
+        return False
+    return all(source in exhausted for source in its.fed_by)
+
+
+def has_ended(task: Task) -> bool:
+    """Whether its windows, if it has any, have fired for the last time and all has arrived."""
+    return task.live.windowing is None or task.live.windowing.ended
+
+
+def complete(windowing: Windowing, message: Completions) -> None:
+    """Trees of what the task has emitted."""
+    if message.retry:
+        windowing.emissions.force_retry(message.roots)
+    else:
+        windowing.emissions.complete(message.roots)
+
+
+def sends_to(job: Job, task: str) -> tuple[str, ...]:
+    """The children that get what a task makes: of a reduce task only what its triggers emit, and
+    none that is there for late segments."""
+    late = {window.late_to for window in job.windows if window.task == task}
+    return tuple(child for child in children(job.workflow)[task] if child not in late)
+
+
+def compiled(job: Job, task: str, resolve: Resolve) -> Windowed | None:
+    """The windows of a task, ready to run; None when it has none.
+
+    Raises:
+        UserError: a function is not registered or not of the right kind.
+    """
+    windows = compile_windows(job, task, resolve)
+    if windows is None:
+        return None
+    entry = job.entry(task)
+    mine = {window.id: window for window in job.windows if window.task == task}
+    triggers = [trigger for trigger in job.triggers if trigger.window_id in mine]
+    names = {name for each in triggers for name in (each.sync, each.emit) if name is not None}
+    all_windowed = {window.task for window in job.windows}
+    return Windowed(
+        compiled=windows,
+        group_key=key_getter(entry, resolve),
+        unique_key=entry.uniqueness_key if entry.deduplicate else None,
+        late_to=tuple(sorted({each.late_to for each in mine.values() if each.late_to})),
+        fed_by=frozenset(
+            name
+            for name in ancestors(job.workflow, task)
+            if name in all_windowed or job.entry(name).type == "input"
+        ),
+        functions={name: resolve(name) for name in sorted(names)},
+    )

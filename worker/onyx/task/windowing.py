@@ -1,0 +1,320 @@
+"""The state of one windowed task on one peer, in one allocation version, and how it gets durable.
+
+Three things must never be seen apart: that a segment has been applied, what it changed, and what a
+trigger emitted because of it. They go into one chunk of the state log. Only when the chunk is
+durable are the segments acked and the emissions sent. Meanwhile the task goes on with the next
+batches; one chunk is on its way at a time, so chunks grow with the load.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onyx.errors import Fenced, Unavailable
+from onyx.flow.batch import U64, Batch, Segment
+from onyx.ledger.applied import Applied
+from onyx.ledger.lineage import without_attempts
+from onyx.seams import Clock
+from onyx.settings import StateSettings
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.log import StateLog
+from onyx.state.recovery import Recovered
+from onyx.task.emissions import Emission, Emissions
+from onyx.windows.firing import Firing
+from onyx.windows.task_windows import TaskWindows
+from onyx.windows.uniqueness import UniqueKeys
+from onyx.windows.watermarks import Mark
+
+logger = logging.getLogger("onyx.task")
+
+RETRY_INTERVAL_S = 1.0
+"""Between two attempts to write a chunk."""
+
+Taken = dict[int, list[tuple[int, Emission]]]
+Columns = tuple[U64, U64]
+
+
+@dataclass(slots=True)
+class _Append:
+    """A chunk on its way, and what waits for it to be durable."""
+
+    work: Callable[[], None]
+    future: Future[None]
+    values: list[Columns]
+    """Roots and values to be acked then."""
+    emitted: Taken
+    settled: dict[int, int]
+    """By shard, what nobody sends again then."""
+
+
+class Windowing:
+    """Not thread-safe; the log is written on a thread of the pool, one chunk at a time."""
+
+    def __init__(
+        self,
+        windows: TaskWindows,
+        emissions: Emissions,
+        recovered: Recovered,
+        exactly_once: bool,
+        background: Callable[[Callable[[], None]], Future[None]],
+        clock: Clock,
+        settings: StateSettings,
+    ) -> None:
+        self.windows = windows
+        self.emissions = emissions
+        self.shards = sorted(recovered.shards)
+        self.closed = {n for n, state in recovered.shards.items() if state.closed}
+        """Shards that have fired for the last time."""
+        self.ended = False
+        """Everything has fired for the last time, and arrived."""
+        self._log: StateLog = recovered.log
+        self._background = background
+        self._clock = clock
+        self._settings = settings
+        self._applied = Applied(recovered.roots, recovered.ids) if exactly_once else None
+        if self._applied is not None:
+            self._applied.rewired()
+        self._unique: dict[int, UniqueKeys] = {}
+        self._watermark = recovered.watermark
+        self._advanced_to: int | None = None
+        self._columns: list[Columns] = []
+        self._forgotten: dict[int, int] = {}
+        self._newly_closed: set[int] = set()
+        self._values: list[Columns] = []
+        self._gathered = 0
+        self._due_s: float | None = None
+        self._appending: _Append | None = None
+        self._try_again_s = 0.0
+        self._marks: deque[tuple[int, Mark]] = deque()
+        """Where event time was when so many emissions had been added."""
+        self._settled: dict[int, int] = {}
+        self._fenced = False
+        """Others have taken over and this peer will hear of it: nothing here counts any more."""
+        self._restore(recovered)
+
+    # --- while a batch is worked on -------------------------------------------------------------
+
+    def fresh(self, batch: Batch) -> list[bool] | None:
+        """Which segments have not been applied yet; from now on they count as applied. None: all
+        of them."""
+        if self._applied is None or batch.roots is None or batch.ids is None:
+            return None
+        known = self._applied.known(batch.roots, batch.ids)
+        if not known.any():
+            self._apply(batch.roots, batch.ids)
+            return None
+        news = ~known
+        self._apply(batch.roots[news], batch.ids[news])
+        found: list[bool] = news.tolist()
+        return found
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
+        self.changed(len(values))
+        found = []
+        for shard, value in zip(shards, values, strict=True):
+            if shard not in self._unique:
+                self._unique[shard] = UniqueKeys()
+            found += self._unique[shard].first_seen((value,))
+        return found
+
+    def withhold(self, roots: U64, values: U64) -> None:
+        """Ack these when everything so far is durable."""
+        if len(roots):
+            self._values.append((roots, values))
+            self.changed(len(roots))
+
+    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+        """Send these when everything so far is durable."""
+        self.emissions.add(shard, [Emission(segment, child) for segment in segments])
+        self.changed(len(segments))
+
+    def advance(self, watermark: int) -> list[Firing]:
+        """What fires because the watermark of the task has risen to this, if it has."""
+        if watermark == self._advanced_to:
+            return []
+        self._advanced_to = watermark
+        if self._watermark is None or watermark > self._watermark:
+            self._watermark = watermark
+        self.changed(1)
+        return self.windows.advance(watermark)
+
+    def release(self, mark: Mark) -> Mark | None:
+        """How far event time has come for those downstream: as far as all is sent that was emitted
+        until then. None: no further.
+
+        Args:
+            mark: where the task is, all that fires because of it included.
+        """
+        if not self._marks or self._marks[-1][1] != mark:
+            self._marks.append((self.emissions.added, mark))
+        released = None
+        while self._marks and self._marks[0][0] <= self.emissions.sent:
+            released = self._marks.popleft()[1]
+        return released
+
+    def take_settled(self) -> dict[int, int]:
+        """By shard, positions of emissions below which nothing is sent again, whoever takes over;
+        those that have risen."""
+        settled, self._settled = self._settled, {}
+        return settled
+
+    def forget(self, frontiers: dict[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again."""
+        if self._applied is not None and frontiers:
+            self._applied.forget(frontiers)
+            self._forgotten.update(frontiers)
+
+    def close(self, shard: int) -> None:
+        """It has fired for the last time."""
+        self.closed.add(shard)
+        self._newly_closed.add(shard)
+        self.changed(1)
+
+    # --- between batches ------------------------------------------------------------------------
+
+    def take_durable(self) -> list[Columns]:
+        """What may be acked now. Raises what appending a chunk has raised."""
+        appending = self._appending
+        if appending is None or not appending.future.done() or self._fenced:
+            return []
+        try:
+            appending.future.result()
+        except Fenced:
+            self._fenced = True
+            return []
+        except Unavailable as error:
+            self._append_again(appending, error)
+            return []
+        self._appending = None
+        self.emissions.release(appending.emitted)
+        self._settled |= appending.settled
+        return appending.values
+
+    def cut(self, idle: bool) -> bool:
+        """Begin to write a chunk if one is due and none is on its way; True when one was begun."""
+        if self._appending is not None or self._due_s is None:
+            return False
+        many = self._gathered >= self._settings.chunk_segments_max
+        if not (idle or many or self._clock.monotonic_s() >= self._due_s):
+            return False
+        emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
+        whole = self._log.wants_snapshot
+        chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
+        write = self._write_snapshot if whole else self._log.append
+        values, self._values, self._gathered, self._due_s = self._values, [], 0, None
+
+        def work() -> None:
+            write(chunk)
+
+        self._appending = _Append(work, self._background(work), values, emitted, settled)
+        return True
+
+    @property
+    def durable(self) -> bool:
+        """Whether nothing waits to be written."""
+        return self._appending is None and self._due_s is None
+
+    def _append_again(self, appending: _Append, error: Unavailable) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._try_again_s:
+            logger.warning("the state log cannot be written, trying again: %s", error)
+            self._try_again_s = now_s + RETRY_INTERVAL_S
+            appending.future = self._background(appending.work)
+
+    # --- chunks ---------------------------------------------------------------------------------
+
+    def _changes(self, emitted: Taken, settled: dict[int, int]) -> Chunk:
+        records = self.windows.take_changes()
+        keys = {shard: news for shard, each in self._unique.items() if (news := each.take_news())}
+        closed, self._newly_closed = self._newly_closed, set()
+        forgotten, self._forgotten = self._forgotten, {}
+        roots, ids = self._take_columns()
+        return Chunk(
+            shards={
+                shard: ShardChange(
+                    records=records.get(shard, []),
+                    emitted=_stored(emitted.get(shard, ())),
+                    settled=settled.get(shard, 0),
+                    closed=shard in closed,
+                    keys=keys.get(shard, []),
+                )
+                for shard in sorted({*records, *emitted, *settled, *keys, *closed})
+            },
+            roots=roots,
+            ids=ids,
+            forgotten=forgotten,
+            watermark=self._watermark,
+        )
+
+    def _snapshot(self, new: Taken) -> Chunk:
+        """Everything, what is new since the last chunk included."""
+        self.windows.take_changes()
+        self._take_columns()
+        self._newly_closed, self._forgotten = set(), {}
+        for each in self._unique.values():
+            each.take_news()
+        shards = {}
+        for shard in self.shards:
+            settled, emitted = self.emissions.pending(shard)
+            shards[shard] = ShardChange(
+                records=self.windows.snapshot(shard),
+                emitted=_stored([*emitted, *new.get(shard, ())]),
+                settled=settled,
+                closed=shard in self.closed,
+                keys=self._unique[shard].snapshot() if shard in self._unique else [],
+            )
+        columns = self._applied.columns() if self._applied is not None else (_NONE, _NONE)
+        return Chunk(shards, *columns, watermark=self._watermark)
+
+    def _write_snapshot(self, chunk: Chunk) -> None:
+        self._log.snapshot(chunk)
+        self._log.collect()
+
+    def _take_columns(self) -> Columns:
+        columns, self._columns = self._columns, []
+        if not columns:
+            return _NONE, _NONE
+        roots, ids = zip(*columns, strict=True)
+        return without_attempts(np.concatenate(roots)), np.concatenate(ids)
+
+    def _apply(self, roots: U64, ids: U64) -> None:
+        assert self._applied is not None
+        if len(roots):
+            self._applied.add(roots, ids)
+            self._columns.append((roots, ids))
+
+    def changed(self, segments: int) -> None:
+        """So many segments, or firings, have changed the state."""
+        self._gathered += segments
+        if self._due_s is None:
+            self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+
+    def _restore(self, recovered: Recovered) -> None:
+        for shard, state in recovered.shards.items():
+            for records in state.records():
+                self.windows.restore(shard, records)
+            self.emissions.restore(shard, state.settled, map(_emission, state.emitted))
+            if state.keys:
+                self._unique[shard] = UniqueKeys()
+                self._unique[shard].restore(state.keys)
+
+
+_NONE = np.empty(0, dtype=np.uint64)
+
+
+def _stored(emitted: Sequence[tuple[int, Emission]]) -> list[tuple[int, Segment]]:
+    return [
+        (position, {"segment": each.segment, "child": each.child}) for position, each in emitted
+    ]
+
+
+def _emission(stored: tuple[int, Segment]) -> Emission:
+    return Emission(stored[1]["segment"], stored[1]["child"])
