@@ -5,9 +5,12 @@ looks; every question is answered by looking at everything. One segment at a tim
 changes, no snapshots. Written against the user guide and the information model, and checked with
 the conformance cases; where these leave something open:
 
-* The event-time watermark passes an extent when it is greater than the upper bound (plus the
-  trigger's delay). A watermark trigger fires an extent at the advance that passes it, and again at
-  the next advance after more segments have come into it.
+* The watermark passes an extent when it is greater than the upper bound (plus the trigger's delay),
+  or for a percentile when it has reached the share. A trigger that goes by the watermark fires an
+  extent at the advance that passes it, and again at the next advance after more segments have come.
+* Where no watermarks are assigned, the greatest place that a shard has seen is its watermark. With
+  `fireAllExtents`, and for percentiles, the rule is that of 0.9: each segment's place is compared.
+* A timer runs for a shard, from its first segment on.
 * A session ends a gap after its last segment: only then has the watermark passed it, and only then
   can it be late or dropped.
 * A segment is late for a window when the watermark has passed all its extents by more than the
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -84,9 +87,7 @@ def aggregate(window: Window, segments: Sequence[dict[str, Any]]) -> Any:
         case "collect-by-key":
             found: dict[Any, list[Any]] = {}
             for value, segment in zip(values, segments, strict=True):
-                same = found.setdefault(value, [])
-                if segment not in same:
-                    same.append(segment)
+                found.setdefault(value, []).append(segment)
             return found
     raise AssertionError(f"no such aggregation: {parts[0]}")
 
@@ -94,30 +95,44 @@ def aggregate(window: Window, segments: Sequence[dict[str, Any]]) -> Any:
 class WindowModel:
     """One window with its triggers; `assigned`: an input of the job assigns watermarks."""
 
-    def __init__(self, window: Window, triggers: Sequence[Trigger], assigned: bool = True) -> None:
+    def __init__(
+        self,
+        window: Window,
+        triggers: Sequence[Trigger],
+        assigned: bool = True,
+        shard_of: Callable[[Any], int] = lambda group: 0,
+    ) -> None:
+        self.shard_of = shard_of
         self.window = window
         self.triggers = [each for each in triggers if each.window_id == window.id]
         self.assigned = assigned
         self.groups: dict[Any, list[Extent]] = {}
         self.counts: dict[tuple[Any, int], int] = {}
         """Segments counted by the segment triggers, by group and index of the trigger."""
-        self.due_ms: dict[tuple[Any, int], int] = {}
-        """When the timers are due."""
+        self.due_ms: dict[tuple[int, int], int] = {}
+        """When the timers are due, by shard and index of the trigger."""
         self.watermark = -math.inf
+        self.seen: dict[int, float] = {}
+        """The greatest place, by shard."""
 
     def add(self, segment: dict[str, Any], group: Any, now_ms: int) -> tuple[list[Fired], bool]:
         """What fires for a segment, and whether it is late."""
+        shard = self.shard_of(group)
+        place = segment.get(self.window.window_key or "", -math.inf)
+        self.seen[shard] = max(place, self.seen.get(shard, -math.inf))
         extents = self._extents_of(segment, group)
         if not extents:
             return [], True
         for extent in extents:
             extent.segments.append(segment)
-            extent.unfired = [each for each in self.triggers if each.type == "watermark"]
+            extent.unfired = list(self.triggers)
         fired: list[Fired] = []
         for index, trigger in enumerate(self.triggers):
             if trigger.type == "timer":
                 period = units(trigger.period or (0, "seconds"))
-                self.due_ms.setdefault((group, index), now_ms + period)
+                self.due_ms.setdefault((shard, index), now_ms + period)
+            elif self._goes_by_watermark(trigger):
+                fired += [] if self.assigned else self._pass(trigger, self._of_shard(shard))
             elif self._wakes(index, trigger, group):
                 there = self.groups[group]
                 looked_at = there if trigger.fire_all_extents else extents
@@ -127,31 +142,27 @@ class WindowModel:
                     if each in looked_at and self._fires_for_segment(trigger, each, segment)
                 ]
                 fired += [self._fire(trigger, "new-segment", group, each) for each in waked]
+        if not self.assigned:
+            self._drop(self._of_shard(shard))
         return fired, False
 
     def tick(self, now_ms: int) -> list[Fired]:
         """Timers fire strictly after they are due, and are due a period later again."""
         fired = []
-        for group, (index, trigger) in itertools.product(
-            list(self.groups), enumerate(self.triggers)
-        ):
-            if now_ms > self.due_ms.get((group, index), math.inf):
-                self.due_ms[group, index] = now_ms + units(trigger.period or (0, "seconds"))
-                fired += self._fire_all(trigger, "timer-tick", group)
+        for (shard, index), due_ms in sorted(self.due_ms.items()):
+            trigger = self.triggers[index]
+            if now_ms > due_ms:
+                self.due_ms[shard, index] = now_ms + units(trigger.period or (0, "seconds"))
+                for group in self._of_shard(shard):
+                    fired += self._fire_all(trigger, "timer-tick", group)
         return fired
 
     def advance(self, watermark: float) -> list[Fired]:
         """What the watermark has passed fires, and is then dropped if nothing can come any more."""
         self.watermark = watermark
-        fired = []
-        for group, trigger in itertools.product(list(self.groups), self.triggers):
-            delay = units(trigger.delay) if trigger.delay else 0
-            for extent in list(self.groups[group]):
-                if trigger in extent.unfired and self._end(extent) + delay < watermark:
-                    extent.unfired.remove(trigger)
-                    fired.append(self._fire(trigger, "watermark", group, extent))
-        for group in self.groups:
-            self.groups[group] = [each for each in self.groups[group] if not self._is_past(each)]
+        by_watermark = [each for each in self.triggers if self._goes_by_watermark(each)]
+        fired = [one for each in by_watermark for one in self._pass(each, list(self.groups))]
+        self._drop(list(self.groups))
         return fired
 
     def complete(self) -> list[Fired]:
@@ -166,6 +177,43 @@ class WindowModel:
         for group, extents in self.groups.items():
             for each in extents:
                 yield group, each.lower, each.upper, aggregate(self.window, each.segments)
+
+    def _of_shard(self, shard: int) -> list[Any]:
+        return [group for group in self.groups if self.shard_of(group) == shard]
+
+    def _goes_by_watermark(self, trigger: Trigger) -> bool:
+        if self.assigned:
+            return trigger.type in ("watermark", "percentile-watermark")
+        return trigger.type == "watermark" and not trigger.fire_all_extents
+
+    def _pass(self, trigger: Trigger, groups: Sequence[Any]) -> list[Fired]:
+        """What the watermark has passed and has changed since it last fired."""
+        fired = []
+        for group in groups:
+            for extent in list(self.groups[group]):
+                if trigger in extent.unfired and self._is_passed(trigger, extent, group):
+                    extent.unfired.remove(trigger)
+                    fired.append(self._fire(trigger, "watermark", group, extent))
+        return fired
+
+    def _is_passed(self, trigger: Trigger, extent: Extent, group: Any) -> bool:
+        if trigger.type == "percentile-watermark":
+            return self._watermark_of(group) >= self._share(trigger, extent)
+        delay = units(trigger.delay) if trigger.delay else 0
+        return self._end(extent) + delay < self._watermark_of(group)
+
+    def _share(self, trigger: Trigger, extent: Extent) -> float:
+        width = extent.upper - extent.lower
+        return extent.lower + (trigger.watermark_percentage or 0.0) * width
+
+    def _watermark_of(self, group: Any) -> float:
+        shard = self.shard_of(group)
+        return self.watermark if self.assigned else self.seen.get(shard, -math.inf)
+
+    def _drop(self, groups: Sequence[Any]) -> None:
+        for group in groups:
+            there = self.groups[group]
+            self.groups[group] = [each for each in there if not self._is_past(each, group)]
 
     def _wakes(self, index: int, trigger: Trigger, group: Any) -> bool:
         if trigger.type != "segment":
@@ -182,11 +230,9 @@ class WindowModel:
             case "punctuation":
                 return bool(segment.get("done"))
             case "percentile-watermark":
-                width = extent.upper - extent.lower
-                share = trigger.watermark_percentage or 0.0
-                return bool(segment[self.window.window_key] >= extent.lower + share * width)
+                return bool(segment[self.window.window_key] >= self._share(trigger, extent))
             case "watermark":
-                return not self.assigned and segment[self.window.window_key] >= extent.upper
+                return bool(segment[self.window.window_key] >= extent.upper)
         return False
 
     def _fire_all(self, trigger: Trigger, event_type: str, group: Any) -> list[Fired]:
@@ -213,7 +259,7 @@ class WindowModel:
             for lower, upper in self._bounds(segment):
                 same = [each for each in there if (each.lower, each.upper) == (lower, upper)]
                 found += same or [Extent(lower, upper)]
-        taken = [each for each in found if not self._is_past(each)]
+        taken = [each for each in found if not self._is_past(each, group)]
         joined = [each for each in there if taken and self._is_joined(each, taken[0])]
         self.groups[group] = [each for each in there if each not in (*joined, *taken)] + taken
         return taken
@@ -255,7 +301,7 @@ class WindowModel:
         gap = units(self.window.timeout_gap) if self.window.timeout_gap else 0
         return extent.upper + gap
 
-    def _is_past(self, extent: Extent) -> bool:
+    def _is_past(self, extent: Extent, group: Any) -> bool:
         if self.window.allowed_lateness is None:
             return False
-        return self._end(extent) + units(self.window.allowed_lateness) < self.watermark
+        return self._end(extent) + units(self.window.allowed_lateness) < self._watermark_of(group)

@@ -168,15 +168,17 @@ def scripts(draw: st.DrawFn) -> Script:
         for number in range(draw(st.integers(1, 2)))
     ]
     grouped = draw(st.booleans())
-    steps = [*draw(_steps()), Complete(10_000)]
-    return Script(tuple(held), tuple(fire), grouped, True, tuple(steps))
+    assigned = draw(st.booleans())
+    steps = [*draw(_steps(assigned)), Complete(10_000)]
+    return Script(tuple(held), tuple(fire), grouped, assigned, tuple(steps))
 
 
 @st.composite
-def _steps(draw: st.DrawFn) -> list[Step]:
+def _steps(draw: st.DrawFn, assigned: bool) -> list[Step]:
     now_ms, watermark = 0, -1
     steps: list[Step] = []
-    for kind in draw(st.lists(st.sampled_from(["add", "add", "tick", "advance"]), max_size=8)):
+    kinds = ["add", "add", "tick", "advance" if assigned else "add"]
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=8)):
         now_ms += draw(st.integers(0, 15))
         if kind == "add":
             segments = draw(st.lists(_segments(), min_size=1, max_size=6))
