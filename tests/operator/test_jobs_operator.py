@@ -305,6 +305,18 @@ def test_a_missing_cluster_is_told_until_it_is_there(
         api.wait_for("onyxjobs", "job", phase("Running"))
 
 
+def test_a_job_whose_cluster_is_deleted_has_no_peers(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    started(api)
+    api.delete("onyxclusters", "onyx")
+    found = api.wait_for("onyxjobs", "job", phase("Waiting", "ClusterNotFound"))
+    assert found["status"]["peers"] == {"allocated": 0, "required": 2}
+    assert condition("Running", "False")(found)
+    api.create(cluster())
+    api.wait_for("onyxjobs", "job", phase("Running", "Running"))
+
+
 def test_a_cluster_without_a_zookeeper_is_told(api: FakeApi, logs: Logs) -> None:
     nowhere = cluster()
     del nowhere["spec"]["zookeeper"]

@@ -76,6 +76,19 @@ def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
     assert truths(lost)["Running"] == "Unknown"
 
 
+def test_without_its_cluster_a_job_has_no_peers() -> None:
+    gone = Trouble("ClusterNotFound", "there is no OnyxCluster onyx", without_workers=True)
+    before = told(RUNNING)
+    seen = Seen(1e9, True, replace(RECORD, phase=before["phase"]), gone)
+    found = status(SPEC, seen, plan(SPEC, seen), before)
+
+    assert (found["phase"], found["reason"]) == ("Waiting", "ClusterNotFound")
+    assert found["peers"] == {"allocated": 0, "required": 2}
+    assert "tasks" not in found
+    assert found["progress"] == before["progress"]
+    assert truths(found)["Running"] == truths(found)["Allocated"] == "False"
+
+
 def test_a_long_message_is_cut() -> None:
     wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
     seen = Seen(1e9, False, Record(), Log(9, {}))

@@ -215,7 +215,8 @@ class Jobs:
         body = self._clusters.get(cluster)
         if body is None:
             told = f"there is no OnyxCluster {cluster.name} in namespace {cluster.namespace}"
-            return Trouble("ClusterNotFound", f"{told}: make it, or correct spec.clusterRef")
+            told = f"{told}: make it, or correct spec.clusterRef"
+            return Trouble("ClusterNotFound", told, without_workers=True)
         engine = self._operator.settings.engine
         named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
         if not named and engine.zookeeper.address == ZooKeeperSettings().address:

@@ -113,7 +113,10 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
         return Plan((), "Invalid", spec.problem_reason, spec.problem)
     if record.finished:
         return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
-    return Plan((), _phase(record), trouble.reason, trouble.message)
+    phase = _phase(record)
+    if trouble.without_workers and phase in ("Submitted", "Running"):
+        phase = "Waiting"
+    return Plan((), phase, trouble.reason, trouble.message)
 
 
 def _invalid(spec: Spec, record: Record, log: Log) -> Plan:

@@ -86,6 +86,8 @@ class Trouble:
     reason: str
     """`ClusterNotFound`, `ClusterNotReady`, `LogUnreachable`, `Connecting`."""
     message: str
+    without_workers: bool = False
+    """There are no workers either; otherwise jobs go on as they were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,13 @@ def _counters(
     before: Mapping[str, Any], record: Record, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Any]:
     """Peers, tasks and progress; while the log cannot be reached, and of a job that it has
-    forgotten, as they were."""
+    forgotten, as they were. Without workers there are no peers."""
     same = before.get("jobId") == record.job_id and record.job_id is not None
     old = {key: before[key] for key in ("logPosition", "progress") if same and key in before}
     if job is None or isinstance(log, Trouble):
         kept = {key: before[key] for key in ("peers", "tasks") if same and key in before}
+        if isinstance(log, Trouble) and log.without_workers and "peers" in kept:
+            return old | {"peers": {**kept["peers"], "allocated": 0}}
         return old | kept
     if job.stage == "unknown":
         return old
@@ -98,7 +100,10 @@ def _conditions(
     }
     if job is None:
         unknown: Verdict = ("Unknown", "LogUnreachable", "the log of the cluster is not known now")
-        return found | dict.fromkeys(("Submitted", "Allocated", "Running"), unknown) | _ends(plan)
+        steps = dict.fromkeys(("Submitted", "Allocated", "Running"), unknown)
+        if isinstance(log, Trouble) and log.without_workers:
+            steps |= dict.fromkeys(("Allocated", "Running"), ("False", log.reason, log.message))
+        return found | steps | _ends(plan)
     submitted = job.stage != "unknown" or bool(record.submitted_at)
     not_yet = (plan.reason, plan.message)
     found["Submitted"] = (
