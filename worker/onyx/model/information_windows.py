@@ -151,6 +151,7 @@ TRIGGER = Section(
         Key(
             "delay", _TIME, "How far the watermark must be past the end of an extent.",
             origin="trigger/delay", era="0.10+",
+            restriction="Not longer than allowedLateness of the window.",
         ),
         Key(
             "state_context",

@@ -41,5 +41,6 @@ JOB: tuple[JobRule, ...] = (
     windows.check_tasks,
     windows.check_late_tasks,
     windows.check_trigger_windows,
+    windows.check_delays,
     windows.check_emissions,
 )

@@ -173,6 +173,22 @@ def check_late_tasks(spec: Draft, path: str, report: Report) -> None:
         report.add(at(where, "lateTo"), f"{told(target)} is not a child of {task}", hint)
 
 
+def check_delays(spec: Draft, path: str, report: Report) -> None:
+    """An extent is still there when a delayed trigger fires it."""
+    allowed = {
+        good(draft, "id"): good(draft, "allowed_lateness")
+        for draft, _ in entries(spec, "windows", path, "windows")
+    }
+    for draft, where in entries(spec, "triggers", path, "triggers"):
+        delay, lateness = good(draft, "delay"), allowed.get(good(draft, "window_id"))
+        if delay is not None and lateness is not None and _size(delay) > _size(lateness):
+            report.add(
+                at(where, "delay"),
+                "is longer than allowedLateness of its window: extents would be dropped unfired",
+                "make allowedLateness as long",
+            )
+
+
 def check_emissions(spec: Draft, path: str, report: Report) -> None:
     """Only what triggers emit leaves a reduce task, and it has somewhere to go."""
     edges = good(spec, "workflow")
