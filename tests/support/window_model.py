@@ -15,6 +15,7 @@ the conformance cases; where these leave something open:
   can it be late or dropped.
 * A segment is late for a window when the watermark has passed all its extents by more than the
   lateness that is allowed; extents passed by that much are dropped, after they have fired.
+* Functions of the user are those of `FUNCTIONS`, told again here without their protocol.
 * `discarding` leaves an extent without a state (None), as in 0.9; the next segment starts from the
   initial one. `postEvictor: [all]` removes the extent.
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,6 +48,47 @@ class Fired(NamedTuple):
     state: Any
 
 
+def done(trigger: Trigger, event: Mapping[str, Any]) -> bool:
+    """The predicate of a punctuation trigger."""
+    return bool(event["segment"].get("done"))
+
+
+def texts() -> dict[str, Callable[..., Any]]:
+    """An aggregation in which the order of segments shows."""
+    return {
+        "init": lambda window: [],
+        "create_state_update": lambda window, state, segment: f"{len(state)}:{segment['v']}",
+        "apply_state_update": lambda window, state, update: [*state, update],
+        "super_aggregation": lambda window, one, other: [*one, *other],
+    }
+
+
+def every_third() -> dict[str, Callable[..., Any]]:
+    """A trigger with a state of its own: each third segment of a group, and the end."""
+    return {
+        "init_state": lambda trigger: 0,
+        "next_state": lambda trigger, state, event: state + (event["event_type"] == "new-segment"),
+        "trigger_fire": lambda trigger, state, event: (
+            event["event_type"] == "job-completed"
+            or (event["event_type"] == "new-segment" and state % 3 == 0)
+        ),
+    }
+
+
+def last_one() -> dict[str, Callable[..., Any]]:
+    """A refinement: of a list of texts the last one is kept."""
+    return {
+        "create_state_update": lambda trigger, state, event: state[-1:],
+        "apply_state_update": lambda trigger, state, update: update,
+    }
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "app:done": done, "app:texts": texts, "app:every_third": every_third, "app:last_one": last_one,
+    "app:sync": lambda *_: None,
+}  # fmt: skip
+
+
 @dataclass(eq=False)
 class Extent:
     """Segments of one group between two bounds, both inclusive."""
@@ -54,6 +96,8 @@ class Extent:
     lower: float
     upper: float
     segments: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Of the texts of earlier segments what `last_one` has kept."""
     unfired: list[Trigger] = field(default_factory=list)
     """Watermark triggers that have not seen all its segments."""
 
@@ -63,8 +107,14 @@ def units(amount: tuple[int, str]) -> int:
     return amount[0] * UNITS[amount[1].removesuffix("s")]
 
 
-def aggregate(window: Window, segments: Sequence[dict[str, Any]]) -> Any:
-    """The state of an extent with these segments; None when it has been discarded."""
+def aggregate(window: Window, extent: Extent) -> Any:
+    """The state of an extent; None when it has been discarded."""
+    segments: Sequence[dict[str, Any]] = extent.segments
+    if window.aggregation == "app:texts":
+        state = list(extent.kept)
+        for segment in segments:
+            state.append(f"{len(state)}:{segment['v']}")
+        return state or None
     if not segments:
         return None
     parts = (window.aggregation,) if isinstance(window.aggregation, str) else window.aggregation
@@ -176,7 +226,7 @@ class WindowModel:
         """All that is held: group, bounds and state."""
         for group, extents in self.groups.items():
             for each in extents:
-                yield group, each.lower, each.upper, aggregate(self.window, each.segments)
+                yield group, each.lower, each.upper, aggregate(self.window, each)
 
     def _of_shard(self, shard: int) -> list[Any]:
         return [group for group in self.groups if self.shard_of(group) == shard]
@@ -216,16 +266,16 @@ class WindowModel:
             self.groups[group] = [each for each in there if not self._is_past(each, group)]
 
     def _wakes(self, index: int, trigger: Trigger, group: Any) -> bool:
-        if trigger.type != "segment":
+        if trigger.type not in ("segment", "app:every_third"):
             return True
         counted = self.counts.get((group, index), 0) + 1
-        threshold = trigger.threshold[0] if trigger.threshold else 0
+        threshold = trigger.threshold[0] if trigger.threshold else 3
         self.counts[group, index] = counted % threshold
         return counted == threshold
 
     def _fires_for_segment(self, trigger: Trigger, extent: Extent, segment: dict[str, Any]) -> bool:
         match trigger.type:
-            case "segment":
+            case "segment" | "app:every_third":
                 return True
             case "punctuation":
                 return bool(segment.get("done"))
@@ -241,11 +291,13 @@ class WindowModel:
         ]
 
     def _fire(self, trigger: Trigger, event_type: str, group: Any, extent: Extent) -> Fired:
-        state = aggregate(self.window, extent.segments)
+        state = aggregate(self.window, extent)
         if trigger.post_evictor == ("all",):
             self.groups[group].remove(extent)
         elif trigger.refinement == "discarding":
-            extent.segments = []
+            extent.segments, extent.kept = [], []
+        elif trigger.refinement == "app:last_one":
+            extent.segments, extent.kept = [], (state or [])[-1:]
         bounds = extent.lower, extent.upper
         return Fired(self.window.id, trigger, event_type, group, *bounds, state)
 
@@ -275,7 +327,10 @@ class WindowModel:
         near.sort(key=lambda each: each.lower)
         lower = min([place, *(each.lower for each in near)])
         upper = max([place, *(each.upper for each in near)])
-        return Extent(lower, upper, [each for extent in near for each in extent.segments])
+        joined = Extent(lower, upper)
+        for each in near:
+            joined.segments += each.segments
+        return joined
 
     def _bounds(self, segment: dict[str, Any]) -> Iterator[tuple[float, float]]:
         """All extents of a fixed, sliding or global window that a segment is in.

@@ -94,7 +94,7 @@ def _elements(number: int) -> tuple[int, str]:
 
 AGGREGATIONS = st.sampled_from(
     ["count", "conj", ("sum", "v"), ("min", "v"), ("max", "v"), ("average", "v"),
-     ("collect-by-key", "v")]
+     ("collect-by-key", "v"), "app:texts"]
 )  # fmt: skip
 SHAPES = st.one_of(
     st.builds(lambda width: {"type": "fixed", "range": _elements(width)}, st.integers(1, 12)),
@@ -113,6 +113,7 @@ KINDS = st.one_of(
     st.builds(lambda n: {"type": "timer", "period": (n, "milliseconds")}, st.integers(1, 20)),
     st.just({"type": "punctuation", "pred": "app:done"}),
     st.just({"type": "watermark"}),
+    st.just({"type": "app:every_third"}),
     st.builds(
         lambda share: {"type": "percentile-watermark", "watermark_percentage": share},
         st.sampled_from([0.0, 0.25, 0.5, 1.0]),
@@ -124,6 +125,8 @@ KINDS = st.one_of(
 def windows(draw: st.DrawFn, name: str) -> Window:
     shape = draw(SHAPES)
     aggregation = draw(AGGREGATIONS)
+    if shape["type"] == "session" and aggregation == "app:texts":
+        aggregation = "conj"  # what is joined shows the order of joining, which is nobody's
     more: dict[str, Any] = {}
     if aggregation[0] in ("min", "max"):
         more["init"] = draw(st.integers(-5, 5))
@@ -139,7 +142,9 @@ def triggers(draw: st.DrawFn, window: Window, name: str) -> Trigger:
     kind = draw(KINDS.filter(lambda each: _suits(each, window)))
     if kind["type"] == "watermark" and window.allowed_lateness is None and draw(st.booleans()):
         kind = {**kind, "delay": (draw(st.integers(1, 5)), "milliseconds")}
-    after = draw(st.sampled_from(["accumulating", "discarding", "evict"]))
+    choices = ["accumulating", "discarding", "evict"]
+    choices += ["app:last_one"] * (window.aggregation == "app:texts")
+    after = draw(st.sampled_from(choices))
     evictor = ("all",) if after == "evict" else ("none",)
     refinement = None if after == "evict" else after
     return Trigger(
