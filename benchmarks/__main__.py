@@ -22,9 +22,13 @@ from rich.console import Console
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = {
     "workload_a": "CPU a segment against the plain loop, Bytewax and Spark",
+    "workload_b": "counting words against Bytewax, in one process and with a shuffle",
+    "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
     "acking": "what at-least-once costs against at-most-once",
     "latency": "end to end over two gRPC hops",
     "memory": "of a worker, while segments pass and while an output blocks",
+    "state_memory": "of a worker and its state log, while windows open and close",
+    "recovery": "of a job with state, when a worker is killed",
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",
     "startup": "`onyx run` of a trivial job",

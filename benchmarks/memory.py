@@ -14,7 +14,8 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,27 +30,53 @@ BLOCKED_SEGMENTS = 1_000_000
 GOAL_MIB = 64.0
 INTERVAL_S = 0.1
 TIMEOUT_S = 300.0
+ENDING_S = 10.0
+"""From the last sample to the end of the process."""
 
 Samples = list[tuple[float, float]]
 """CLOCK_MONOTONIC in s, and MiB."""
 
 
-def sampled(job: dict[str, Any], folder: Path) -> tuple[Samples, dict[str, Any]]:
-    """Memory of the worker process while the job runs, and what its lifecycle measured."""
-    process = onyx_run.start(onyx_run.command(job, folder, ["bench_probe"]))
-    samples: Samples = []
+@dataclass(frozen=True)
+class Watched:
+    """A run of a job."""
+
+    memory: Samples
+    """Of the worker process."""
+    state: Samples
+    """Of its state on disk."""
+    span: dict[str, Any]
+    """What its lifecycle measured."""
+
+
+def watched(
+    job: dict[str, Any],
+    folder: Path,
+    modules: Sequence[str] = ("bench_probe",),
+    timeout_s: float = TIMEOUT_S,
+) -> Watched:
+    """Run a job of one process to its end.
+
+    Raises:
+        RuntimeError: it failed, or took longer than `timeout_s`.
+    """
+    process = onyx_run.start(onyx_run.command(job, folder, modules))
+    memory: Samples = []
+    state: Samples = []
     worker = psutil.Process(process.pid)
-    while process.poll() is None:
+    deadline_s = time.monotonic() + timeout_s
+    while process.poll() is None and (now_s := time.monotonic()) < deadline_s:
         try:
-            samples.append((time.monotonic(), worker.memory_info().rss / 2**20))
+            memory.append((now_s, worker.memory_info().rss / 2**20))
+            state.append((now_s, onyx_run.size_mib(folder / onyx_run.STATE)))
             process.wait(INTERVAL_S)
         except subprocess.TimeoutExpired:
             continue
         except psutil.Error:
             break
-    onyx_run.finish(process, TIMEOUT_S)
+    onyx_run.finish(process, ENDING_S)
     (span,) = [json.loads(path.read_text()) for path in folder.glob("span-*.json")]
-    return samples, span
+    return Watched(memory, state, span)
 
 
 def within(samples: Samples, from_s: float, to_s: float) -> list[float]:
@@ -60,20 +87,32 @@ def growth(before: Sequence[float], during: Sequence[float]) -> float:
     return max(during) - median(before)
 
 
-def passing(segments: int, folder: Path) -> tuple[Figure, Samples]:
-    job = onyx_run.manifest("memory.yaml")
+def passing(
+    name: str,
+    segments: int,
+    folder: Path,
+    modules: Sequence[str] = ("bench_probe",),
+    timeout_s: float = TIMEOUT_S,
+) -> tuple[Figure, Watched]:
+    """Growth while so many segments pass through the job `jobs/NAME`, which counts them."""
+    job = onyx_run.manifest(name)
     job["spec"]["catalog"][0]["options"]["segments"] = segments
     job["spec"]["lifecycles"][0]["options"]["folder"] = str(folder)
-    samples, span = sampled(job, folder)
-    assert span["count"] == segments, f"{span['count']:,} segments arrived"
+    seen = watched(job, folder, modules, timeout_s)
+    assert seen.span["count"] == segments, f"{seen.span['count']:,} segments arrived"
+    grown = growth_while_passing(seen.memory, seen.span)
+    rate = segments / (seen.span["to_s"] - seen.span["from_s"])
+    note = f"{segments:,} segments at {rate:,.0f}/s; peak {max(m for _, m in seen.memory):.0f} MiB"
+    return Figure("memory growth while segments pass", grown, "MiB", GOAL_MIB, note=note), seen
+
+
+def growth_while_passing(samples: Samples, span: Mapping[str, Any]) -> float:
+    """After the first quarter of the time in which segments passed."""
     from_s, to_s = span["from_s"], span["to_s"]
     warm_s = from_s + (to_s - from_s) / 4
-    grown = growth(
+    return growth(
         within(samples, warm_s - (to_s - from_s) / 10, warm_s), within(samples, warm_s, to_s)
     )
-    rate = segments / (to_s - from_s)
-    note = f"{segments:,} segments at {rate:,.0f}/s; peak {max(m for _, m in samples):.0f} MiB"
-    return Figure("memory growth while segments pass", grown, "MiB", GOAL_MIB, note=note), samples
 
 
 def blocking(block_s: float, folder: Path) -> tuple[Figure, Samples]:
@@ -92,21 +131,21 @@ def blocking(block_s: float, folder: Path) -> tuple[Figure, Samples]:
         "options": {"folder": str(folder)},
     }
     onyx_run.ENVIRONMENT["BENCH_BLOCK_S"] = str(block_s)
-    samples, span = sampled(job, folder)
-    since_s, until_s = span["blocked"]
-    before = within(samples, since_s - 1, since_s)[-2:]
-    grown = growth(before, within(samples, since_s, until_s))
+    seen = watched(job, folder)
+    since_s, until_s = seen.span["blocked"]
+    before = within(seen.memory, since_s - 1, since_s)[-2:]
+    grown = growth(before, within(seen.memory, since_s, until_s))
     name = f"memory growth while an output blocks for {block_s:.0f} s"
-    return Figure(name, grown, "MiB", GOAL_MIB, note=f"from {median(before):.0f} MiB"), samples
+    return Figure(name, grown, "MiB", GOAL_MIB, note=f"from {median(before):.0f} MiB"), seen.memory
 
 
 def measure(options: argparse.Namespace) -> Measured:
     segments = SEGMENTS_QUICK if options.quick else options.segments
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        flat, passed = passing(segments, Path(one))
+        flat, passed = passing("memory.yaml", segments, Path(one))
         block_s = BLOCK_QUICK_S if options.quick else BLOCK_S
         blocked, waited = blocking(block_s, Path(two))
-    return Measured([flat, blocked], {"passing": passed, "blocking": waited})
+    return Measured([flat, blocked], {"passing": passed.memory, "blocking": waited})
 
 
 if __name__ == "__main__":

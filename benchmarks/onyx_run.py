@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import subprocess
@@ -14,6 +15,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 JOBS = Path(__file__).parent / "jobs"
+STATE = "state"
+"""Folder of the state logs."""
 ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(JOBS), str(Path(__file__).parent / "contenders")])
 }
@@ -27,10 +30,11 @@ def manifest(name: str) -> dict[str, Any]:
 def command(
     job: Mapping[str, Any], folder: Path, modules: Sequence[str], processes: int = 1
 ) -> list[str]:
-    """The command line that runs a manifest, which is written into `folder`."""
+    """The command line that runs a manifest, which is written into `folder`, as its state is."""
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump(dict(job), sort_keys=False))
     return [
+        *("env", f"ONYX_STATE_URL={folder / STATE}"),
         *(sys.executable, "-m", "onyx.cli", "run", str(path), "--processes", str(processes)),
         *(("--modules", ",".join(modules)) if modules else ()),
     ]
@@ -46,6 +50,15 @@ def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def size_mib(folder: Path) -> float:
+    """Of all files below it; 0 without the folder."""
+    found = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found += 0 if path.is_dir() else path.stat().st_size
+    return found / 2**20
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float) -> str:

@@ -22,8 +22,6 @@ OUT = "out"
 """Folder of what the job writes."""
 SHARES = "shares"
 """Folder in which each process that had the sink leaves its share of the answer."""
-STATE = "state"
-"""Folder of the state log."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequ
     (folder / SHARES).mkdir()
     for entry in spec.get("lifecycles", []):
         entry["options"]["folder"] = str(folder / SHARES)
-    command = onyx_run.command(job, folder, modules, way.processes)
-    return ["env", f"ONYX_STATE_PATH={folder / STATE}", *command]
+    return onyx_run.command(job, folder, modules, way.processes)
 
 
 def shares(output: str, folder: Path) -> Answer:

@@ -4,7 +4,7 @@ PyFlink is heavy (850 MB) and takes ten times longer than all others together, s
 of its own and takes part only when it is named:
 
     python3.11 -m venv bench-data/pyflink
-    bench-data/pyflink/bin/pip install apache-flink==2.3.0 msgspec
+    bench-data/pyflink/bin/pip install apache-flink==2.3.0 msgspec==0.22.0
     python -m benchmarks.workload_c --contender pyflink --contender onyx-1
 """
 

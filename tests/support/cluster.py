@@ -66,6 +66,10 @@ class Worker:
             )
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process.poll() is None
 
@@ -206,16 +210,16 @@ class Cluster:
     def submit(self, manifest: Mapping[str, Any]) -> JobId:
         return api.submit_job(self.settings, manifest).job
 
-    def until(self, condition: Callable[[Replica], T], what: str) -> T:
+    def until(self, condition: Callable[[Replica], T], what: str, wait_s: float = WAIT_S) -> T:
         """Wait until something holds of the replica (`what`, for the failure); its value."""
         with self._changed:
-            found = self._changed.wait_for(lambda: condition(self.replica), WAIT_S)
-        assert found, f"after {WAIT_S:.0f} s still not: {what}; the replica is {self.replica}"
+            found = self._changed.wait_for(lambda: condition(self.replica), wait_s)
+        assert found, f"after {wait_s:.0f} s still not: {what}; the replica is {self.replica}"
         return found
 
-    def await_ready(self, job: JobId) -> int:
+    def await_ready(self, job: JobId, wait_s: float = WAIT_S) -> int:
         """Wait until every peer of a job is ready; the allocation version."""
-        self.until(lambda replica: _is_ready(replica, job), f"job {job} is ready")
+        self.until(lambda replica: _is_ready(replica, job), f"job {job} is ready", wait_s)
         return self.replica.allocation_version[job]
 
     def await_gone(self, groups: list[GroupId]) -> None:

@@ -1,0 +1,91 @@
+"""Functions of jobs whose state is measured: a source that fills the state and then trickles, and
+results that tell when and by which process they were made.
+"""
+
+import base64
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from bench_probe import StampingReader
+
+FIRST_MS = 1_700_000_040_000
+EVENT_EVERY_MS = 3
+KEYS = 1_000
+
+
+# A state that grows to a size and then only trickles
+
+
+def payload(number, size):
+    """Text of `size` characters that hardly compresses, the same for the same number."""
+    drawn = hashlib.shake_128(number.to_bytes(8)).digest(size * 3 // 4 + 1)
+    return base64.b64encode(drawn).decode()[:size]
+
+
+class FillingReader(StampingReader):
+    """Segments of as many keys as the state is to have groups, as fast as they are taken; then
+    segments of few keys at a rate (`bench_probe.RATE_SEGMENTS`), without end."""
+
+    def __init__(self, position, fill, payload_bytes, trickle_keys):
+        super().__init__(max(position, fill), sys.maxsize)
+        self.next = position
+        self.fill = fill
+        self.payload_bytes = payload_bytes
+        self.trickle_keys = trickle_keys
+
+    def read(self, segments_max):
+        if self.next >= self.fill:
+            return [
+                {"key": f"trickle-{each['n'] % self.trickle_keys}", "payload": "", "trickle": True}
+                for each in super().read(segments_max)
+            ]
+        first, self.next = self.next, min(self.next + segments_max, self.fill)
+        return [
+            {"key": f"fill-{number}", "payload": payload(number, self.payload_bytes)}
+            for number in range(first, self.next)
+        ]
+
+
+class FillingInput:
+    cooperative = True
+
+    def __init__(self, options):
+        self.options = options
+
+    def partitions(self):
+        return ["only"]
+
+    def open(self, partition, cursor):
+        sizes = [self.options[key] for key in ("fill", "payloadBytes", "trickleKeys")]
+        return FillingReader(cursor.position, *sizes)
+
+    def close(self):
+        pass
+
+
+def filling(context):
+    """Input plugin with options `fill` (segments), `payloadBytes` and `trickleKeys`."""
+    return FillingInput(context.options)
+
+
+def trickles(trigger, state_event):
+    """Fires for what comes after the state was filled."""
+    return "trickle" in state_event["segment"]
+
+
+def tell(event, window, trigger, state_event, state):
+    """A result: CLOCK_MONOTONIC and the group, in a file of this process."""
+    path = Path(trigger.options["folder"], f"results-{os.getpid()}.txt")
+    with open(path, "a") as file:
+        file.write(f"{time.monotonic()} {state_event['group_key']}\n")
+
+
+# A stream of event times without end
+
+
+def reading(number):
+    """Input function: events of 1,000 keys, 20,000 a minute of event time."""
+    return {"key": number % KEYS, "ts": FIRST_MS + number * EVENT_EVERY_MS, "v": number % 100}
