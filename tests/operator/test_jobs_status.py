@@ -89,6 +89,50 @@ def test_without_its_cluster_a_job_has_no_peers() -> None:
     assert truths(found)["Running"] == truths(found)["Allocated"] == "False"
 
 
+def messages(found: Any) -> list[str]:
+    return [found["message"], *(each["message"] for each in found["conditions"])]
+
+
+def test_one_condition_says_why_and_others_point_to_it() -> None:
+    waiting = told(LogJob("live", waiting_for="needs 2 peers; the cluster has none"))
+    assert sum("needs 2 peers" in each for each in messages(waiting)) == 2
+    assert messages(waiting).count("see condition Allocated") == 1
+    failed = told(LogJob("killed", failure="task read: boom"))
+    assert sum("boom" in each for each in messages(failed)) == 2
+    assert messages(failed).count("see condition Failed") == 3
+    lost = told(None)
+    assert sum("no answer" in each for each in messages(lost)) == 2
+
+
+def test_all_problems_of_a_spec_are_listed_once() -> None:
+    wrong = replace(
+        SPEC, job=None, problem="spec.a: is wrong\nspec.b: too", problem_reason="InvalidSpec"
+    )
+    seen = Seen(1e9, False, Record(), Log(9, {}))
+    found = status(wrong, seen, plan(wrong, seen), {})
+    assert found["message"] == "spec.a: is wrong; condition Validated lists more problems"
+    assert sum("spec.b" in each for each in messages(found)) == 1
+    assert sum("spec.a" in each for each in messages(found)) == 3
+
+
+def test_an_invalid_job_has_failed_and_a_wait_for_it_ends() -> None:
+    wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
+    for log in (Log(9, {}), Trouble("ClusterNotFound", "there is none", without_workers=True)):
+        seen = Seen(1e9, False, Record(), log)
+        found = status(wrong, seen, plan(wrong, seen), {})
+        assert found["phase"] == "Invalid"
+        assert truths(found)["Failed"] == "True"
+        assert truths(found)["Completed"] == "False"
+
+
+def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:
+    wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
+    seen = Seen(1e9, True, RECORD, Log(9, {ID: RUNNING}))
+    found = status(wrong, seen, plan(wrong, seen), {})
+    assert truths(found)["Validated"] == truths(found)["Failed"] == "False"
+    assert truths(found)["Running"] == "True"
+
+
 def test_a_long_message_is_cut() -> None:
     wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
     seen = Seen(1e9, False, Record(), Log(9, {}))

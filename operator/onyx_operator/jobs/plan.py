@@ -22,7 +22,7 @@ from onyx_operator.jobs.actions import (
     Tell,
 )
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
-from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
     """Nothing is done; what was known of the job is still said."""
     record = seen.record
     if spec.job is None and record.job_id is None:
-        return Plan((), "Invalid", spec.problem_reason, spec.problem)
+        return _unusable(spec)
     if record.finished:
         return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
     phase = _phase(record)
@@ -123,10 +123,16 @@ def _invalid(spec: Spec, record: Record, log: Log) -> Plan:
     """A bad spec starts nothing and stops nothing: a job that runs goes on as it was."""
     job = log.job(record.job_id)
     if job.stage != "live":
-        return Plan((), "Invalid", spec.problem_reason, spec.problem)
+        return _unusable(spec)
     phase, _, _ = _going_on(job)
-    message = f"the job of the former spec goes on; the new one is wrong: {spec.problem}"
+    message = f"the job of the former spec goes on; the new one is wrong: {spec.problem_short}"
     return Plan((), phase, spec.problem_reason, message)
+
+
+def _unusable(spec: Spec) -> Plan:
+    """There is no job, and there was none. A file that is not there yet may well come."""
+    phase = "Pending" if spec.problem_reason == JOB_REF_NOT_FOUND else "Invalid"
+    return Plan((), phase, spec.problem_reason, spec.problem_short)
 
 
 def _live(spec: Spec, seen: Seen, log: Log) -> Plan:

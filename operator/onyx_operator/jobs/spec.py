@@ -15,6 +15,8 @@ from onyx.model.job import Job
 from onyx.model.parse import job_hash, parse_declared, parse_manifest
 from onyx_operator.jobs.seen import job_id
 
+JOB_REF_NOT_FOUND = "JobRefNotFound"
+"""Reason of a problem that ends when the file is there."""
 PROBLEMS_TOLD_MAX = 10
 """Problems of an invalid spec that its condition lists."""
 
@@ -38,6 +40,12 @@ class Spec:
     """The same in one word."""
     deleted_at: str = ""
     """When the object was deleted by its user; empty while it is wanted."""
+
+    @property
+    def problem_short(self) -> str:
+        """The first of the problems, where there are several."""
+        first, more, _ = self.problem.partition("\n")
+        return f"{first}; condition Validated lists more problems" if more else first
 
     def job_id(self, attempt: int) -> JobId:
         """The id of the job as it is asked for now, in an attempt."""
@@ -73,7 +81,7 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
         if problems := (*unsupported(job), *wrong_options(job)):
             raise ManifestError(problems)
     except LookupError as error:
-        return replace(spec, problem=str(error.args[0]), problem_reason="JobRefNotFound")
+        return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
         return replace(spec, problem=_told(error.problems), problem_reason="InvalidSpec")
     return replace(spec, job=job, digest=job_hash(job))

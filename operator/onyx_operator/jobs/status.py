@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.crd_status import TASKS_MAX
-from onyx_operator.conditions import Verdict, cut, dated
+from onyx_operator.conditions import Truth, Verdict, cut, dated
 from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
 from onyx_operator.jobs.spec import Spec
@@ -85,49 +85,70 @@ def _counters(
 def _conditions(
     spec: Spec, record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
-    """Every condition by its type, in the order in which they come true."""
-    found: dict[str, Verdict] = {
+    """Every condition by its type, in the order in which they come true.
+
+    One of them says why the job is where it is; others that are not true point to that one.
+    """
+    found = _grounds(spec, log)
+    ends = _ends(plan)
+    told_by = _first(found, "False") or _first(ends, "True")
+    for name, (truth, reason, message) in _steps(record, plan, log, job).items():
+        why = message if truth == "True" or not told_by else f"see condition {told_by}"
+        found[name] = truth, reason, why
+        told_by = told_by or (name if truth != "True" else "")
+    return found | ends
+
+
+def _first(verdicts: Mapping[str, Verdict], truth: Truth) -> str:
+    return next((name for name, verdict in verdicts.items() if verdict[0] == truth), "")
+
+
+def _grounds(spec: Spec, log: Log | Trouble) -> dict[str, Verdict]:
+    """What every job needs."""
+    followed = f"the log of cluster {spec.declaration.cluster_ref} is followed"
+    return {
         "Validated": ("False", spec.problem_reason, spec.problem)
         if spec.problem
         else ("True", "Valid", "the spec is a job that this version can run"),
         "ClusterReady": ("False", log.reason, log.message)
         if isinstance(log, Trouble)
-        else (
-            "True",
-            "Connected",
-            f"the log of cluster {spec.declaration.cluster_ref} is followed",
-        ),
+        else ("True", "Connected", followed),
     }
-    if job is None:
-        unknown: Verdict = ("Unknown", "LogUnreachable", "the log of the cluster is not known now")
+
+
+def _steps(
+    record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
+) -> dict[str, Verdict]:
+    """How far the job is."""
+    if job is None or isinstance(log, Trouble):
+        reason = log.reason if isinstance(log, Trouble) else plan.reason
+        unknown: Verdict = ("Unknown", reason, "the log of the cluster is not known now")
         steps = dict.fromkeys(("Submitted", "Allocated", "Running"), unknown)
         if isinstance(log, Trouble) and log.without_workers:
-            steps |= dict.fromkeys(("Allocated", "Running"), ("False", log.reason, log.message))
-        return found | steps | _ends(plan)
+            steps |= dict.fromkeys(("Allocated", "Running"), ("False", reason, log.message))
+        return steps
     submitted = job.stage != "unknown" or bool(record.submitted_at)
-    not_yet = (plan.reason, plan.message)
-    found["Submitted"] = (
-        ("True", "InLog", f"job {record.job_id} is in the log")
-        if submitted
-        else ("False", *not_yet)
-    )
-    found["Allocated"] = (
-        ("True", "PeersAllocated", f"{job.peers} peers") if job.peers else ("False", *not_yet)
-    )
     running = job.peers > 0 and not job.starting
-    found["Running"] = (
-        ("True", "Running", "its peers are ready") if running else ("False", *not_yet)
-    )
-    return found | _ends(plan)
+    no: Verdict = ("False", plan.reason, plan.message)
+    return {
+        "Submitted": ("True", "InLog", f"job {record.job_id} is in the log") if submitted else no,
+        "Allocated": ("True", "PeersAllocated", f"{job.peers} peers") if job.peers else no,
+        "Running": ("True", "Running", "its peers are ready") if running else no,
+    }
 
 
 def _ends(plan: Plan) -> dict[str, Verdict]:
-    """The two conditions to wait for; while the job goes on, both are False."""
+    """The two conditions to wait for; while the job goes on, both are False. A job that is invalid
+    has failed: it starts no more until its spec is another one."""
     completed = plan.phase in ("Completed", "Stopped") and plan.reason != "NotSubmitted"
-    failed = plan.phase in ("Failed", "Killed")
-    told = (plan.reason, plan.message)
-    going = ("NotEnded", "the job has not ended")
+    failed = plan.phase in ("Failed", "Killed", "Invalid")
+    ended: Verdict = ("True", plan.reason, plan.message)
+    going: Verdict = ("False", "NotEnded", "the job has not ended")
     return {
-        "Completed": ("True", *told) if completed else ("False", *(told if failed else going)),
-        "Failed": ("True", *told) if failed else ("False", *(told if completed else going)),
+        "Completed": ended if completed else _not(plan, "Failed") if failed else going,
+        "Failed": ended if failed else _not(plan, "Completed") if completed else going,
     }
+
+
+def _not(plan: Plan, but: str) -> Verdict:
+    return "False", plan.reason, f"see condition {but}"
