@@ -57,6 +57,16 @@ def condition(name: str, truth: str, reason: str = "") -> Callable[[Any], bool]:
     return holds
 
 
+def config_map(name: str, of: Any) -> dict[str, Any]:
+    """A ConfigMap with a job file."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": {"job.yaml": msgspec.json.encode(of).decode()},
+    }
+
+
 def started(api: FakeApi, **spec: Any) -> str:
     """A job that runs; its id."""
     api.create(job(**spec))
@@ -280,17 +290,20 @@ def test_a_job_file_in_a_config_map_is_run(
     found = api.wait_for("onyxjobs", "job", phase("Pending", "JobRefNotFound"))
     assert condition("Failed", "False")(found), "the file may come"
     assert "ConfigMap big, key job.yaml" in found["status"]["message"]
-    text = msgspec.json.encode(job("other")).decode()
-    api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "big", "namespace": "default"},
-            "data": {"job.yaml": text},
-        }
-    )
+    api.create(config_map("big", job("other")))
     api.wait_for("onyxjobs", "job", phase("Running"))
     assert len(submitted(logs)) == 1
+
+
+def test_a_job_file_that_comes_later_is_found_before_the_next_resync(
+    api: FakeApi, logs: Logs, workers: Workers
+) -> None:
+    api.create(cluster())
+    with Operator(api, logs.connect, settings(JOBS_RESYNC_INTERVAL_S="600")):
+        api.create({**job(), "spec": {"jobRef": {"configMap": "big"}}})
+        api.wait_for("onyxjobs", "job", phase("Pending", "JobRefNotFound"))
+        api.create(config_map("big", job("other")))
+        api.wait_for("onyxjobs", "job", phase("Running"))
 
 
 def test_a_missing_cluster_is_told_until_it_is_there(

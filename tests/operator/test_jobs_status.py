@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from onyx.ids import JobId
 from onyx.log.memory import MemoryLog
@@ -123,6 +124,19 @@ def test_an_invalid_job_has_failed_and_a_wait_for_it_ends() -> None:
         assert found["phase"] == "Invalid"
         assert truths(found)["Failed"] == "True"
         assert truths(found)["Completed"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("missed_s", "wait_s"), [(0.0, 1.0), (-5.0, 1.0), (3.0, 3.0), (20.0, 20.0), (9e9, 60.0)]
+)
+def test_a_missing_job_file_is_looked_for_at_growing_intervals(
+    missed_s: float, wait_s: float
+) -> None:
+    missing = replace(SPEC, job=None, problem="is not there", problem_reason="JobRefNotFound")
+    seen = Seen(1e9, True, Record(), Log(9, {}), missed_s)
+    for each in (seen, replace(seen, record=RECORD, log=Log(9, {ID: RUNNING}))):
+        assert plan(missing, each).again_in_s == wait_s
+    assert plan(replace(missing, problem_reason="InvalidSpec"), seen).again_in_s is None
 
 
 def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:

@@ -21,14 +21,14 @@ from onyx.ids import JobId
 from onyx.model.crd_status import PHASES
 from onyx.model.declaration import JobRef
 from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.conditions import change
+from onyx_operator.conditions import by_type, change
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import FINALIZER, Actor, finalizers
 from onyx_operator.jobs.actions import DeleteObject, ReleaseFinalizer
 from onyx_operator.jobs.log_view import CONNECTING, LogView
 from onyx_operator.jobs.log_views import LogViews
-from onyx_operator.jobs.plan import Plan, ids_of_interest, plan
+from onyx_operator.jobs.plan import Plan, ids_of_interest, plan, seconds
 from onyx_operator.jobs.seen import Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
@@ -178,7 +178,8 @@ class Jobs:
                 for job in ids:
                     await view.learn(job)
         log = view.seen(ids) if isinstance(view, LogView) else view
-        return Seen(self._now_s(), FINALIZER in finalizers(body), record, log)
+        now_s = self._now_s()
+        return Seen(now_s, FINALIZER in finalizers(body), record, log, _invalid_s(body, now_s))
 
     async def _tell(self, spec: Spec, seen: Seen, found: Plan, body: Object) -> None:
         """Write the status if it has changed, and an event if its reason has."""
@@ -286,3 +287,10 @@ class Jobs:
         self._again(key, None)
         self._specs.pop(key, None)
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
+
+
+def _invalid_s(body: Object, now_s: float) -> float:
+    """For how long an object's spec has been wrong."""
+    validated = by_type(body.get("status") or {}).get("Validated", {})
+    since_s = seconds(str(validated.get("lastTransitionTime", "")))
+    return 0.0 if since_s is None or validated.get("status") != "False" else now_s - since_s

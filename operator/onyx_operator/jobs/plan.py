@@ -24,6 +24,10 @@ from onyx_operator.jobs.actions import (
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec
 
+FILE_WAIT_MIN_S = 1.0
+FILE_WAIT_MAX_S = 60.0
+"""Between two looks for the file that a `jobRef` names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -50,7 +54,7 @@ def plan(spec: Spec, seen: Seen, release_timeout_s: float = 60.0) -> Plan:
     if isinstance(seen.log, Trouble):
         return _without_log(spec, seen, seen.log)
     if spec.job is None:
-        return _invalid(spec, seen.record, seen.log)
+        return _invalid(spec, seen, seen.log)
     return _live(spec, seen, seen.log)
 
 
@@ -110,7 +114,7 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
     """Nothing is done; what was known of the job is still said."""
     record = seen.record
     if spec.job is None and record.job_id is None:
-        return _unusable(spec)
+        return _unusable(spec, seen)
     if record.finished:
         return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
     phase = _phase(record)
@@ -119,20 +123,29 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
     return Plan((), phase, trouble.reason, trouble.message)
 
 
-def _invalid(spec: Spec, record: Record, log: Log) -> Plan:
+def _invalid(spec: Spec, seen: Seen, log: Log) -> Plan:
     """A bad spec starts nothing and stops nothing: a job that runs goes on as it was."""
-    job = log.job(record.job_id)
+    job = log.job(seen.record.job_id)
     if job.stage != "live":
-        return _unusable(spec)
+        return _unusable(spec, seen)
     phase, _, _ = _going_on(job)
     message = f"the job of the former spec goes on; the new one is wrong: {spec.problem_short}"
-    return Plan((), phase, spec.problem_reason, message)
+    return Plan((), phase, spec.problem_reason, message, _until_file(spec, seen))
 
 
-def _unusable(spec: Spec) -> Plan:
+def _unusable(spec: Spec, seen: Seen) -> Plan:
     """There is no job, and there was none. A file that is not there yet may well come."""
     phase = "Pending" if spec.problem_reason == JOB_REF_NOT_FOUND else "Invalid"
-    return Plan((), phase, spec.problem_reason, spec.problem_short)
+    again_in_s = _until_file(spec, seen)
+    return Plan((), phase, spec.problem_reason, spec.problem_short, again_in_s)
+
+
+def _until_file(spec: Spec, seen: Seen) -> float | None:
+    """When a file that is missing is looked for again, because nobody tells that it is there: after
+    as long as it has been missed already, so that waits double."""
+    if spec.problem_reason != JOB_REF_NOT_FOUND:
+        return None
+    return min(max(seen.invalid_s, FILE_WAIT_MIN_S), FILE_WAIT_MAX_S)
 
 
 def _live(spec: Spec, seen: Seen, log: Log) -> Plan:

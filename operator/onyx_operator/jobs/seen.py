@@ -98,6 +98,8 @@ class Seen:
     has_finalizer: bool
     record: Record
     log: Log | Trouble
+    invalid_s: float = 0.0
+    """For how long condition Validated has been False."""
 
 
 def read_record(body: Mapping[str, Any]) -> Record:
