@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from onyx.flow.batch import Segment
 from onyx.model.job import Trigger, Window
 
-EventType = Literal["new-segment", "timer-tick", "watermark", "recovered", "job-completed"]
+EventType = Literal["new-segment", "timer-tick", "watermark", "job-completed"]
 """What made a trigger look."""
 Number = int | float
 """A place on the axis of a window: milliseconds since the epoch, or whatever is counted."""
@@ -30,9 +30,8 @@ ALL: Final = _All()
 """Every group, in a query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """One extent handed to one trigger's functions."""
+class Firing(NamedTuple):
+    """One extent handed to one trigger's functions. (A tuple: thousands are made at once.)"""
 
     window: Window
     trigger: Trigger

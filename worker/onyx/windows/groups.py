@@ -7,13 +7,18 @@ costs a look at their types; everything else is wrapped with its canonical bytes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import date, datetime
 from typing import Any
 
 from onyx.flow.grouping import key_bytes
 
 _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
+SHARDS_REMEMBERED_MAX = 262_144
+"""Groups whose shard is remembered; beyond it all are forgotten and computed again."""
+_DATE = "\x00date"
+"""Marks a date or a datetime without a zone in a stored key: neither is plain data."""
 
 
 class GroupKey:
@@ -55,3 +60,56 @@ def hashable_key(value: Any) -> Any:
 def group_value(key: Any) -> Any:
     """The user's value of what `hashable_key` gave."""
     return key.value if type(key) is GroupKey else key
+
+
+def dump_key(key: Any) -> Any:
+    """A key as plain data, to be stored."""
+    return _plain(key.value) if type(key) is GroupKey else key
+
+
+def load_key(data: Any) -> Any:
+    """The key from what `dump_key` gave."""
+    return data if type(data) in _PLAIN else GroupKey(_from_plain(data))
+
+
+class Shards(dict[Any, int]):
+    """The shard of each group, remembered; `known` are all shards that have come up."""
+
+    def __init__(self, shard_of: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._shard_of = shard_of
+        self.known: dict[int, None] = {}
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= SHARDS_REMEMBERED_MAX:
+            self.clear()
+        shard = self[key] = self._shard_of(group_value(key))
+        self.known[shard] = None
+        return shard
+
+    def forget(self, shards: Collection[int]) -> None:
+        """Shards belong to others now."""
+        for shard in shards:
+            self.known.pop(shard, None)
+        self.clear()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date) and not (isinstance(value, datetime) and value.tzinfo):
+        return {_DATE: value.isoformat()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+def _from_plain(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_from_plain(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    if _DATE in data:
+        text = data[_DATE]
+        return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    return {key: _from_plain(each) for key, each in data.items()}

@@ -1,66 +1,120 @@
-"""All windows of one task on one peer, over the shards of state that the peer owns."""
+"""All windows of one task on one peer, over the shards of state that the peer owns.
+
+The windows of a task know nothing of each other: a batch goes to one after the other, and what they
+fire is put in the order of the segments. Nothing here blocks or looks at a clock.
+
+When a call raises, the state is between two batches and must be restored before it is used again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 from typing import Any
 
+from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.windows.compile import CompiledWindows
+from onyx.windows.bucket_window import BucketWindow
+from onyx.windows.compile import CompiledWindow, CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number
-
-Record = list[Any]
-"""One change of the state of a shard: plain data that travels and is stored."""
+from onyx.windows.groups import Shards, hashable_key
+from onyx.windows.session_window import SessionWindow
+from onyx.windows.window_state import NOTHING_SEEN, Record, Records, WindowState
 
 
 class TaskWindows:
-    """State of the windows of a task; nothing here blocks or looks at a clock."""
+    """State of the windows of a task."""
 
     def __init__(self, compiled: CompiledWindows, shard_of: Callable[[Any], int]) -> None:
-        """`shard_of` gives for the user's value of a group key the shard of its state."""
-        raise NotImplementedError
+        """`shard_of` gives for the user's value of a group key the shard of its state; a task that
+        is not grouped has the one group None."""
+        self._task = compiled.task
+        self._grouped = compiled.grouped
+        self._shards = Shards(shard_of)
+        self._windows = {each.window.id: self._window(each) for each in compiled.windows}
+        self._watermark: Number = NOTHING_SEEN
+
+    def _window(self, compiled: CompiledWindow) -> WindowState:
+        make = SessionWindow if compiled.window.type == "session" else BucketWindow
+        return make(compiled, self._grouped, self._shards)
 
     @property
     def next_tick_ms(self) -> int | None:
         """When `tick` is due next, in ms since the epoch; None when no timer runs."""
-        raise NotImplementedError
+        due = [window.next_tick_ms() for window in self._windows.values()]
+        return min((each for each in due if each is not None), default=None)
 
     def add(self, segments: Sequence[Segment], groups: Sequence[Any] | None, now_ms: int) -> Added:
         """Take a batch, with the keys of `groups.hashable_keys`, or None where not grouped.
 
         Raises:
-            UserError: a segment has no place that the window can use.
+            UserError: a segment has no place or value that the window can use.
             UserFunctionError: a function of the user raised.
         """
-        raise NotImplementedError
+        if not segments:
+            return Added([], [])
+        keys = [None] * len(segments) if groups is None else groups
+        fired: list[tuple[int, Firing]] = []
+        late: set[int] | None = None
+        for window in self._windows.values():
+            mine, late_here = window.add(segments, keys, now_ms)
+            fired += mine
+            late = set(late_here) if late is None else late & set(late_here)
+        if len(self._windows) > 1:
+            fired.sort(key=itemgetter(0))
+        return Added([firing for _, firing in fired], sorted(late or ()))
 
     def tick(self, now_ms: int) -> list[Firing]:
         """Timers that are due fire."""
-        raise NotImplementedError
+        return [each for window in self._windows.values() for each in window.tick(now_ms)]
 
     def advance(self, watermark: Number) -> list[Firing]:
         """The watermark of the task has risen: extents that it has passed fire."""
-        raise NotImplementedError
+        if watermark <= self._watermark:
+            return []
+        self._watermark = watermark
+        return [each for window in self._windows.values() for each in window.advance(watermark)]
 
     def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
         """The job ends for these shards: every extent fires once more."""
-        raise NotImplementedError
+        chosen = frozenset(shards)
+        return [
+            each for window in self._windows.values() for each in window.complete(chosen, now_ms)
+        ]
 
     def take_changes(self) -> dict[int, list[Record]]:
         """What has changed since the last call, by shard."""
-        raise NotImplementedError
+        records: Records = {}
+        for window in self._windows.values():
+            window.take_changes(records)
+        return records
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
-        """Apply records of `snapshot` or `take_changes`, in order, to a shard."""
-        raise NotImplementedError
+        """Apply records of `snapshot` or `take_changes`, in order, to a shard.
+
+        Raises:
+            UserError: the state is of a window that the task does not have.
+        """
+        for record in records:
+            self._found(record[1]).restore(shard, record)
 
     def snapshot(self, shard: int) -> list[Record]:
         """The whole state of a shard."""
-        raise NotImplementedError
+        return self.snapshots([shard])[shard]
+
+    def snapshots(self, shards: Collection[int]) -> dict[int, list[Record]]:
+        """The whole state of several shards, in one pass over all."""
+        records: Records = {shard: [] for shard in shards}
+        for window in self._windows.values():
+            window.snapshot(frozenset(shards), records)
+        return records
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to others now."""
-        raise NotImplementedError
+        chosen = frozenset(shards)
+        for window in self._windows.values():
+            window.drop(chosen)
+        self._shards.forget(chosen)
 
     def query(self, window_id: str, group: Any = ALL) -> list[Extent]:
         """Extents of a window, of one group (the user's value) or of all.
@@ -68,4 +122,12 @@ class TaskWindows:
         Raises:
             UserError: there is no such window.
         """
-        raise NotImplementedError
+        return self._found(window_id).query(None if group is ALL else [hashable_key(group)])
+
+    def _found(self, window_id: str) -> WindowState:
+        window = self._windows.get(window_id)
+        if window is None:
+            raise UserError(
+                f"task {self._task} has no window {window_id!r}, but {', '.join(self._windows)}"
+            )
+        return window

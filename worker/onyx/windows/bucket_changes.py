@@ -1,0 +1,123 @@
+"""What has changed in a window of numbered extents since changes were last taken.
+
+Of a closed aggregation the groups are noted, and their states told once, however often they have
+changed. Of an open one the updates are kept, until something else changes the state as well (a
+refinement): then the state itself is told. An extent that goes as a whole is told in one record.
+What is told of an extent: that it is cleared, then states and removals, then updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from onyx.windows.aggregations import Aggregation, Bucket
+from onyx.windows.groups import Shards, dump_key
+from onyx.windows.passing import Keys
+
+Records = dict[int, list[list[Any]]]
+
+
+class BucketChanges:
+    """Changes of one window."""
+
+    def __init__(self, window: str, aggregation: Aggregation) -> None:
+        self._window = window
+        self._aggregation = aggregation
+        self._cleared: dict[int, Keys] = {}
+        """Shards, by extent."""
+        self._states: dict[int, Keys] = {}
+        """Groups whose state is told, or that they are gone."""
+        self._updates: dict[int, dict[Any, list[Any]]] = {}
+
+    def states(self, extent: int, keys: Keys) -> None:
+        """States have been changed, or groups removed."""
+        noted = self._states.get(extent)
+        if noted is None:
+            self._states[extent] = dict(keys)
+        else:
+            noted.update(keys)
+        updates = self._updates.get(extent)
+        if updates:
+            for key in keys:
+                updates.pop(key, None)
+
+    def fold(
+        self, extent: int, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]
+    ) -> None:
+        """Apply segments to an extent of an open aggregation, and keep the updates."""
+        create, apply = self._aggregation.create, self._aggregation.apply
+        told = self._states.get(extent, {})
+        kept = self._updates.setdefault(extent, {})
+        for key, each in zip(keys, extracted, strict=True):
+            state = bucket[key]
+            update = create(state, each)
+            bucket[key] = apply(state, update)
+            if key not in told:
+                kept.setdefault(key, []).append(update)
+
+    def cleared(self, extent: int, shards: Keys) -> None:
+        """An extent has gone, which had groups of these shards."""
+        self._cleared.setdefault(extent, {}).update(shards)
+        self._states.pop(extent, None)
+        self._updates.pop(extent, None)
+
+    def take(self, records: Records, buckets: Mapping[int, Bucket], shards: Shards) -> None:
+        """Add all as records, and begin anew."""
+        for extent, cleared in self._cleared.items():
+            for shard in cleared:
+                _told(records, shard).append(["clear", self._window, extent])
+        for extent, keys in self._states.items():
+            bucket = buckets.get(extent)
+            self.tell(records, extent, keys, bucket or {}, shards, None)
+        for extent, updates in self._updates.items():
+            for key, each in updates.items():
+                _told(records, shards[key]).append(
+                    ["add", self._window, extent, dump_key(key), each]
+                )
+        self._cleared, self._states, self._updates = {}, {}, {}
+
+    def tell(
+        self,
+        records: Records,
+        extent: int,
+        keys: Iterable[Any],
+        bucket: Mapping[Any, Any],
+        shards: Shards,
+        only: Collection[int] | None,
+    ) -> None:
+        """Add the states of groups, of some shards or all; those that have none are gone."""
+        by_shard: dict[int, list[Any]] = {}
+        for key in keys:
+            shard = shards[key]
+            if shard in by_shard:
+                by_shard[shard].append(key)
+            elif only is None or shard in only:
+                by_shard[shard] = [key]
+        dump = self._aggregation.dump
+        for shard, mine in by_shard.items():
+            there = [key for key in mine if key in bucket]
+            gone = [key for key in mine if key not in bucket] if len(there) < len(mine) else []
+            told = _told(records, shard)
+            if gone:
+                told.append(["delete", self._window, extent, [dump_key(key) for key in gone]])
+            if there:
+                told.append(
+                    [
+                        "set", self._window, extent, [dump_key(key) for key in there],
+                        [dump(bucket[key]) for key in there],
+                    ]
+                )  # fmt: skip
+
+    def drop(self, extent: int, keys: Iterable[Any], shards: Collection[int]) -> None:
+        """Groups belong to others now: nothing is told of them."""
+        states, updates = self._states.get(extent, {}), self._updates.get(extent, {})
+        for key in keys:
+            states.pop(key, None)
+            updates.pop(key, None)
+        for shard in shards:
+            self._cleared.get(extent, {}).pop(shard, None)
+
+
+def _told(records: Records, shard: int) -> list[list[Any]]:
+    return records.setdefault(shard, [])

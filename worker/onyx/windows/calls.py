@@ -1,0 +1,57 @@
+"""A user's own aggregations, triggers and refinements: looked up once, called with the error told.
+
+Like a lifecycle's `calls`, a name stands for a function without arguments that returns
+`{name of a call: function}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.errors import UserError, UserFunctionError
+from onyx.flow.predicates import Resolve
+
+Call = Callable[..., Any]
+
+
+def find_calls(
+    name: str, where: str, needed: tuple[str, ...], optional: tuple[str, ...], resolve: Resolve
+) -> Mapping[str, Call]:
+    """The functions behind `package.module:name`.
+
+    Raises:
+        UserError: it does not return a mapping with `needed`, and of `optional` at most.
+    """
+    calls = resolve(name)()
+    known = (*needed, *optional)
+    if not isinstance(calls, Mapping):
+        raise UserError(
+            f"{where}: {name} must return a dict with {', '.join(known)}, "
+            f"not {type(calls).__name__}"
+        )
+    for key, call in calls.items():
+        if key not in known or not callable(call):
+            raise UserError(
+                f"{where}: {name} returns {key!r}, which is not a function that is known here; "
+                f"known are {', '.join(known)}"
+            )
+    missing = [key for key in needed if key not in calls]
+    if missing:
+        raise UserError(f"{where}: {name} returns no {', '.join(missing)}; add them")
+    return {key: _told(call, f"{where}: {key} of {name}") for key, call in calls.items()}
+
+
+def find_function(name: str, where: str, resolve: Resolve) -> Call:
+    """One function of the user, called with the error told."""
+    return _told(resolve(name), f"{where}: {name}")
+
+
+def _told(call: Call, where: str) -> Call:
+    def telling(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            raise UserFunctionError(f"{where} raised {type(error).__name__}: {error}") from error
+
+    return telling

@@ -1,0 +1,91 @@
+"""Reading the place of a segment: the value of `windowKey` as a number.
+
+A window over time takes what stands for an instant: milliseconds since the epoch as they are,
+datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
+numbers only. Practically every batch has ints alone, which is found out once for the whole of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.windows.firing import Number
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_INTS = frozenset({int})
+
+
+class Places:
+    """The places of segments on the axis of one window."""
+
+    def __init__(self, window: str, task: str, key: str, time: bool) -> None:
+        self._where = f"window {window} of task {task}"
+        self._key = key
+        self._time = time
+        self._get = itemgetter(key)
+
+    def of(self, segments: Sequence[Segment]) -> tuple[list[Number], bool]:
+        """One place a segment, and whether all are ints.
+
+        Raises:
+            UserError: a segment has no place, or one that the window cannot use.
+        """
+        try:
+            values = list(map(self._get, segments))
+        except KeyError:
+            raise self._missing() from None
+        if _INTS.issuperset(map(type, values)):
+            return values, True
+        return [self.number(value) for value in values], False
+
+    def number(self, value: Any) -> Number:
+        """The place that a value of the key stands for.
+
+        Raises:
+            UserError: none.
+        """
+        kind = type(value)
+        if kind is int or (kind is float and math.isfinite(value)):
+            found: Number = value
+            return found
+        if self._time:
+            if isinstance(value, str):
+                value = self._parsed(value)
+            if isinstance(value, date):
+                return _milliseconds(value)
+        raise self._unfit(value)
+
+    def _parsed(self, text: str) -> datetime:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            raise self._unfit(text) from None
+
+    def _unfit(self, value: Any) -> UserError:
+        wanted = "int or float (ms since the epoch), a datetime, a date or ISO 8601 text"
+        shown = f" {value!r}"[:60] if isinstance(value, str | float) else ""
+        return UserError(
+            f"{self._where}: windowKey {self._key!r} holds a {type(value).__name__}{shown}; use "
+            + (wanted if self._time else "an int or a float")
+        )
+
+    def _missing(self) -> UserError:
+        return UserError(
+            f"{self._where}: a segment has no key {self._key!r}, which is the windowKey; drop such "
+            "segments in the task's function or with a flow condition before it"
+        )
+
+
+def _milliseconds(moment: date) -> int:
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MILLISECOND

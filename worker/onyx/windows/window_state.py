@@ -1,0 +1,472 @@
+"""What fixed, sliding, global and session windows have in common: their triggers at work.
+
+A window asks the triggers after each segment, at each timer, watermark and at the end; each in the
+order of declaration looks at extents, fires, and has its refinement change them before the next one
+looks. Extents are held by the subclasses, which know how to find, change and remove them; here they
+are only handed around.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+from onyx.flow.batch import Segment
+from onyx.windows.compile import CompiledWindow
+from onyx.windows.dues import Dues
+from onyx.windows.firing import EventType, Extent, Firing, Number
+from onyx.windows.groups import Shards, dump_key, group_value, load_key
+from onyx.windows.triggers import CompiledTrigger, counted
+
+Record = list[Any]
+"""One change of the state of a shard: kind, window, and what the kind needs; plain data."""
+Records = dict[int, list[Record]]
+"""By shard."""
+NOTHING_SEEN = float("-inf")
+
+
+class WindowState(ABC):
+    """One window on one peer."""
+
+    def __init__(self, compiled: CompiledWindow, grouped: bool, shards: Shards) -> None:
+        self.compiled = compiled
+        self._window = compiled.window
+        self._aggregation = compiled.aggregation
+        self._triggers = compiled.triggers
+        self._grouped = grouped
+        self._shards = shards
+        self._watermark: Number = NOTHING_SEEN
+        self._shard_watermarks: dict[int, Number] = {}
+        """Watermarks of shards that are ahead of the task's, or have their own."""
+        self._watermarks_changed = False
+        self._timed = [each for each in self._triggers if each.period_ms is not None]
+        self._timers: Dues[tuple[str, int]] = Dues()
+        """By trigger and shard."""
+        self._timers_changed: dict[tuple[str, int], None] = {}
+        self._states: dict[str, dict[Any, Any]] = {each.name: {} for each in self._triggers}
+        """States of triggers, by group."""
+        self._states_changed: dict[str, dict[Any, None]] = {name: {} for name in self._states}
+        self._by_segment = compiled.watermark_of_segments or any(
+            each.by_segment for each in self._triggers
+        )
+
+    # What subclasses do with extents.
+
+    @abstractmethod
+    def add(
+        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
+    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+        """Take a batch: firings with the index of their segment, and indices of late segments."""
+
+    @abstractmethod
+    def _extents(self, key: Any) -> list[Any]:
+        """All extents of a group."""
+
+    @abstractmethod
+    def _everything(self, shards: Collection[int] | None = None) -> Iterator[tuple[Any, Any]]:
+        """Group and extent, of some shards or all; they may be changed meanwhile."""
+
+    @abstractmethod
+    def _alive(self, key: Any, extent: Any) -> bool: ...
+
+    @abstractmethod
+    def _bounds(self, extent: Any) -> tuple[Number, Number]: ...
+
+    @abstractmethod
+    def _get(self, key: Any, extent: Any) -> Any: ...
+
+    @abstractmethod
+    def _set(self, key: Any, extent: Any, state: Any) -> None: ...
+
+    @abstractmethod
+    def _remove(self, key: Any, extent: Any) -> None: ...
+
+    @abstractmethod
+    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> list[Firing]:
+        """Extents that a watermark has passed fire: of all shards, or of one."""
+
+    @abstractmethod
+    def _expire(self, watermark: Number, shard: int | None) -> None:
+        """Forget what is passed by more than the lateness allowed."""
+
+    @abstractmethod
+    def _take_extents(self, records: Records) -> None: ...
+
+    @abstractmethod
+    def _restore_extents(self, shard: int, record: Record) -> None: ...
+
+    @abstractmethod
+    def _snapshot_extents(self, shards: Collection[int], records: Records) -> None: ...
+
+    @abstractmethod
+    def _drop_extents(self, shards: Collection[int]) -> None: ...
+
+    # Events.
+
+    def advance(self, watermark: Number) -> list[Firing]:
+        """The watermark that inputs have assigned has risen."""
+        self._watermark = watermark
+        self._watermarks_changed = True
+        if self.compiled.watermark_of_segments:
+            return []
+        ahead = self._shard_watermarks
+        if ahead:
+            self._shard_watermarks = {
+                shard: each for shard, each in ahead.items() if each > watermark
+            }
+        fired: list[Firing] = []
+        for trigger in self._triggers:
+            if trigger.by_watermark:
+                fired += self._pass(trigger, watermark, None)
+            elif trigger.kind == "own":
+                fired += self._ask(trigger, "watermark", self._everything())
+        self._expire(watermark, None)
+        return fired
+
+    def tick(self, now_ms: int) -> list[Firing]:
+        """Timers fire that were due before `now_ms`."""
+        due: dict[str, list[int]] = {}
+        for name, shard in self._timers.take(now_ms - 1):
+            due.setdefault(name, []).append(shard)
+        fired: list[Firing] = []
+        for trigger in self._timed:
+            shards = due.get(trigger.name)
+            if shards:
+                self._arm(trigger, shards, now_ms)
+                fired += self._fire_everything(trigger, "timer-tick", shards)
+        return fired
+
+    def next_tick_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        due = self._timers.earliest()
+        return None if due is None else int(due) + 1
+
+    def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
+        """The job ends for these shards."""
+        fired: list[Firing] = []
+        for trigger in self._triggers:
+            fired += self._fire_everything(trigger, "job-completed", shards)
+        for trigger in self._timed:
+            armed = [shard for shard in shards if (trigger.name, shard) in self._timers.at]
+            self._arm(trigger, armed, now_ms)
+        return fired
+
+    def query(self, keys: Iterable[Any] | None) -> list[Extent]:
+        """Extents of some groups, or of all."""
+        found = (
+            self._everything()
+            if keys is None
+            else ((key, extent) for key in keys for extent in self._extents(key))
+        )
+        return [
+            Extent(
+                self._group(key),
+                *self._bounds(extent),
+                self._aggregation.view(self._get(key, extent)),
+            )
+            for key, extent in found
+        ]
+
+    # Triggers at work.
+
+    def _start_timers(self, keys: Iterable[Any], now_ms: int) -> None:
+        """Timers run from the first segment of a shard on."""
+        if self._timed:
+            for shard in {self._shard(key): None for key in keys}:
+                for trigger in self._timed:
+                    if (trigger.name, shard) not in self._timers.at:
+                        self._arm(trigger, [shard], now_ms)
+
+    def _arm(self, trigger: CompiledTrigger, shards: Iterable[int], now_ms: int) -> None:
+        assert trigger.period_ms is not None
+        for shard in shards:
+            self._timers.put((trigger.name, shard), now_ms + trigger.period_ms)
+            self._timers_changed[trigger.name, shard] = None
+
+    def _on_segment(
+        self, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+    ) -> list[Firing]:
+        """What a segment that has come into these extents makes fire."""
+        fired: list[Firing] = []
+        for trigger in self._triggers:
+            if trigger.by_segment:
+                for extent in self._woken(trigger, key, extents, segment, place):
+                    self._fire(fired, trigger, "new-segment", key, extent, segment)
+            elif trigger.by_watermark and self._rises(key, place):
+                fired += self._pass(trigger, place, self._shard(key))
+        if self._rises(key, place):
+            shard = self._shard(key)
+            self._shard_watermarks[shard] = place
+            self._watermarks_changed = True
+            self._expire(place, shard)
+        return fired
+
+    def _rises(self, key: Any, place: Number) -> bool:
+        """Whether a segment is the new watermark of its shard."""
+        if not self.compiled.watermark_of_segments:
+            return False
+        return place > self._shard_watermarks.get(self._shard(key), NOTHING_SEEN)
+
+    def _woken(
+        self,
+        trigger: CompiledTrigger,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        place: Number,
+    ) -> list[Any]:
+        """The extents that a segment makes a trigger fire for."""
+        if trigger.kind == "own":
+            looked_at = self._looked_at(trigger, key, extents)
+            return self._asked(trigger, "new-segment", key, looked_at, segment)
+        if trigger.kind == "segment":
+            states = self._states[trigger.name]
+            count = counted(states.get(key, 0), trigger.threshold)
+            states[key] = count
+            self._states_changed[trigger.name][key] = None
+            if count < trigger.threshold:
+                return []
+            del states[key]
+        elif trigger.kind == "punctuation":
+            assert trigger.pred is not None
+            if not trigger.pred(trigger.trigger, self._event("new-segment", key, segment)):
+                return []
+        else:
+            return [
+                extent
+                for extent in self._looked_at(trigger, key, extents)
+                if trigger.reached(place, *self._bounds(extent))
+            ]
+        return self._looked_at(trigger, key, extents)
+
+    def _looked_at(self, trigger: CompiledTrigger, key: Any, extents: Sequence[Any]) -> list[Any]:
+        if trigger.trigger.fire_all_extents:
+            return self._extents(key)
+        return [extent for extent in extents if self._alive(key, extent)]
+
+    def _fire_everything(
+        self, trigger: CompiledTrigger, event_type: EventType, shards: Collection[int]
+    ) -> list[Firing]:
+        everything = self._everything(shards)
+        if trigger.kind == "own":
+            return self._ask(trigger, event_type, everything)
+        fired: list[Firing] = []
+        for key, extent in everything:
+            self._fire(fired, trigger, event_type, key, extent, None)
+        return fired
+
+    def _ask(
+        self, trigger: CompiledTrigger, event_type: EventType, everything: Iterable[tuple[Any, Any]]
+    ) -> list[Firing]:
+        """A trigger of the user looks at extents because of something other than a segment."""
+        extents: dict[Any, list[Any]] = {}
+        for key, extent in everything:
+            extents.setdefault(key, []).append(extent)
+        fired: list[Firing] = []
+        for key, each in extents.items():
+            for extent in self._asked(trigger, event_type, key, each, None):
+                self._fire(fired, trigger, event_type, key, extent, None)
+        return fired
+
+    def _asked(
+        self,
+        trigger: CompiledTrigger,
+        event_type: EventType,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment | None,
+    ) -> list[Any]:
+        """Those extents for which a trigger of the user says that it fires."""
+        own, calls = trigger.trigger, trigger.calls
+        states = self._states[trigger.name]
+        state = states.get(key)
+        if key not in states and "init_state" in calls:
+            state = calls["init_state"](own)
+        if "next_state" in calls:
+            state = calls["next_state"](own, state, self._event(event_type, key, segment))
+            states[key] = state
+            self._states_changed[trigger.name][key] = None
+        woken = []
+        for extent in extents:
+            firing = self._firing(trigger, event_type, key, extent, segment)
+            event = dict(firing.state_event())
+            if "window-state" in own.state_context:
+                event["extent_state"] = firing.state
+            if calls["trigger_fire"](own, state, event):
+                woken.append(extent)
+        return woken
+
+    def _fire(
+        self,
+        fired: list[Firing],
+        trigger: CompiledTrigger,
+        event_type: EventType,
+        key: Any,
+        extent: Any,
+        segment: Segment | None,
+    ) -> None:
+        """One extent fires and is refined."""
+        firing = self._firing(trigger, event_type, key, extent, segment)
+        fired.append(firing)
+        refinement = trigger.refinement
+        if refinement.evicts:
+            self._remove(key, extent)
+        elif refinement.discards:
+            if event_type == "watermark" and trigger.by_watermark:
+                self._remove(key, extent)
+            else:
+                self._set(key, extent, self._aggregation.init())
+        elif refinement.calls:
+            self._refine(trigger, firing, key, extent)
+
+    def _refine(self, trigger: CompiledTrigger, firing: Firing, key: Any, extent: Any) -> None:
+        calls, own = trigger.refinement.calls, trigger.trigger
+        view = self._aggregation.view(self._get(key, extent))
+        update = calls["create_state_update"](own, view, firing.state_event())
+        refined = calls["apply_state_update"](own, view, update)
+        self._set(key, extent, self._aggregation.from_view(refined))
+
+    def _firing(
+        self,
+        trigger: CompiledTrigger,
+        event_type: EventType,
+        key: Any,
+        extent: Any,
+        segment: Segment | None,
+    ) -> Firing:
+        lower, upper = self._bounds(extent)
+        shard = self._shard(key)
+        return Firing(
+            self._window,
+            trigger.trigger,
+            event_type,
+            shard,
+            self._grouped,
+            self._group(key),
+            lower,
+            upper,
+            self._aggregation.view(self._get(key, extent)),
+            segment,
+            self._known_watermark(shard),
+        )
+
+    def _event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
+        """A state event about no extent in particular."""
+        return {
+            "event_type": event_type,
+            "segment": segment,
+            "grouped": self._grouped,
+            "group_key": self._group(key),
+            "window": self._window,
+            "watermark": self._known_watermark(self._shard(key)),
+        }
+
+    # Groups, shards and watermarks.
+
+    def _group(self, key: Any) -> Any:
+        return group_value(key)
+
+    def _shard(self, key: Any) -> int:
+        return self._shards[key]
+
+    def _watermark_of(self, shard: int) -> Number:
+        own = self._shard_watermarks.get(shard, NOTHING_SEEN)
+        return own if self.compiled.watermark_of_segments else max(own, self._watermark)
+
+    def _known_watermark(self, shard: int) -> Number | None:
+        watermark = self._watermark_of(shard)
+        return None if watermark == NOTHING_SEEN else watermark
+
+    # Changes.
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        self._take_extents(records)
+        for name, keys in self._states_changed.items():
+            self._tell_states(records, name, keys)
+            keys.clear()
+        for name, shard in self._timers_changed:
+            due = self._timers.at[name, shard]
+            _told(records, shard).append(["timer", self._window.id, name, due])
+        self._timers_changed.clear()
+        if self._watermarks_changed and self._keeps_watermarks():
+            for shard in self._shards.known:
+                self._tell_watermark(records, shard)
+        self._watermarks_changed = False
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add the whole state of some shards."""
+        self._snapshot_extents(shards, records)
+        for name, states in self._states.items():
+            self._tell_states(records, name, [k for k in states if self._shard(k) in shards])
+        for (name, shard), due in self._timers.at.items():
+            if shard in shards:
+                _told(records, shard).append(["timer", self._window.id, name, due])
+        if self._keeps_watermarks():
+            for shard in shards:
+                self._tell_watermark(records, shard)
+
+    def restore(self, shard: int, record: Record) -> None:
+        """Apply a record; of a trigger that is gone it is left out."""
+        kind = record[0]
+        if kind == "states":
+            _, _, name, keys, states = record
+            held = self._states.get(name, {})
+            for data, state in zip(keys, states, strict=True):
+                held[load_key(data)] = deepcopy(state)
+        elif kind == "no-states":
+            held = self._states.get(record[2], {})
+            for data in record[3]:
+                held.pop(load_key(data), None)
+        elif kind == "timer":
+            if record[2] in [trigger.name for trigger in self._timed]:
+                self._timers.put((record[2], shard), record[3])
+        elif kind == "watermark":
+            if record[2] > self._watermark_of(shard):
+                self._shard_watermarks[shard] = record[2]
+        else:
+            self._restore_extents(shard, record)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards, with what has changed in them."""
+        self._drop_extents(shards)
+        for name in self._states:
+            for held in (self._states[name], self._states_changed[name]):
+                for key in [key for key in held if self._shard(key) in shards]:
+                    del held[key]
+        for name, shard in [each for each in self._timers.at if each[1] in shards]:
+            self._timers.remove((name, shard))
+            self._timers_changed.pop((name, shard), None)
+        for shard in shards:
+            self._shard_watermarks.pop(shard, None)
+
+    def _keeps_watermarks(self) -> bool:
+        """Whether it matters after a restart how far the watermark was."""
+        return self.compiled.lateness is not None or self.compiled.watermark_of_segments
+
+    def _tell_watermark(self, records: Records, shard: int) -> None:
+        watermark = self._watermark_of(shard)
+        if watermark != NOTHING_SEEN:
+            _told(records, shard).append(["watermark", self._window.id, watermark])
+
+    def _tell_states(self, records: Records, name: str, keys: Iterable[Any]) -> None:
+        states = self._states[name]
+        there: dict[int, list[Any]] = {}
+        gone: dict[int, list[Any]] = {}
+        for key in keys:
+            (there if key in states else gone).setdefault(self._shard(key), []).append(key)
+        for shard, each in there.items():
+            dumped = [deepcopy(states[key]) for key in each]
+            _told(records, shard).append(
+                ["states", self._window.id, name, [dump_key(key) for key in each], dumped]
+            )
+        for shard, each in gone.items():
+            _told(records, shard).append(
+                ["no-states", self._window.id, name, [dump_key(key) for key in each]]
+            )
+
+
+def _told(records: Records, shard: int) -> list[Record]:
+    return records.setdefault(shard, [])
