@@ -22,12 +22,14 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.log.memory import MemoryLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping, to_mapping
+from onyx.model.workflow import topological_order
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
 from onyx.seams import ManualClock
 from onyx.settings import Settings
+from onyx.state.memory_store import MemoryChunkStore
 from onyx.task import machine
 from onyx.task.acker import AckerTask
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
@@ -148,11 +150,9 @@ class Bench:
         self._ready: set[PeerId] = set()
         self._exhausted: dict[str, set[int]] = defaultdict(set)
         self.sealed: set[str] = set()
-        self.tasks = {
-            peer: Task(self, peer, JOB, TaskName(name), Kind(self.job.entry(name).type), _nothing)
-            for name in self._counts
-            for peer in self._peers(name)
-        }
+        self.store = MemoryChunkStore()
+        self.tasks: dict[PeerId, Task] = {}
+        self._add_peers()
         self.acker = self._new_acker()
 
     # --- what a test does -----------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Bench:
         raise AssertionError({task.name: task.phase for task in self.tasks.values()})
 
     def rewire(self, **counts: int) -> None:
-        """A new allocation version; peers are only taken away here, never added."""
+        """A new allocation version, with so many peers for the tasks named."""
         self._counts.update(counts)
         gone = [p for p in self.tasks if p not in self._all_peers()]
         version = self._replica.allocation_version[JOB] + 1
@@ -209,7 +209,18 @@ class Bench:
         for peer in gone:
             self.tasks[peer].post(Stop("peer-reallocated"))
         for peer in self._all_peers():
-            self.tasks[peer].post(Rewire(AllocationVersion(version)))
+            if peer in self.tasks:
+                self.tasks[peer].post(Rewire(AllocationVersion(version)))
+        self._add_peers()
+
+    def crash(self, task: Task) -> None:
+        """A peer dies, and another one takes its place in a new allocation version."""
+        task.stop = Stop("peer-left")
+        peer = task.peer
+        if task.wired:
+            task.live.inbox.close()
+        del self.tasks[peer]
+        self.rewire()
 
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
@@ -238,7 +249,8 @@ class Bench:
 
     @property
     def completed(self) -> bool:
-        return self.sealed == set(self._named("output"))
+        ended = set(self._replica.exhausted_inputs.get(JOB, ())) >= set(self._sources())
+        return ended and self.sealed == set(self._named("output"))
 
     # --- Services -------------------------------------------------------------------------------
 
@@ -255,8 +267,7 @@ class Bench:
             if self._ready == set(self._all_peers()):
                 self._all_ready()
         elif command.fn == "exhaust-input":
-            self._exhausted[args["task"]].update(args["partitions"])
-            self._maybe_seal()
+            self._exhaust(args["task"], args["partitions"])
         elif command.fn == "seal-output":
             self.sealed.add(args["task"])
 
@@ -284,6 +295,9 @@ class Bench:
 
     def build_output(self, plugin: str, context: PluginContext) -> Output:
         return Kept(self, context.task) if plugin == "blackhole" else build_output(plugin, context)
+
+    def state_store(self, durable: bool) -> MemoryChunkStore:
+        return self.store
 
     def fn_params(self, task: str) -> Sequence[Any]:
         return ()
@@ -349,7 +363,26 @@ class Bench:
             allocation_version=Map({JOB: version}),
             input_tasks=Map({JOB: self._named("input")}),
             output_tasks=Map({JOB: self._named("output")}),
+            windowed_tasks=Map({JOB: self._windowed()}),
         )
+
+    def _add_peers(self) -> None:
+        for name in self._counts:
+            kind = self.job.entry(name).type
+            for peer in self._peers(name):
+                if peer not in self.tasks or self.tasks[peer].stop is not None:
+                    kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
+                    self.tasks[peer] = Task(self, peer, JOB, TaskName(name), kind_of, _nothing)
+
+    def _windowed(self) -> tuple[TaskName, ...]:
+        if self.job.guarantee == "at-most-once":
+            return ()
+        order = topological_order(self.job.workflow)
+        windowed = {window.task for window in self.job.windows}
+        return tuple(TaskName(task) for task in order if task in windowed)
+
+    def _sources(self) -> tuple[TaskName, ...]:
+        return self._named("input") + self._windowed()
 
     def _new_acker(self) -> AckerTask:
         version = AllocationVersion(self._version)
@@ -365,19 +398,26 @@ class Bench:
         self._replica = dataclasses.replace(self._replica, partitions=partitions)
 
     def _all_ready(self) -> None:
-        inputs = tuple(
+        sources = tuple(
             (task, tuple(Site(peer, GROUP) for peer in self._peers(task)))
-            for task in self._named("input")
+            for task in self._sources()
         )
-        self.acker.ready(Owners(self._replica, JOB, inputs))
+        self.acker.ready(Owners(self._replica, JOB, sources))
         for peer in self._all_peers():
             self.tasks[peer].post(Ready(AllocationVersion(self._version)))
 
-    def _maybe_seal(self) -> None:
+    def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:
+        self._exhausted[task].update(numbers)
         partitions = self._replica.partitions[JOB]
-        if all(len(self._exhausted[task]) == partitions[task].count for task in partitions):
-            for task in self._named("output"):
-                self.tasks[self._peers(task)[0]].post(Seal())
+        ended = {
+            name: None
+            for name in partitions
+            if len(self._exhausted[name]) == partitions[name].count
+        }
+        self._replica = dataclasses.replace(self._replica, exhausted_inputs=Map({JOB: Map(ended)}))
+        if set(ended) == set(self._sources()):
+            for output in self._named("output"):
+                self.tasks[self._peers(output)[0]].post(Seal())
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from tests.support.replica_log import ReplicaLog
 
-from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.scheduling.explain import displaced, why_waiting
 
 
 def test_a_job_that_runs_has_nothing_to_wait_for():
@@ -34,6 +34,30 @@ def test_busy_peers_are_not_free():
 def test_a_cluster_without_workers_is_told():
     told = "needs 3 peers (read 1, parse 1, write 1); the cluster has none"
     assert why_waiting(ReplicaLog().submit().new, "j") == told
+
+
+def test_a_job_whose_peers_were_given_to_others_is_displaced():
+    log = ReplicaLog().join("g", peers=4).submit("j", min_required_peers={"parse": 2})
+    assert not displaced(log.new, "j")
+    log.submit("new", "read write")
+    assert displaced(log.new, "j")
+    assert why_waiting(log.new, "j") == (
+        "needs 4 peers (read 1, parse 2, write 1); the cluster has 4, 0 of them free; "
+        "it ran until the job scheduler gave its peers to other jobs"
+    )
+    log.tell("kill-job", job="new")
+    assert not displaced(log.new, "j")
+
+
+def test_a_job_that_never_ran_or_lost_its_workers_or_is_suspended_is_not_displaced():
+    log = ReplicaLog().join("g", peers=3).submit("first").submit("j")
+    assert not displaced(log.new, "j")
+    assert not displaced(log.new, "unknown")
+    log.tell("group-leave-cluster", id="g")
+    assert not displaced(log.new, "first")
+    log.join("h", peers=3)
+    log.tell("suspend-job", job="first")
+    assert not displaced(log.new, "first")
 
 
 def test_tags_that_nobody_has_are_told_first():

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from onyx.ids import JobId, Position, TaskName
+from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.replica import machine
+from onyx.replica.effects import RemoveState
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Partitions, Replica
 
@@ -65,3 +66,24 @@ def test_a_job_without_outputs_is_complete_when_its_sources_have_ended(last: str
     before = [*GROUP, submitted(), partitions(READ, 1), partitions(COUNT, 2), first]
     assert applied(*before).jobs == (JOB,)
     assert applied(*before, ends[last]).completed_jobs == (JOB,)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(groups: int) -> None:
+    names = [GroupId(f"g{n}") for n in range(groups)]
+    joined = Replica(groups=tuple(names))
+    submission = Entry(Position(1), Command(*submitted()))
+    running = machine.apply(joined, submission)
+    for ended in (
+        Entry(Position(5), Command("complete-job", {"job-id": JOB})),
+        Entry(Position(6), Command("kill-job", {"job": JOB})),
+    ):
+        after = machine.apply(running, ended)
+        gone = machine.apply(after, Entry(Position(9), Command("gc", {"id": "client"})))
+        told = [
+            [each for name in names for each in machine.effects(entry, old, new, name)]
+            for entry, old, new in ((ended, running, after), (ended, after, gone))
+        ]
+        removals = [[each for each in some if isinstance(each, RemoveState)] for some in told]
+        kept = ended.command.fn == "kill-job"
+        assert removals == [[] if kept else [RemoveState(JOB)], [RemoveState(JOB)]]

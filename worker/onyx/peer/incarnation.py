@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onyx.codec.entries import encode_entry
-from onyx.errors import Fenced, Unavailable
+from onyx.errors import Fenced, OnyxError, Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.log import kept
@@ -60,6 +60,7 @@ from onyx.replica import canonical
 from onyx.replica.effects import (
     Effect,
     ProbePulse,
+    RemoveState,
     UnwatchPulse,
     WatchPulse,
 )
@@ -68,7 +69,9 @@ from onyx.replica.state import Replica
 from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness
 from onyx.settings import Settings
-from onyx.state.stores import ChunkStore, open_store
+from onyx.state.interface import ChunkStore
+from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.stores import open_store, remove
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
@@ -126,6 +129,7 @@ class Incarnation:
         self._events: queue.Queue[Event | _Crash] = queue.Queue(EVENTS_MAX)
         self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, f"onyx-background-{self.group}")
         self._store: ChunkStore | None = None
+        self._memory_store = MemoryChunkStore()
         self._store_lock = threading.Lock()
         self._liveness = liveness
         self._background: set[Future[Any]] = set()
@@ -252,6 +256,8 @@ class Incarnation:
                     self.log.watch_pulse(other, lambda gone: self.post(PulseGone(gone)))
                 case UnwatchPulse(other):
                     self.log.unwatch_pulse(other)
+                case RemoveState(job):
+                    self._remove_state(job)
                 case ProbePulse(other):
                     self._probe(other)
                 case StartPauseTimer(suspension):
@@ -272,6 +278,15 @@ class Incarnation:
                     effects.append(action)
         self._workload.apply(effects)
         return None
+
+    def _remove_state(self, job: JobId) -> None:
+        def work() -> None:
+            try:
+                remove(self.state_store(durable=True), job)
+            except OnyxError as error:
+                logger.warning("the state of job %s could not be removed: %s", job, error)
+
+        self.background(work)
 
     def _probe(self, other: GroupId) -> None:
         def look() -> None:
@@ -364,7 +379,9 @@ class Incarnation:
     def resolve(self, name: str) -> Callable[..., Any]:
         return self._resolver.resolve(name)
 
-    def state_store(self) -> ChunkStore:
+    def state_store(self, durable: bool) -> ChunkStore:
+        if not durable:
+            return self._memory_store
         with self._store_lock:
             if self._store is None:
                 place = self.settings.state.url

@@ -21,6 +21,7 @@ from onyx.replica.effects import (
     Effect,
     JobReady,
     ProbePulse,
+    RemoveState,
     RestartGroup,
     RewireTask,
     SealOutput,
@@ -47,6 +48,7 @@ def changes(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     yield from _watches(old, new, me)
     yield from _tasks(old, new, me)
     yield from _readiness(old, new, me)
+    yield from _removals(old, new, me)
     if me in new.left and me not in old.left:
         yield RestartGroup()
 
@@ -137,6 +139,20 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
         for task, peer in sorted(new.sealers.get(job, Map()).items()):
             if new.groups_reverse_index.get(peer) == me and sealed_before.get(task) != peer:
                 yield SealOutput(peer, job, task)
+
+
+def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
+    """One group removes what is left of a job's windows. A group that dies before it has done so
+    leaves bytes behind, and nothing else."""
+    ended = new.completed_jobs is not old.completed_jobs
+    if not old.windowed_tasks or not (ended or new.windowed_tasks is not old.windowed_tasks):
+        return
+    for job in sorted(old.windowed_tasks):
+        completed = job in new.completed_jobs and job not in old.completed_jobs
+        if (completed or job not in new.windowed_tasks) and new.groups:
+            groups = sorted(new.groups)
+            if groups[new.version % len(groups)] == me:
+                yield RemoveState(job)
 
 
 def _touched(old: Replica, new: Replica) -> list[JobId]:

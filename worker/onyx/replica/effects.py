@@ -85,6 +85,13 @@ class SealOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveState:
+    """Nobody needs the state of this job's windows any more: it is complete, or forgotten."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class RestartGroup:
     """This group has been declared dead: start again as a new incarnation."""
 
@@ -99,5 +106,6 @@ Effect = (
     | RewireTask
     | JobReady
     | SealOutput
+    | RemoveState
     | RestartGroup
 )

@@ -18,7 +18,7 @@ from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
-from onyx.state.stores import ChunkStore
+from onyx.state.interface import ChunkStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 
@@ -60,8 +60,9 @@ class Services(Protocol):
 
     def build_output(self, plugin: str, context: PluginContext) -> Output: ...
 
-    def state_store(self) -> ChunkStore:
-        """Where the state of windowed tasks is kept. Raises UserError when it cannot be opened."""
+    def state_store(self, durable: bool) -> ChunkStore:
+        """Where the state of windowed tasks is kept: to be found by other processes, or only in
+        this one. Raises UserError when it cannot be opened."""
         ...
 
     def fn_params(self, task: str) -> Sequence[Any]:

@@ -97,7 +97,7 @@ def _recover(task: Task) -> Recovered:
     wiring, services = task.live.wiring, task.services
     mine = range(wiring.rank, shards_of(task), wiring.task_peers)
     return recover(
-        services.state_store(),
+        services.state_store(durable=task.static.tracked),
         task.job_id,
         task.name,
         wiring.version,

@@ -39,6 +39,17 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
     return next((each for each in unserved if each), None) or _lacking_peers(replica, needs)
 
 
+def displaced(replica: Replica, job: JobId) -> bool:
+    """Whether a job that ran has no peers any more because others have them: the cluster has enough
+    for it, and the job scheduler deals otherwise."""
+    if job not in replica.allocation_version or job in replica.suspended_jobs:
+        return False
+    if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
+        return False
+    needed = demand(replica, job, kinds_of_peers(replica)).lower
+    return _free_peers(replica) < needed <= len(replica.peers)
+
+
 def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | None:
     """A task whose tags too few peers have, busy or not."""
     required = replica.required_tags.get(demand.job, NOTHING).get(task, ())
@@ -65,6 +76,8 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
     more = ", ..." if len(demand.tasks) > TASKS_TOLD_MAX else ""
     there = f"the cluster has {len(replica.peers)}, {free} of them free"
     sentence = f"needs {_peers(needed)} ({told}{more}); {there if replica.peers else NO_PEERS}"
+    if displaced(replica, demand.job):
+        return f"{sentence}; it ran until the job scheduler gave its peers to other jobs"
     if free < needed:
         return sentence
     return f"{sentence}, but {_reason(replica, demand)}"
