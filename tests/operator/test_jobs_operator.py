@@ -127,6 +127,22 @@ def test_a_job_that_waits_says_why(api: FakeApi, logs: Logs, operator: Operator)
     assert found["status"]["message"] == "needs 2 peers (read 1, write 1); the cluster has none"
 
 
+def test_a_job_whose_peers_go_to_another_one_says_so(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    big = job("big")
+    for task in big["spec"]["catalog"]:
+        task["minPeers"] = 2
+    api.create(big)
+    api.wait_for("onyxjobs", "big", phase("Running", "Running"))
+    api.create(job("small"))
+    found = api.wait_for("onyxjobs", "big", phase("Waiting", "Displaced"))
+    assert "gave its peers to other jobs" in found["status"]["message"]
+    told(api, "Displaced")
+    api.delete("onyxjobs", "small")
+    api.wait_for("onyxjobs", "big", phase("Running", "Running"))
+
+
 def test_progress_is_the_sum_of_the_frontiers(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:

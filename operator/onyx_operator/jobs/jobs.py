@@ -53,8 +53,8 @@ _QUIET = (
     "Deleted",
 )
 """Reasons of a status that an action has told of already, or that pass at once."""
-_WARNING = ("Failed", "Invalid", "Unknown")
-"""Phases that need somebody to act."""
+_WARNING = ("Failed", "Invalid", "Unknown", "Displaced")
+"""Phases and reasons that need somebody to act."""
 
 
 class Jobs:
@@ -190,7 +190,7 @@ class Jobs:
         self._jobs.put(await self._actor.write_status(body, difference))
         told = (before.get("phase"), before.get("reason"))
         if told != (found.phase, found.reason) and found.reason not in _QUIET:
-            warning = found.phase in _WARNING or spec.problem != ""
+            warning = not {found.phase, found.reason}.isdisjoint(_WARNING) or spec.problem != ""
             await self._operator.kube.event(body, found.reason, found.message, warning=warning)
 
     async def _tell_end(self, spec: Spec, found: Plan, body: Object) -> None:

@@ -250,7 +250,8 @@ def _going_on(job: LogJob) -> tuple[str, str, str]:
         message = _and_why("it reads nothing new and completes what is pending", job)
         return "Draining", "Draining", message
     if not job.peers:
-        return "Waiting", "WaitingForPeers", job.waiting_for
+        reason = "Displaced" if job.displaced else "WaitingForPeers"
+        return "Waiting", reason, job.waiting_for
     if job.starting:
         return "Running", "Starting", "its peers are getting ready"
     return "Running", "Running", f"{job.peers} peers work on it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onyx.ids import JobId
-from onyx.replica.scheduling.explain import why_waiting
+from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import NOTHING, Replica
 from onyx_operator.jobs.seen import UNKNOWN, LogJob
 
@@ -43,6 +43,7 @@ def log_job(
         required=_required(replica, job),
         starting=any(replica.ready.get(peer) != version for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
+        displaced=displaced(replica, job),
         partitions=sum(each.count for each in replica.partitions.get(job, NOTHING).values()),
         exhausted=len(replica.exhausted_partitions.get(job, NOTHING)),
         completed=completed,

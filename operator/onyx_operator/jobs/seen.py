@@ -27,6 +27,8 @@ class LogJob:
     """Some of its peers are not ready yet."""
     waiting_for: str = ""
     """Why it has no peers."""
+    displaced: bool = False
+    """It has none because the job scheduler gave those that it had to other jobs."""
     failure: str = ""
     """What a task said before it killed the job; empty when a command killed it."""
     partitions: int = 0
