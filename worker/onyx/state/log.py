@@ -1,8 +1,28 @@
-"""The state log of one peer in one allocation version: appended to by one writer, until fenced."""
+"""The state log of one peer in one allocation version: appended to by one writer, until fenced.
+
+Every chunk has the next number and is created only if nobody else has created it: a peer that has
+been replaced finds a fence there. When the store does not answer, the chunk may be there or not, so
+the same bytes are created again before anything else is.
+"""
 
 from __future__ import annotations
 
-from onyx.state.chunks import Chunk
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from onyx.errors import Fenced, InvariantViolated
+from onyx.settings import StateSettings
+from onyx.state.chunk_codec import Frame, Kind, Section, encode_chunk, sections_of
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.collecting import collect
+from onyx.state.gathering import Size
+from onyx.state.interface import ChunkStore
+from onyx.state.names import LogKey, TaskPlace
+
+PART_BYTES = 16_777_216
+"""Size from which on a part of a snapshot is written."""
+_SLICE_RECORDS = 10_000
+"""A shard's records go into a snapshot in slices, so that parts do not get much larger."""
 
 
 class StateLog:
@@ -11,6 +31,30 @@ class StateLog:
     Nothing may be appended before the job is ready in this allocation version: only then is it
     certain that whoever takes over finds this log.
     """
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        place: TaskPlace,
+        key: LogKey,
+        shards: Iterable[int],
+        seq: int,
+        size: Size,
+        settings: StateSettings,
+    ) -> None:
+        """`seq`: number of the next chunk. `size`: of what a reader of this log has to read."""
+        self._store = store
+        self._place = place
+        self._key = key
+        self._shards = frozenset(shards)
+        self._seq = seq
+        self._size = size
+        self._settings = settings
+        self._fenced = False
+        self._doubtful: tuple[Chunk, Frame, bytes] | None = None
+        """What may be there already as the next chunk."""
+        self._whole: int | None = None
+        """Where the last complete snapshot begins."""
 
     def append(self, chunk: Chunk) -> None:
         """Make a chunk durable.
@@ -22,20 +66,88 @@ class StateLog:
             SegmentError: a value has no encoding.
             UserError: the store refuses (rights, path).
         """
-        raise NotImplementedError
+        if self._doubtful is None or self._doubtful[0] is not chunk:
+            self._settle()
+            self._prepare(
+                chunk, Frame(Kind.CHANGE, self._seq), list(sections_of(chunk.shards.items()))
+            )
+        self._settle()
 
     @property
     def wants_snapshot(self) -> bool:
         """Whether reading the log has become so dear that a snapshot pays."""
-        raise NotImplementedError
+        settings = self._settings
+        allowed = max(settings.snapshot_bytes_min, settings.snapshot_factor * self._size.snapshot)
+        return self._size.since > allowed
 
     def snapshot(self, chunk: Chunk) -> None:
         """Write the whole state: every shard of this log, all ids that are known, the watermark.
-        What is read afterwards begins here. Raises like `append`; may be called again."""
-        raise NotImplementedError
+        What is read afterwards begins here. Raises like `append`; to be called again then."""
+        if chunk.shards.keys() != self._shards:
+            raise InvariantViolated(
+                f"a snapshot of {self._place} has shards {sorted(chunk.shards)}, but the log has "
+                f"{sorted(self._shards)}"
+            )
+        self._settle()
+        start, before = self._seq, self._size
+        self._size = Size(0, before.since)
+        content = chunk
+        for part, last in _parts(chunk):
+            self._prepare(content, Frame(Kind.SNAPSHOT, self._seq, start=start, last=last), part)
+            self._settle()
+            content = Chunk()
+        self._whole = start
+        self._size.since = 0
 
     def collect(self) -> None:
         """Delete what nobody reads any more: own chunks before the last snapshot, and older logs
         all of whose shards have a snapshot in this version. Call it after `snapshot`, from any
-        thread; what fails is deleted the next time. Raises Unavailable and UserError."""
-        raise NotImplementedError
+        thread; what fails is logged, and deleted the next time."""
+        if self._whole is not None:
+            collect(self._store, self._place, self._key, self._whole)
+
+    def _prepare(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> None:
+        data = encode_chunk(self._place, self._key, frame, chunk, sections)
+        self._doubtful = chunk, frame, data
+
+    def _settle(self) -> None:
+        """Make sure that what may be the next chunk is."""
+        if self._fenced:
+            raise self._taken_over()
+        if self._doubtful is None:
+            return
+        _, frame, data = self._doubtful
+        if not self._store.create(self._place.chunk(self._key, self._seq), data):
+            self._fenced = True
+            raise self._taken_over()
+        self._doubtful = None
+        self._seq += 1
+        self._size.add(frame.kind, len(data))
+
+    def _taken_over(self) -> Fenced:
+        return Fenced(
+            f"job {self._place.job!r}, task {self._place.task!r}: the state of allocation version "
+            f"{self._key.version}, rank {self._key.rank}, belongs to a newer version now"
+        )
+
+
+def _parts(chunk: Chunk) -> Iterator[tuple[list[Section], bool]]:
+    """The shards of a snapshot in parts of some size, and whether it is the last one."""
+    part: list[Section] = []
+    size = 0
+    for number, change in chunk.shards.items():
+        for section in sections_of((number, piece) for piece in _slices(change)):
+            part.append(section)
+            size += section.size_bytes
+            if size >= PART_BYTES:
+                yield part, False
+                part, size = [], 0
+    yield part, True
+
+
+def _slices(change: ShardChange) -> Iterator[ShardChange]:
+    """The same change, its records in slices."""
+    yield replace(change, records=change.records[:_SLICE_RECORDS])
+    for first in range(_SLICE_RECORDS, len(change.records), _SLICE_RECORDS):
+        records = change.records[first : first + _SLICE_RECORDS]
+        yield ShardChange(records, settled=change.settled, closed=change.closed)

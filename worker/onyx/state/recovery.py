@@ -1,48 +1,55 @@
-"""Take over the state of shards from whoever had them before."""
+"""Take over the state of shards from whoever had them before.
+
+A log says in its first chunk which shards it has and from which parts of older logs they come, so a
+shard's history is found in the newest older log that has it. Order matters in three places:
+
+* Older logs are fenced before they are read. A zombie's chunk that was there first is read; after
+  the fence nothing comes, so all readers see the same log.
+* The newest log is read before those behind it: they are read only if it has no whole snapshot,
+  because with one they may have been deleted.
+* The own log is opened last, and the job is ready only when all logs of a version are open. So a
+  log that was opened too late to be seen here never acknowledged anything, and every log of a
+  version that did is seen by all who come after.
+
+Only logs of the newest older version, and those that the shards come from, are fenced: whoever
+opened a newer log has fenced what was older.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from onyx.flow.batch import U64, Segment
+from onyx.errors import Fenced, StateError
+from onyx.flow.batch import U64
 from onyx.settings import StateSettings
-from onyx.state.chunks import Watermark
-from onyx.state.log import StateLog
+from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk
+from onyx.state.chunks import Chunk, Watermark
+from onyx.state.gathering import Gathered
 from onyx.state.interface import ChunkStore
+from onyx.state.log import StateLog
+from onyx.state.names import Listed, LogKey, TaskPlace, by_log
+from onyx.state.reading import THREADS, ChunkMissing, Reader
+from onyx.state.shard_state import ShardState
+
+__all__ = ["Progress", "Recovered", "ShardState", "recover"]
 
 Progress = Callable[[int, int], None]
 """Hears bytes read so far and bytes to read; called from the thread that recovers."""
 
 
-class ShardState:
-    """What is known of one shard."""
-
-    emitted: list[tuple[int, Segment]]
-    """Not settled, by position."""
-    settled: int
-    next_position: int
-    """Of the next segment that the shard emits."""
-    closed: bool
-    keys: list[Any]
-
-    def records(self) -> Iterator[list[Any]]:
-        """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True)
 class Recovered:
+    """What is known, and where to write what comes."""
+
     log: StateLog
-    """Open, new, and this peer's alone."""
+    """Open, and this peer's alone."""
     shards: Mapping[int, ShardState]
     """Every shard that was asked for, new ones empty."""
     roots: U64
     """Of the segments applied, attempt bits cleared; also some that other peers' shards have."""
     ids: U64
-    forgotten: Mapping[int, int]
-    """Frontiers by partition that the ids were last filtered by."""
     watermark: Watermark | None
     """Lowest of the logs that the shards come from; None if one of them had none."""
 
@@ -65,4 +72,178 @@ def recover(
         StateError: a chunk is damaged, missing or foreign.
         Unavailable, UserError: as everything of the store.
     """
-    raise NotImplementedError
+    place, own = TaskPlace(job, task), LogKey(version, rank)
+    before: dict[LogKey, Listed] | None = None
+    with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
+        while True:
+            logs = by_log(place, store.list(place.prefix))
+            reader = Reader(store, place, progress, threads)
+            recovery = _Recovery(store, place, own, frozenset(shards), settings, reader, logs)
+            try:
+                return recovery.run()
+            except ChunkMissing as error:
+                if logs == before:
+                    raise _lost(place, f"chunk {error} is gone") from error
+            before = logs
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A log that shards come from."""
+
+    key: LogKey
+    shards: frozenset[int]
+    opened: ChunkReader
+    end: int
+    """Number after its last chunk that counts."""
+
+
+class _Recovery:
+    """One attempt, by one listing."""
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        place: TaskPlace,
+        own: LogKey,
+        shards: frozenset[int],
+        settings: StateSettings,
+        reader: Reader,
+        logs: dict[LogKey, Listed],
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._own = own
+        self._shards = shards
+        self._settings = settings
+        self._reader = reader
+        self._logs = logs
+        self._bases: list[Base] = []
+
+    def run(self) -> Recovered:
+        """
+        Raises:
+            ChunkMissing: the listing is out of date.
+            Otherwise as `recover`.
+        """
+        newest = max((key.version for key in self._logs), default=0)
+        if newest > self._own.version:
+            raise self._fenced(f"version {newest} has begun")
+        again = self._logs.get(self._own)
+        sources = self._own_again(again) if again else self._fenced_sources()
+        self._reader.expect(sum(self._size_bytes(source) for source in sources))
+        found = Gathered.of(self._shards)
+        watermarks = [self._gather(source, found) for source in sources]
+        seq = sources[0].end if again else 1
+        known = [each for each in watermarks if each is not None]
+        found.watermark = min(known) if known and len(known) == len(watermarks) else None
+        roots, ids = found.applied()
+        if not again:
+            self._open(found)
+        log = StateLog(
+            self._store, self._place, self._own, self._shards, seq, found.size, self._settings
+        )
+        return Recovered(log, found.shards, roots, ids, found.watermark)
+
+    def _own_again(self, log: Listed) -> list[_Source]:
+        """An earlier attempt of this peer opened the log, and may have appended to it."""
+        opened = self._reader.one(self._own, 0)
+        if log.last > 0 and self._reader.one(self._own, log.last).frame.kind is Kind.FENCE:
+            raise self._fenced("a newer version has taken over")
+        return [_Source(self._own, self._shards, opened, log.last + 1)]
+
+    def _fenced_sources(self) -> list[_Source]:
+        """For each shard the newest log that has it; new shards have none."""
+        older = {
+            key: log
+            for key, log in self._logs.items()
+            if key.version < self._own.version and log.opened
+        }
+        missing = set(self._shards)
+        sources: list[_Source] = []
+        for version in sorted({key.version for key in older}, reverse=True):
+            opened = self._reader.opened(key for key in older if key.version == version)
+            shards = {key: missing.intersection(opened[key].frame.shards) for key in opened}
+            newest = not sources
+            ends = self._reader.fences({key: older[key] for key in opened if shards[key] or newest})
+            sources += [
+                _Source(key, frozenset(shards[key]), opened[key], ends[key]) for key in ends
+            ]
+            missing.difference_update(*shards.values())
+            if not missing:
+                break
+        if missing and any(not log.opened for log in self._logs.values()):
+            raise _lost(self._place, f"shards {sorted(missing)} are in no log any more")
+        return [source for source in sources if source.shards]
+
+    def _fenced(self, why: str) -> Fenced:
+        return Fenced(
+            f"job {self._place.job!r}, task {self._place.task!r}: no state for allocation version "
+            f"{self._own.version}, because {why}"
+        )
+
+    def _gather(self, source: _Source, found: Gathered) -> Watermark | None:
+        """Add what a log says of its shards, and what is behind it; the log's watermark."""
+        log = self._logs[source.key]
+        own = Gathered.of(source.shards)
+        own.watermark = source.opened.watermark
+        for chunk in self._reader.chunks(source.key, log.start, source.end, log):
+            own.take(chunk)
+        if not own.whole:
+            for base in source.opened.frame.bases:
+                self._gather_base(base, source.shards, found)
+        shards = tuple(sorted(source.shards))
+        if own.first < source.end and source.key != self._own:
+            self._bases.append(Base(*source.key, shards, own.first, source.end))
+        found.absorb(own)
+        return own.watermark
+
+    def _gather_base(self, base: Base, shards: frozenset[int], found: Gathered) -> None:
+        mine = shards.intersection(base.shards)
+        if not mine:
+            return
+        part = Gathered.of(mine)
+        log = self._logs.get(base.key, Listed())
+        for chunk in self._reader.chunks(base.key, base.first, base.end, log):
+            part.take(chunk)
+        self._bases.append(Base(*base.key, tuple(sorted(mine)), base.first, base.end))
+        found.absorb(part)
+
+    def _size_bytes(self, source: _Source) -> int:
+        log = self._logs[source.key]
+        own = sum(size for seq, size in log.sizes.items() if log.start <= seq < source.end)
+        if log.marks:
+            return own
+        return own + sum(
+            size
+            for base in source.opened.frame.bases
+            if source.shards.intersection(base.shards)
+            for seq, size in self._logs.get(base.key, Listed()).sizes.items()
+            if base.first <= seq < base.end
+        )
+
+    def _open(self, found: Gathered) -> None:
+        frame = Frame(Kind.OPEN, 0, tuple(sorted(self._shards)), _merged(self._bases))
+        chunk = Chunk(watermark=found.watermark)
+        data = encode_chunk(self._place, self._own, frame, chunk, ())
+        name = self._place.chunk(self._own, 0)
+        if not self._store.create(name, data):
+            raise ChunkMissing(name)  # an earlier attempt of this peer opened it otherwise
+
+
+def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:
+    """One base for each part of a log, oldest first."""
+    shards: dict[tuple[int, int, int, int], set[int]] = {}
+    for base in bases:
+        shards.setdefault((*base.key, base.first, base.end), set()).update(base.shards)
+    return tuple(
+        Base(version, rank, tuple(sorted(numbers)), first, end)
+        for (version, rank, first, end), numbers in sorted(shards.items())
+    )
+
+
+def _lost(place: TaskPlace, what: str) -> StateError:
+    return StateError(
+        f"state of job {place.job!r}, task {place.task!r}: {what}; restore it from a copy, or "
+        "submit the job again under another name"
+    )

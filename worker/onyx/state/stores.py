@@ -7,8 +7,8 @@ from pathlib import Path
 from onyx.errors import UserError
 from onyx.objects.urls import is_url, parse_url
 from onyx.state.directory_store import DirectoryStore
-from onyx.state.object_store import ObjectChunkStore
 from onyx.state.interface import ChunkStore
+from onyx.state.object_store import ObjectChunkStore
 
 __all__ = ["ChunkStore", "open_store", "remove"]
 

@@ -1,0 +1,288 @@
+"""Chunks as bytes: magic, format version, checksum, header, ids, and the shards in blocks.
+
+Whoever takes over some shards reads chunks of peers that had others too. So a shard's values are
+bytes of their own, packed with those of its neighbours into compressed blocks: only blocks that are
+needed are unpacked, and values are decoded shard by shard, when they are asked for. Ids are raw
+columns, because they look random and do not get smaller.
+
+The checksum tells damage, the names in the header a chunk in the wrong place. A chunk is created in
+one step, so half of one is damage, wherever it is in a log.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from onyx.codec.segments import decode_column, encode_column
+from onyx.codec.values import encode_values
+from onyx.errors import StateError
+from onyx.flow.batch import U64
+from onyx.state.chunks import Chunk, ShardChange, Watermark
+from onyx.state.names import LogKey, TaskPlace
+
+MAGIC = b"ONYXST"
+FORMAT_VERSION = 1
+BLOCK_BYTES = 262_144
+"""Size from which on a block is packed."""
+_NUMBER_BYTES = 4
+_CHECKED_FROM = len(MAGIC) + 2 + _NUMBER_BYTES
+_HEADER_FROM = _CHECKED_FROM + _NUMBER_BYTES
+_CODEC = "lz4"
+
+
+class Kind(IntEnum):
+    """What a chunk is for."""
+
+    OPEN = 0
+    """The first of a log: which shards it has, and from where they come."""
+    CHANGE = 1
+    SNAPSHOT = 2
+    """A part of one, which counts when its last part is there."""
+    FENCE = 3
+    """The end of a log: whoever finds it may not go on."""
+
+
+class Base(msgspec.Struct, array_like=True, frozen=True):
+    """A part of an older log that shards of a newer one come from."""
+
+    version: int
+    rank: int
+    shards: tuple[int, ...]
+    first: int
+    """Chunks `first` to before `end`."""
+    end: int
+
+    @property
+    def key(self) -> LogKey:
+        return LogKey(self.version, self.rank)
+
+
+class Frame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """What a chunk is, beside its content."""
+
+    kind: Kind
+    seq: int
+    shards: tuple[int, ...] = ()
+    """OPEN: those that the log has."""
+    bases: tuple[Base, ...] = ()
+    """OPEN: where they come from, oldest first."""
+    start: int = 0
+    """SNAPSHOT: number of its first part."""
+    last: bool = False
+    """SNAPSHOT: whether this is its last part."""
+
+
+class _Shard(msgspec.Struct, array_like=True, frozen=True):
+    number: int
+    settled: int
+    closed: bool
+    block: int
+    at: int
+    """Byte within the block."""
+    records: int
+    """Bytes; those of emissions and of keys follow."""
+    emitted: int
+    keys: int
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True):
+    job: str
+    task: str
+    version: int
+    rank: int
+    frame: Frame
+    watermark: Watermark | None
+    forgotten: dict[int, int]
+    segments: int
+    """How many roots and ids."""
+    columns: tuple[int, int]
+    """Bytes of each."""
+    shards: tuple[_Shard, ...]
+    blocks: tuple[tuple[int, int], ...]
+    """Bytes of each, unpacked and packed; the same when it is not packed."""
+
+
+class Section(NamedTuple):
+    """A shard's values, encoded."""
+
+    number: int
+    change: ShardChange
+    records: bytes
+    emitted: bytes
+    keys: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.records) + len(self.emitted) + len(self.keys)
+
+
+class StoredShard(NamedTuple):
+    """A shard's values as they were read."""
+
+    settled: int
+    closed: bool
+    records: bytes
+    emitted: bytes
+    keys: bytes
+    """Each what `decode_values` takes, or empty. Copies, which do not hold the block."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Header)
+
+
+def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
+    """Shards that have something to say, encoded.
+
+    Raises:
+        SegmentError: a value has no encoding.
+    """
+    for number, change in shards:
+        lists = (change.records, change.emitted, change.keys)
+        encoded = (encode_values(each) if each else b"" for each in lists)
+        yield Section(number, change, *encoded)
+
+
+def encode_chunk(
+    place: TaskPlace, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
+) -> bytes:
+    """The bytes of a chunk; what it says of its shards is taken from the sections."""
+    columns = [encode_column(chunk.roots), encode_column(chunk.ids)]
+    shards, blocks = _packed(sections)
+    header = _encoder.encode(
+        _Header(
+            place.job,
+            place.task,
+            key.version,
+            key.rank,
+            frame,
+            chunk.watermark,
+            dict(chunk.forgotten),
+            len(chunk.roots),
+            (len(columns[0]), len(columns[1])),
+            tuple(shards),
+            tuple((size, len(block)) for size, block in blocks),
+        )
+    )
+    checked = [_number(len(header)), header, *columns, *(block for _, block in blocks)]
+    checksum = 0
+    for each in checked:
+        checksum = zlib.crc32(each, checksum)
+    version = FORMAT_VERSION.to_bytes(2, "little")
+    return b"".join([MAGIC, version, _number(checksum), *checked])
+
+
+class ChunkReader:
+    """A chunk as it was read: its header, and the rest on demand."""
+
+    def __init__(self, place: TaskPlace, key: LogKey, seq: int, data: bytes) -> None:
+        """
+        Raises:
+            StateError: these are not the bytes of this chunk.
+        """
+        self._where = f"{place.chunk(key, seq)} (job {place.job!r}, task {place.task!r})"
+        self.size_bytes = len(data)
+        header = _header(data, self._where)
+        wanted = (place.job, place.task, key.version, key.rank, seq)
+        found = (header.job, header.task, header.version, header.rank, header.frame.seq)
+        if found != wanted:
+            raise _wrong(self._where, "holds a chunk of another place, {}/{} {}-{} {}", *found)
+        self.frame = header.frame
+        self.watermark = header.watermark
+        self.forgotten = header.forgotten
+        self._header = header
+        self._body = memoryview(data)[_HEADER_FROM + _number_at(data, _CHECKED_FROM) :]
+
+    def columns(self) -> tuple[U64, U64]:
+        """Roots and ids."""
+        count, (roots, ids) = self._header.segments, self._header.columns
+        found = (
+            decode_column(bytes(self._body[:roots]), count),
+            decode_column(bytes(self._body[roots : roots + ids]), count),
+        )
+        empty = np.empty(0, dtype=np.uint64)
+        return tuple(empty if each is None else each for each in found)  # type: ignore[return-value]
+
+    def shards(self, wanted: set[int]) -> Iterator[tuple[int, StoredShard]]:
+        """Those of the shards that the chunk tells of, in its order."""
+        unpacked, block = -1, memoryview(b"")
+        for each in self._header.shards:
+            if each.number not in wanted:
+                continue
+            if each.block != unpacked:
+                unpacked, block = each.block, self._block(each.block)
+            ends = accumulate((each.at, each.records, each.emitted, each.keys))
+            values = (bytes(block[first:end]) for first, end in pairwise(ends))
+            yield each.number, StoredShard(each.settled, each.closed, *values)
+
+    def _block(self, number: int) -> memoryview:
+        sizes = self._header.blocks
+        first = sum(self._header.columns) + sum(packed for _, packed in sizes[:number])
+        size, packed = sizes[number]
+        block = self._body[first : first + packed]
+        if size == packed:
+            return block
+        return memoryview(pa.Codec(_CODEC).decompress(block, size, asbytes=True))
+
+
+def _packed(sections: Sequence[Section]) -> tuple[list[_Shard], list[tuple[int, bytes]]]:
+    """The shards, and the blocks that their values are in, each with its size unpacked."""
+    shards: list[_Shard] = []
+    blocks: list[tuple[int, bytes]] = []
+    values: list[bytes] = []
+    size = 0
+    for number, change, records, emitted, keys in sections:
+        lengths = len(records), len(emitted), len(keys)
+        shards.append(_Shard(number, change.settled, change.closed, len(blocks), size, *lengths))
+        values += (records, emitted, keys)
+        size += sum(lengths)
+        if size >= BLOCK_BYTES:
+            blocks.append(_block(values))
+            values, size = [], 0
+    blocks.append(_block(values))
+    return shards, blocks
+
+
+def _block(values: list[bytes]) -> tuple[int, bytes]:
+    raw = b"".join(values)
+    packed = pa.Codec(_CODEC).compress(raw, asbytes=True) if raw else raw
+    return len(raw), packed if len(packed) < len(raw) else raw
+
+
+def _header(data: bytes, where: str) -> _Header:
+    if not data.startswith(MAGIC):
+        raise _wrong(where, "is no chunk of state")
+    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
+    if version != FORMAT_VERSION:
+        raise _wrong(where, "is of format {}, this version reads {}", version, FORMAT_VERSION)
+    checksum = zlib.crc32(memoryview(data)[_CHECKED_FROM:])
+    if len(data) < _HEADER_FROM or checksum != _number_at(data, _CHECKED_FROM - _NUMBER_BYTES):
+        raise _wrong(where, "is damaged: {} bytes, whose checksum is wrong", len(data))
+    length = _number_at(data, _CHECKED_FROM)
+    try:
+        return _decoder.decode(memoryview(data)[_HEADER_FROM : _HEADER_FROM + length])
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise _wrong(where, "is of another version of Onyx ({})", error) from error
+
+
+def _wrong(where: str, what: str, *values: Any) -> StateError:
+    return StateError(
+        f"state chunk {where} {what.format(*values)}; restore it from a copy, or submit the job "
+        "again under another name"
+    )
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(_NUMBER_BYTES, "little")
+
+
+def _number_at(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + _NUMBER_BYTES], "little")

@@ -1,0 +1,71 @@
+"""Deletion of chunks that nobody reads any more.
+
+Own chunks before a complete snapshot: whoever takes over reads from the snapshot on. Older logs:
+when each of their shards has a complete snapshot in this allocation version. This version is or was
+ready, so whoever takes over finds its logs, fences them first, and then finds the snapshots in
+them; it never looks behind those. A slower reader that has just found a chunk gone looks again.
+
+The fence of an older log stays until the job's state is removed. A zombie that wakes up after the
+deletion must still find it.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from onyx.errors import StateError, Unavailable, UserError
+from onyx.state.interface import ChunkStore
+from onyx.state.names import Listed, LogKey, TaskPlace, by_log
+from onyx.state.reading import THREADS, ChunkMissing, Reader
+
+_logger = logging.getLogger(__name__)
+
+
+def collect(store: ChunkStore, place: TaskPlace, own: LogKey, start: int) -> None:
+    """Mark the own snapshot that begins at `start`, then delete what it and those of the other
+    peers of this version have made superfluous."""
+    try:
+        store.create(place.mark(own, start), b"")
+        logs = by_log(place, store.list(place.prefix))
+        with ThreadPoolExecutor(THREADS) as threads:
+            reader = Reader(store, place, lambda done, total: None, threads)
+            names = _before(place, own, logs[own], start)
+            list(threads.map(store.delete, names))
+            for key, log in _covered(reader, own.version, logs):
+                last = reader.fence(key, log) if log.opened else log.last
+                list(threads.map(store.delete, _before(place, key, log, last)))
+                if log.opened:
+                    store.delete(place.chunk(key, 0))
+    except (ChunkMissing, KeyError):
+        _logger.debug("%s: others are deleting too", place.prefix)
+    except StateError:
+        raise
+    except (Unavailable, UserError) as error:
+        _logger.warning("state that is not needed any more stays for now: %s", error)
+
+
+def _covered(
+    reader: Reader, version: int, logs: dict[LogKey, Listed]
+) -> list[tuple[LogKey, Listed]]:
+    """Older logs, of which more than the fence is there, all of whose shards have a snapshot in
+    this version."""
+    snapshots = [key for key, log in logs.items() if key.version == version and log.marks]
+    older = {
+        key: log
+        for key, log in logs.items()
+        if key.version < version and (len(log.sizes) > 1 or log.opened or log.marks)
+    }
+    opened = reader.opened([*snapshots, *(key for key, log in older.items() if log.opened)])
+    covered = {shard for key in snapshots for shard in opened[key].frame.shards}
+    return [
+        (key, log)
+        for key, log in sorted(older.items())
+        if not log.opened or covered.issuperset(opened[key].frame.shards)
+    ]
+
+
+def _before(place: TaskPlace, key: LogKey, log: Listed, start: int) -> list[str]:
+    """Chunks and marks before number `start`; not the first chunk, which tells what the log is."""
+    chunks = [place.chunk(key, seq) for seq in log.sizes if 0 < seq < start]
+    return [*chunks, *(place.mark(key, seq) for seq in log.marks if seq < start)]

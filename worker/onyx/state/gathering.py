@@ -1,0 +1,113 @@
+"""What a log says of some shards, chunk by chunk: changes add up, a whole snapshot replaces all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ledger.applied import Applied
+from onyx.state.chunk_codec import ChunkReader, Kind
+from onyx.state.chunks import Watermark
+from onyx.state.shard_state import ShardState
+
+CHUNK_COST_BYTES = 32_768
+"""What it costs to read a chunk, however small."""
+
+
+@dataclass(slots=True)
+class Size:
+    """How much has to be read to know the state."""
+
+    snapshot: int = 0
+    """Bytes of snapshots."""
+    since: int = 0
+    """Bytes of changes since."""
+
+    def add(self, kind: Kind, size_bytes: int) -> None:
+        if kind is Kind.SNAPSHOT:
+            self.snapshot += size_bytes
+        else:
+            self.since += size_bytes + CHUNK_COST_BYTES
+
+
+@dataclass(slots=True)
+class Gathered:
+    """State of shards out of chunks that are taken in order."""
+
+    shards: dict[int, ShardState]
+    whole: bool = False
+    """Whether nothing before is needed, because a snapshot is among them."""
+    first: int = 1
+    """Number of the chunk from which on they are needed."""
+    watermark: Watermark | None = None
+    forgotten: dict[int, int] = field(default_factory=dict)
+    size: Size = field(default_factory=Size)
+    _columns: list[tuple[U64, U64]] = field(default_factory=list)
+    _parts: Gathered | None = None
+    """Of a snapshot that is not complete yet; it may never be."""
+
+    @classmethod
+    def of(cls, shards: Iterable[int]) -> Gathered:
+        return cls({shard: ShardState() for shard in sorted(shards)})
+
+    def take(self, chunk: ChunkReader) -> None:
+        """The next chunk of the log, CHANGE or SNAPSHOT."""
+        frame = chunk.frame
+        if frame.kind is Kind.CHANGE:
+            self._parts = None
+            self._add(chunk)
+            return
+        if frame.seq == frame.start:
+            self._parts = Gathered.of(self.shards)
+        parts = self._parts
+        if parts is None:
+            return
+        parts._add(chunk)
+        if frame.last:
+            self._replace_by(parts, frame.start)
+
+    def absorb(self, newer: Gathered) -> None:
+        """What a newer log says of some of the shards."""
+        for number, shard in newer.shards.items():
+            if newer.whole:
+                self.shards[number] = shard
+            else:
+                self.shards[number].extend(shard)
+        self._columns += newer._columns
+        self._forget(newer.forgotten)
+        self.size.snapshot += newer.size.snapshot
+        self.size.since += newer.size.since
+
+    def applied(self) -> tuple[U64, U64]:
+        """Roots and ids of the segments applied, without what has been forgotten."""
+        empty = np.empty(0, dtype=np.uint64)
+        applied = Applied()
+        for roots, ids in self._columns or [(empty, empty)]:
+            applied.add(roots, ids)
+        applied.forget(self.forgotten)
+        return applied.columns()
+
+    def _add(self, chunk: ChunkReader) -> None:
+        for number, stored in chunk.shards(set(self.shards)):
+            self.shards[number].extend(stored)
+        columns = chunk.columns()
+        if len(columns[0]):
+            self._columns.append(columns)
+        self._forget(chunk.forgotten)
+        if chunk.watermark is not None:
+            self.watermark = chunk.watermark
+        self.size.add(chunk.frame.kind, chunk.size_bytes)
+
+    def _forget(self, frontiers: dict[int, int]) -> None:
+        for partition, frontier in frontiers.items():
+            self.forgotten[partition] = max(frontier, self.forgotten.get(partition, 0))
+
+    def _replace_by(self, snapshot: Gathered, first: int) -> None:
+        self.shards, self._columns = snapshot.shards, snapshot._columns
+        self.size, self.whole, self.first = snapshot.size, True, first
+        self.watermark = snapshot.watermark
+        self._forget(snapshot.forgotten)
+        self._parts = None

@@ -1,0 +1,80 @@
+"""Names of logs and of what is in them: `<job>/<task>/<version:020d>-<rank:05d>/<seq:08d>`.
+
+Numbers are padded, so that the order of names is that of numbers. Beside the first chunk of a
+snapshot lies an empty mark, `<seq:08d>.whole`, once the snapshot is complete: a listing alone tells
+where to begin to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from onyx.state.interface import Stored
+
+_NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
+
+
+class LogKey(NamedTuple):
+    """A log of a task: of one peer in one allocation version."""
+
+    version: int
+    rank: int
+
+
+class TaskPlace(NamedTuple):
+    """Where the logs of a task are."""
+
+    job: str
+    task: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.job}/{self.task}/"
+
+    def chunk(self, key: LogKey, seq: int) -> str:
+        return f"{self.prefix}{key.version:020d}-{key.rank:05d}/{seq:08d}"
+
+    def mark(self, key: LogKey, seq: int) -> str:
+        return f"{self.chunk(key, seq)}.whole"
+
+
+@dataclass(slots=True)
+class Listed:
+    """What a listing tells of one log."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Bytes of each chunk by its number, in order."""
+    marks: list[int] = field(default_factory=list)
+    """Where complete snapshots begin, in order."""
+
+    @property
+    def opened(self) -> bool:
+        """What has been deleted has no first chunk, only its fence is kept."""
+        return 0 in self.sizes
+
+    @property
+    def last(self) -> int:
+        return max(self.sizes, default=-1)
+
+    @property
+    def start(self) -> int:
+        """Where reading begins."""
+        return self.marks[-1] if self.marks else 1
+
+
+def by_log(place: TaskPlace, listing: Iterable[Stored]) -> dict[LogKey, Listed]:
+    """A listing of a task's place; names that are not ours are left out."""
+    logs: dict[LogKey, Listed] = {}
+    for name, size_bytes in listing:
+        found = _NAME.match(name.removeprefix(place.prefix))
+        if found is None:
+            continue
+        log = logs.setdefault(LogKey(int(found[1]), int(found[2])), Listed())
+        if found[4]:
+            log.marks.append(int(found[3]))
+        else:
+            log.sizes[int(found[3])] = size_bytes
+    return logs

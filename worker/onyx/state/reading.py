@@ -1,0 +1,97 @@
+"""Chunks of a task's logs, read ahead by a few threads.
+
+Reading waits for disks and networks and checks sums, all of which leaves the interpreter alone; so
+threads help. What is read ahead is bounded in bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
+from onyx.state.chunks import Chunk
+from onyx.state.interface import ChunkStore
+from onyx.state.names import Listed, LogKey, TaskPlace
+
+THREADS = 8
+AHEAD_CHUNKS_MAX = 64
+AHEAD_BYTES_MAX = 67_108_864
+
+
+class ChunkMissing(Exception):
+    """A chunk is not there, or no longer: look again what there is."""
+
+
+class Reader:
+    """Reads the chunks of one task; `progress` hears bytes done and to do."""
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        place: TaskPlace,
+        progress: Callable[[int, int], None],
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._progress = progress
+        self._threads = threads
+        self._done = 0
+        self._total = 0
+
+    def expect(self, size_bytes: int) -> None:
+        """So much more will be read."""
+        self._total += size_bytes
+
+    def one(self, key: LogKey, seq: int) -> ChunkReader:
+        """
+        Raises:
+            ChunkMissing: it is not there.
+            StateError: it is not what it should be.
+        """
+        name = self._place.chunk(key, seq)
+        data = self._store.read(name)
+        if data is None:
+            raise ChunkMissing(name)
+        return ChunkReader(self._place, key, seq, data)
+
+    def opened(self, keys: Iterable[LogKey]) -> dict[LogKey, ChunkReader]:
+        """The first chunks of logs. Raises like `one`."""
+        keys = sorted(keys)
+        return dict(zip(keys, self._threads.map(lambda key: self.one(key, 0), keys), strict=True))
+
+    def chunks(self, key: LogKey, first: int, end: int, log: Listed) -> Iterator[ChunkReader]:
+        """Chunks `first` to before `end`, in order. Raises like `one`."""
+        ahead: deque[Future[ChunkReader]] = deque()
+        sizes: deque[int] = deque()
+        for seq in range(first, end):
+            ahead.append(self._threads.submit(self.one, key, seq))
+            sizes.append(log.sizes.get(seq, 0))
+            while ahead and (len(ahead) > AHEAD_CHUNKS_MAX or sum(sizes) > AHEAD_BYTES_MAX):
+                sizes.popleft()
+                yield self._counted(ahead.popleft().result())
+        for each in ahead:
+            yield self._counted(each.result())
+
+    def fences(self, logs: Mapping[LogKey, Listed]) -> dict[LogKey, int]:
+        """`fence` for several logs."""
+        ends = self._threads.map(lambda key: self.fence(key, logs[key]), logs)
+        return dict(zip(logs, ends, strict=True))
+
+    def fence(self, key: LogKey, log: Listed) -> int:
+        """End a log, if nobody has; the number of the chunk that ends it. Raises like `one`."""
+        seq = log.last
+        while seq == 0 or self.one(key, seq).frame.kind is not Kind.FENCE:
+            seq += 1
+            fence = encode_chunk(self._place, key, Frame(Kind.FENCE, seq), Chunk(), ())
+            if self._store.create(self._place.chunk(key, seq), fence):
+                break
+        return seq
+
+    def _counted(self, chunk: ChunkReader) -> ChunkReader:
+        self._done += chunk.size_bytes
+        self._total = max(self._done, self._total)
+        self._progress(self._done, self._total)
+        return chunk

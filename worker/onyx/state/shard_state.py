@@ -1,0 +1,56 @@
+"""The state of one shard as it was read: kept as bytes, decoded when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from onyx.codec.values import decode_values
+from onyx.flow.batch import Segment
+from onyx.state.chunk_codec import StoredShard
+
+
+@dataclass(slots=True)
+class ShardState:
+    """What is known of one shard."""
+
+    settled: int = 0
+    """Emission frontier: the trees of all positions below are complete."""
+    closed: bool = False
+    """Whether it has fired for the last time."""
+    _records: list[bytes] = field(default_factory=list)
+    _emitted: list[bytes] = field(default_factory=list)
+    _keys: list[bytes] = field(default_factory=list)
+
+    def records(self) -> Iterator[list[Any]]:
+        """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
+        return map(decode_values, self._records)
+
+    @property
+    def emitted(self) -> list[tuple[int, Segment]]:
+        """What is not settled, by position."""
+        parts = map(decode_values, self._emitted)
+        return [tuple(each) for part in parts for each in part if each[0] >= self.settled]
+
+    @property
+    def keys(self) -> list[Any]:
+        """Values of the `uniquenessKey`, oldest first."""
+        return [key for part in self._keys for key in decode_values(part)]
+
+    def extend(self, newer: StoredShard | ShardState) -> None:
+        """With what came after."""
+        self.settled = max(self.settled, newer.settled)
+        self.closed = self.closed or newer.closed
+        if isinstance(newer, ShardState):
+            self._records += newer._records
+            self._emitted += newer._emitted
+            self._keys += newer._keys
+            return
+        for values, stored in (
+            (self._records, newer.records),
+            (self._emitted, newer.emitted),
+            (self._keys, newer.keys),
+        ):
+            if stored:
+                values.append(stored)
