@@ -117,6 +117,14 @@ def test_everything_else_is_refused_with_what_to_do(resolver, name, why):
     assert why in str(refused.value)
 
 
+def test_a_refusal_says_where_modules_are_listed(resolver):
+    with pytest.raises(NameNotRegistered) as refused:
+        resolver.resolve("res_appendix:fn")
+    told = str(refused.value)
+    assert "add res_appendix to --modules or ONYX_MODULES" in told
+    assert "spec.modules of the OnyxCluster (cluster.modules of the chart)" in told
+
+
 def test_a_refused_module_is_not_imported(resolver):
     with pytest.raises(NameNotRegistered):
         resolver.resolve("res_appendix:fn")

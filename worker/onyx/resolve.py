@@ -68,7 +68,8 @@ class Resolver:
             listed = ", ".join(self._listed) or "none"
             raise NameNotRegistered(
                 f"{name}: this worker offers no functions of {module_name} (listed modules: "
-                f"{listed}); start it with --modules {module_name} or ONYX_MODULES"
+                f"{listed}); add {module_name} to --modules or ONYX_MODULES, on Kubernetes to "
+                "spec.modules of the OnyxCluster (cluster.modules of the chart)"
             )
         try:
             return importlib.import_module(module_name)
@@ -101,8 +102,8 @@ def _import_listed(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise SettingsError(
             f"modules: {name!r} cannot be imported: {_describe(error)}; it must be on the "
-            "worker's Python path (PYTHONPATH), or for `onyx run` beside the job file, and import "
-            "without errors"
+            "worker's Python path (PYTHONPATH; on Kubernetes in its image or spec.code), or for "
+            "`onyx run` beside the job file, and import without errors"
         ) from error
 
 
