@@ -121,7 +121,7 @@ def test_a_refusal_says_where_modules_are_listed(resolver):
     with pytest.raises(NameNotRegistered) as refused:
         resolver.resolve("res_appendix:fn")
     told = str(refused.value)
-    assert "add res_appendix to --modules or ONYX_MODULES" in told
+    assert "start it with --modules res_appendix or ONYX_MODULES" in told
     assert "spec.modules of the OnyxCluster (cluster.modules of the chart)" in told
 
 

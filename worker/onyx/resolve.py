@@ -68,8 +68,8 @@ class Resolver:
             listed = ", ".join(self._listed) or "none"
             raise NameNotRegistered(
                 f"{name}: this worker offers no functions of {module_name} (listed modules: "
-                f"{listed}); add {module_name} to --modules or ONYX_MODULES, on Kubernetes to "
-                "spec.modules of the OnyxCluster (cluster.modules of the chart)"
+                f"{listed}); start it with --modules {module_name} or ONYX_MODULES, on Kubernetes "
+                "with spec.modules of the OnyxCluster (cluster.modules of the chart)"
             )
         try:
             return importlib.import_module(module_name)
