@@ -41,6 +41,15 @@ class TaskMetrics:
     def source(self, pending: int, offset: int) -> None:
         """Segments read and not complete, and positions completed, of this peer's partitions."""
 
+    def late(self, segments: int) -> None:
+        """Segments were later than their windows allow."""
+
+    def recovering(self, done_bytes: int, size_bytes: int) -> None:
+        """So much of the state has been read, on another thread while the task waits for it."""
+
+    def watermark(self, time_ms: int) -> None:
+        """Event time has come to this for the peer, in milliseconds since 1970."""
+
     def spark_stage(self, seconds: float, *, ok: bool) -> None:
         """A Spark stage ended."""
 

@@ -63,6 +63,9 @@ class TaskSeries:
         self.capacity = bound("onyx_edge_queue_capacity_segments")
         self.pending = bound("onyx_source_pending_segments")
         self.offset = bound("onyx_source_offset")
+        self.late = bound("onyx_window_late_segments_total")
+        self.recovery_read = bound("onyx_state_recovery_read_bytes")
+        self.recovery_size = bound("onyx_state_recovery_size_bytes")
         self.spark_s = bound("onyx_spark_stage_seconds")
         self.spark_failures = bound("onyx_spark_stage_failures_total")
 
@@ -115,6 +118,13 @@ class PrometheusTaskMetrics(TaskMetrics):
     def source(self, pending: int, offset: int) -> None:
         self._set("pending", pending)
         self._set("offset", offset)
+
+    def late(self, segments: int) -> None:
+        self._series.late.inc(segments)
+
+    def recovering(self, done_bytes: int, size_bytes: int) -> None:
+        self._set("recovery_read", done_bytes)
+        self._set("recovery_size", size_bytes)
 
     def spark_stage(self, seconds: float, *, ok: bool) -> None:
         if ok:
