@@ -6,6 +6,7 @@ without TLS; the second half breaks the network between two gRPC transports.
 
 import contextlib
 import dataclasses
+import logging
 import threading
 import time
 
@@ -459,6 +460,20 @@ def test_a_silent_network_is_noticed_and_the_link_resumes():
         world.proxy.release()
         world.send([2])
         assert collect(inbox, 1) == [2]
+
+
+@pytest.mark.server
+def test_two_groups_that_part_one_after_the_other_do_so_without_a_word(caplog):
+    caplog.set_level(logging.INFO)
+    calm = dataclasses.replace(SETTINGS, reconnect_back_off_s=60.0)
+    with grpc_world(calm) as world:
+        inbox = world.far.open()
+        world.send([1])
+        assert collect(inbox, 1) == [1]
+        world.far.transport.connect({})
+        eventually(lambda: world.near.transport.counters().broken_streams, "the end of the stream")
+        world.near.transport.connect({})
+    assert not [each for each in caplog.messages if "no stream to group" in each]
 
 
 @pytest.mark.server

@@ -47,7 +47,9 @@ class Dialler:
         self._randomness = randomness
         self._stopped = threading.Event()
         self._stream: Stream | None = None
-        self._complaint = ""
+        self._complaint: tuple[int, str] | None = None
+        """Severity and text of what went wrong with the last call."""
+        self._told = ""
         name = f"onyx-link-{link.ends.there[:8]}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -73,6 +75,7 @@ class Dialler:
             # Half of it at random: both ends of a broken network must not knock in step.
             self._stopped.wait(wait_s * (0.5 + 0.5 * self._randomness.random()))
             wait_s = min(BACK_OFF_MAX_S, 2 * wait_s)
+            self._tell()
 
     def _dial(self) -> bool:
         """One call from its beginning to its end; True if the handshake succeeded."""
@@ -111,14 +114,14 @@ class Dialler:
             watchdog.cancel()
             attached = self._link.attach(stream, hello)
             if attached:
-                self._complaint = ""
+                self._told = ""
                 for data in call:
                     self._link.receive(stream, data)
         except StopIteration:
-            self._complain(logging.INFO, "the other group ended the stream")
+            self._complaint = logging.INFO, "the other group ended the stream"
         except FrameError as error:
             self._link.note_bad_frame()
-            self._complain(logging.WARNING, str(error))
+            self._complaint = logging.WARNING, str(error)
         except grpc.RpcError as error:
             self._lost(error, stream, attached)
         except Exception:
@@ -131,16 +134,18 @@ class Dialler:
         if not attached and _code(error) in _ORDINARY and not self._stopped.is_set():
             problem = why_not(self._address, self._certificates)
         if problem is not None:
-            self._complain(logging.WARNING, problem)
+            self._complaint = logging.WARNING, problem
         else:
-            self._complain(_severity(error), stream.reason or _reason(error))
+            self._complaint = _severity(error), stream.reason or _reason(error)
 
-    def _complain(self, severity: int, complaint: str) -> None:
-        """Say it once, not at each of many attempts."""
-        if complaint != self._complaint and not self._stopped.is_set():
-            self._complaint = complaint
+    def _tell(self) -> None:
+        """Say what was wrong once, not at each of many attempts, and only if the group is wanted
+        still: at the end of a job one of the two ends parts first."""
+        complaint, self._complaint = self._complaint, None
+        if complaint is not None and complaint[1] != self._told and not self._stopped.is_set():
+            severity, self._told = complaint
             where = f"{self._link.ends.there} at {self._address}"
-            logger.log(severity, "no stream to group %s: %s; dialling again", where, complaint)
+            logger.log(severity, "no stream to group %s: %s; dialling again", where, self._told)
 
 
 def check_hello(hello: object, link: Link) -> None:
