@@ -1,0 +1,119 @@
+"""What counts as an event time, and what is said to whoever gives something else."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from onyx.errors import UserError, UserFunctionError
+from onyx.model.job import CatalogEntry
+from onyx.seams import ManualClock
+from onyx.task.source_times import SourceTimes
+from onyx.windows.watermarks import IDLE, SILENT, Mark
+
+UTC = datetime.UTC
+SUMMER = datetime.timezone(datetime.timedelta(hours=2))
+
+
+def by_key(**entry: Any) -> SourceTimes:
+    made = CatalogEntry("read", "input", 10, watermark_key="t", **entry)
+    return SourceTimes(made, lambda name: pytest.fail(name), ManualClock())
+
+
+def by_function(fn: Callable[..., Any]) -> SourceTimes:
+    entry = CatalogEntry("read", "input", 10, assign_watermark_fn="m:time")
+    return SourceTimes(entry, {"m:time": fn}.__getitem__, ManualClock())
+
+
+def mark_of(times: SourceTimes, *values: Any) -> Mark:
+    times.read(0, [{"t": value} for value in values])
+    return times.mark([0])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([5, 9, 7], 9),
+        ([-5, -9], -5),
+        ([1.5, 2.9], 2),
+        ([-1.5], -2),
+        ([3, 4.5], 4),
+        ([None, 5, None], 5),
+        ([datetime.datetime(1970, 1, 1, 0, 0, 1, 999, UTC)], 1_000),
+        ([datetime.datetime(2026, 7, 1, 2, tzinfo=SUMMER)], 1_782_864_000_000),
+        ([datetime.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)], -1_000),
+        ([datetime.datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC), 1_000], 2_000),
+        ([2**63 - 1, -(2**63)], 2**63 - 1),
+    ],
+)
+def test_times_are_milliseconds_or_datetimes(values: list[Any], expected: int) -> None:
+    assert mark_of(by_key(), *values) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("2026-01-01T00:00:00Z", "parse text in an assignWatermarkFn"),
+        (datetime.datetime(2026, 1, 1), "give it a time zone"),  # noqa: DTZ001
+        (float("nan"), "nan, which is no event time"),
+        (float("inf"), "inf, which is no event time"),
+        (True, "True, which is no event time"),
+        ([1], "which is no event time"),
+        (2**63, "which is no event time"),
+        ("x" * 1000, "xx, which|which is no event time"),
+    ],
+)
+@pytest.mark.parametrize("others", [[], [1, None]])
+def test_anything_else_is_an_error_that_says_what_to_do(
+    value: Any, message: str, others: list[Any]
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        mark_of(by_key(), *others, value)
+    assert str(caught.value).startswith("task read: watermarkKey 't' gives ")
+    assert len(str(caught.value)) < 400
+
+
+def test_a_segment_without_the_key_is_an_error() -> None:
+    with pytest.raises(UserError, match="task read: a segment has no 't', its watermarkKey"):
+        by_key().read(0, [{"t": 1}, {"time": 2}])
+
+
+def test_a_batch_without_any_time_says_nothing() -> None:
+    times = by_key()
+    assert mark_of(times, None) is SILENT
+    assert mark_of(times, None, None) is SILENT
+    assert mark_of(times, 5) == 5
+    assert mark_of(times, None) == 5
+
+
+def test_segments_without_time_do_not_keep_a_partition_awake() -> None:
+    clock = ManualClock()
+    entry = CatalogEntry("read", "input", 10, watermark_key="t", idle_timeout=1_000)
+    times = SourceTimes(entry, lambda name: pytest.fail(name), clock)
+    assert mark_of(times, 5) == 5
+    assert mark_of(times, None) == 5
+    clock.advance(1.0)
+    assert mark_of(times, None) is IDLE
+    assert mark_of(times, 6) == 6
+
+
+def test_a_function_gives_the_time_or_none() -> None:
+    times = by_function(lambda segment: segment["t"] * 1000 if segment["t"] else None)
+    assert mark_of(times, 1, 3, 0, 2) == 3_000
+
+
+def test_a_function_that_raises_is_named() -> None:
+    with pytest.raises(UserFunctionError, match="task read: assignWatermarkFn m:time raised Key"):
+        by_function(lambda segment: segment["missing"]).read(0, [{"t": 1}])
+
+
+def test_a_function_that_gives_no_time_is_named() -> None:
+    with pytest.raises(UserError, match="assignWatermarkFn m:time gives 'now', which is no event"):
+        by_function(lambda segment: "now").read(0, [{"t": 1}])
+
+
+def test_disorder_is_an_amount_with_a_unit() -> None:
+    assert mark_of(by_key(allowed_disorder=(2, "minutes")), 130_000) == 10_000
