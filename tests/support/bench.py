@@ -370,7 +370,7 @@ class Bench:
         for name in self._counts:
             kind = self.job.entry(name).type
             for peer in self._peers(name):
-                if peer not in self.tasks or self.tasks[peer].stop is not None:
+                if peer not in self.tasks or not self.tasks[peer].wanted:
                     kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
                     self.tasks[peer] = Task(self, peer, JOB, TaskName(name), kind_of, _nothing)
 

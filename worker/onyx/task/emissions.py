@@ -72,6 +72,7 @@ class Emissions:
         """How many there have been, those taken over included."""
         self.sent = 0
         """How many of them have been sent, each counted once."""
+        self._flushed = 0
 
     def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
@@ -133,6 +134,15 @@ class Emissions:
                 self._settled[shard] = there.window.frontier
                 for position in range(before, there.window.frontier):
                     del there.kept[position]
+
+    def wants_flush(self, ends: bool) -> bool:
+        """Whether outputs should make durable what they hold: half of what may be unsettled has
+        been sent since the last time, or `ends`: nothing more is to come. Asked again it is not."""
+        since = self.sent - self._flushed
+        due = since * 2 >= UNSETTLED_MAX or (ends and since > 0 and self.sent == self.added)
+        if due:
+            self._flushed = self.sent
+        return due
 
     def force_retry(self, roots: U64) -> None:
         """Send these again now (flow conditions with `action: retry`)."""

@@ -25,6 +25,7 @@ from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress
 from onyx.task.state import Task, Windowed
 from onyx.task.windowing import Windowing
+from onyx.transport.interface import FLUSH
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
 from onyx.windows.groups import group_value, hashable_keys
@@ -254,6 +255,12 @@ def _tick(task: Task, windowing: Windowing) -> bool:
     return True
 
 
+def wants_flush(task: Task) -> bool:
+    """Whether much was emitted that outputs should make durable now."""
+    windowing = task.live.windowing
+    return windowing is not None and windowing.emissions.wants_flush(ends=False)
+
+
 def blocked(task: Task) -> bool:
     """Whether so much was emitted and has not arrived that nothing more should be read."""
     windowing = task.live.windowing
@@ -273,6 +280,9 @@ def _close(task: Task, windowing: Windowing) -> bool:
         except Exception as error:
             raise _failure(task, error) from error
         windowing.close(left[0])
+        return True
+    if windowing.emissions.wants_flush(ends=True):
+        task.live.outbox.broadcast(FLUSH)
         return True
     if windowing.emissions.unsettled:
         return False

@@ -14,9 +14,8 @@ from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
-from onyx.transport.interface import Control, ControlKind
+from onyx.transport.interface import FLUSH, Control, ControlKind
 
-FLUSH = Control(ControlKind.FLUSH)
 EXHAUSTED_AT_ONCE = 10_000
 """Partitions named in one entry of the log, whose size is limited."""
 SPARK = "spark"
@@ -230,7 +229,7 @@ def _pass_controls(task: Task) -> None:
     controls, task.controls = task.controls, []
     if task.static.source is not None and task.static.source.wants_flush():
         controls.append((task.peer, FLUSH))
-    flush = False
+    flush = windowed.wants_flush(task)
     for source, control in controls:
         if control.kind is ControlKind.END:
             live.ends.arrive(source, control)
