@@ -75,6 +75,8 @@ class Side:
 
     def on_completions(self, *args) -> None: ...
 
+    def on_query(self, query) -> None: ...
+
 
 def serve(connection, tls: TlsSettings) -> None:
     """The far process: count until FLUSH, report, then echo until END."""

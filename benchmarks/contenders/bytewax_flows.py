@@ -71,8 +71,22 @@ class Counter(StatelessSinkPartition):
         tell(self.count, self.total)
 
 
-class Latest(StatelessSinkPartition):
-    """The latest value of each key, as a table that is written to would hold it."""
+class Running(StatelessSinkPartition):
+    """Running counts: how many words are new, and how many there are."""
+
+    def __init__(self):
+        self.count = self.total = 0
+
+    def write_batch(self, items):
+        self.count += [count for _, count in items].count(1)
+        self.total += len(items)
+
+    def close(self):
+        tell(self.count, self.total)
+
+
+class Final(StatelessSinkPartition):
+    """One value a key."""
 
     def __init__(self):
         self.values = {}
@@ -117,7 +131,7 @@ def running_count():
 
     flow = Dataflow("running_count")
     keyed = op.key_on("key", _words(flow), lambda word: word)
-    op.output("sink", op.stateful_map("count", keyed, count), Sink(Latest))
+    op.output("sink", op.stateful_map("count", keyed, count), Sink(Running))
     return flow
 
 
@@ -125,7 +139,7 @@ def final_count():
     """Workload b: one count a word, at the end of the data."""
     flow = Dataflow("final_count")
     counts = op.count_final("count", _words(flow), lambda word: word)
-    op.output("sink", counts, Sink(Latest))
+    op.output("sink", counts, Sink(Final))
     return flow
 
 
@@ -149,5 +163,5 @@ def windows():
         ordered=False,
     )
     stream = op.map("name", folded.down, lambda item: ((item[0], item[1][0]), item[1][1]))
-    op.output("sink", stream, Sink(Latest))
+    op.output("sink", stream, Sink(Final))
     return flow
