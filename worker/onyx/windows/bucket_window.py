@@ -114,10 +114,10 @@ class BucketWindow(WindowState):
     def _touch(self, number: int, touched: Keys) -> None:
         if not self._watching:
             return
-        _, upper = self._bounds(number)
+        bounds = self._bounds(number)
         if not self.compiled.watermark_of_segments:
             for trigger in self._watching:
-                self._passing[trigger.name, None].touch(number, trigger.due(upper, 0), touched)
+                self._passing[trigger.name, None].touch(number, trigger.due(*bounds, 0), touched)
             return
         for key in touched:
             shard = self._shard(key)
@@ -125,7 +125,7 @@ class BucketWindow(WindowState):
                 passing = self._passing.get((trigger.name, shard))
                 if passing is None:
                     passing = self._passing[trigger.name, shard] = Passing(listed=True)
-                passing.touch(number, trigger.due(upper, 0), {key: None})
+                passing.touch(number, trigger.due(*bounds, 0), {key: None})
 
     def _bucket(self, number: int) -> Bucket:
         bucket = self._buckets.get(number)
@@ -202,7 +202,7 @@ class BucketWindow(WindowState):
         """Groups of an extent that has been passed fire, all at once when nothing differs."""
         bucket = self._buckets[number]
         refinement = trigger.refinement
-        if refinement.calls:
+        if refinement.calls or (refinement.discards and not trigger.forgets):
             for key in keys:
                 self._fire(fired, trigger, "watermark", key, number, None)
         else:
@@ -215,7 +215,7 @@ class BucketWindow(WindowState):
                 )
                 for key in keys
             ]  # fmt: skip
-        if not (refinement.evicts or refinement.discards):
+        if not trigger.forgets:
             passing.keep(number)
         elif len(keys) == len(bucket):
             self._clear(number)

@@ -190,9 +190,10 @@ def _trigger(
         if kind == "own"
         else {}
     )
-    by_segment = kind in ("segment", "punctuation", "percentile-watermark", "own") or (
-        kind == "watermark" and not assigned and trigger.fire_all_extents
-    )
+    watching = kind in ("watermark", "percentile-watermark")
+    by_segment = not assigned and (trigger.fire_all_extents or kind == "percentile-watermark")
+    if not watching:
+        by_segment = kind != "timer"
     return CompiledTrigger(
         trigger,
         trigger.id or index,
@@ -204,7 +205,7 @@ def _trigger(
         share=trigger.watermark_percentage if kind == "percentile-watermark" else None,
         pred=None if trigger.pred is None else find_function(trigger.pred, where, resolve),
         calls=calls,
-        by_watermark=kind == "watermark" and not by_segment,
+        by_watermark=watching and not by_segment,
         by_segment=by_segment,
     )
 

@@ -144,7 +144,9 @@ class SessionWindow(WindowState):
         for trigger in self._watching:
             if trigger.name not in session.fired:
                 dues = self._passing.setdefault((trigger.name, shard), Dues())
-                dues.put_earliest(session.owner, trigger.due(session.upper, self._gap))
+                dues.put_earliest(
+                    session.owner, trigger.due(session.lower, session.upper, self._gap)
+                )
         if self.compiled.lateness is not None:
             past = session.upper + self._gap + self.compiled.lateness + 1
             self._expiring.setdefault(shard, Dues()).put_earliest(session.owner, past)
@@ -160,7 +162,7 @@ class SessionWindow(WindowState):
             for session in list(self._sessions(owner)):
                 if trigger.name in session.fired:
                     continue
-                if trigger.due(session.upper, self._gap) > watermark:
+                if trigger.due(session.lower, session.upper, self._gap) > watermark:
                     self._await(session)
                     continue
                 session.fired = [*session.fired, trigger.name]

@@ -27,10 +27,10 @@ class TaskWindows:
 
     def __init__(self, compiled: CompiledWindows, shard_of: Callable[[Any], int]) -> None:
         """`shard_of` gives for the user's value of a group key the shard of its state; a task that
-        is not grouped has the one group None."""
+        is not grouped has one group, None, in shard 0."""
         self._task = compiled.task
         self._grouped = compiled.grouped
-        self._shards = Shards(shard_of)
+        self._shards = Shards(shard_of if self._grouped else _only_shard)
         self._windows = {each.window.id: self._window(each) for each in compiled.windows}
         self._watermark: Number = NOTHING_SEEN
 
@@ -131,3 +131,7 @@ class TaskWindows:
                 f"task {self._task} has no window {window_id!r}, but {', '.join(self._windows)}"
             )
         return window
+
+
+def _only_shard(group: None) -> int:
+    return 0

@@ -9,16 +9,21 @@ A trigger looks at some of these events, and at every extent of its window when 
 * `watermark`: when nothing more is expected for an extent: the watermark is past its last place
   (and the delay). A session is over when the watermark is past its gap. An extent fires again when
   it has got more segments since, with the next watermark.
-* `percentile-watermark`: a segment lies beyond a share of an extent: one of its own extents, or
-  with `fireAllExtents` any of the group. It fires for each such segment.
+* `percentile-watermark`: the same, when the watermark has reached a share of the extent.
 * The user's own: segments, watermarks, the end, and every `period` if it has one.
 
 All fire once more when the job is completed, the user's own if they say so.
 
 Where no input of the job assigns watermarks, the segments themselves are the watermark: the
-greatest place seen by a shard. With `fireAllExtents` a `watermark` trigger then does just what it
-did in 0.9: all extents of the group are compared with each segment, and fire as often as one lies
-at their end or beyond. (Without it, it never fired there.)
+greatest place seen by a shard. With `fireAllExtents`, and for `percentile-watermark`, the rule is
+then that of 0.9: each segment is compared with extents (its own, or all of the group), which fire
+as often as a segment lies at their end or share, or beyond. (Without `fireAllExtents`, a
+`watermark` trigger of 0.9 never fired.)
+
+After firing, a refinement changes the state. `discarding` sets it back to the first state, as the
+guide says (0.9 left nil, from which the next segment began anew). An extent that a `watermark`
+trigger discards is forgotten altogether: nothing more is expected for it, and a segment that comes
+in spite of that begins it anew all the same. Else memory would grow with all that has ever been.
 """
 
 from __future__ import annotations
@@ -65,11 +70,19 @@ class CompiledTrigger:
     by_segment: bool = False
     """Whether it looks at each segment."""
 
-    def due(self, upper: Number, gap: Number) -> Number:
+    @property
+    def forgets(self) -> bool:
+        """Whether extents that the watermark has passed are gone after firing."""
+        refinement = self.refinement
+        return refinement.evicts or (refinement.discards and self.kind == "watermark")
+
+    def due(self, lower: Number, upper: Number, gap: Number) -> Number:
         """The watermark at which an extent fires; `gap` is that of a session, else 0.
 
         One more than the last place, as the watermark must be past it and places may be fractions.
         """
+        if self.share is not None:
+            return lower + self.share * (upper - lower)
         return upper + gap + self.delay + 1
 
     def reached(self, place: Number, lower: Number, upper: Number) -> bool:

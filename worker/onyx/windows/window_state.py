@@ -311,13 +311,10 @@ class WindowState(ABC):
         firing = self._firing(trigger, event_type, key, extent, segment)
         fired.append(firing)
         refinement = trigger.refinement
-        if refinement.evicts:
+        if refinement.evicts or (event_type == "watermark" and trigger.forgets):
             self._remove(key, extent)
         elif refinement.discards:
-            if event_type == "watermark" and trigger.by_watermark:
-                self._remove(key, extent)
-            else:
-                self._set(key, extent, self._aggregation.init())
+            self._set(key, extent, self._aggregation.init())
         elif refinement.calls:
             self._refine(trigger, firing, key, extent)
 

@@ -1,0 +1,53 @@
+"""Answers to a question about a window: the first extents in order, of one peer and of all.
+
+Each peer gives its first extents, so the first of all are among them. A peer may have to stop
+early because its states are large: then nothing behind the last one that it gave is known
+completely, and the whole answer ends there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any
+
+from onyx.flow.grouping import key_bytes
+from onyx.windows.firing import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Extents by group and lower bound."""
+
+    extents: Sequence[Extent]
+    more: bool
+    """There are others, which come behind these."""
+
+
+def first(extents: Sequence[Extent], extents_max: int) -> Answer:
+    """The first extents of a peer."""
+    found = nsmallest(extents_max, extents, key=order)
+    return Answer(found, len(extents) > len(found))
+
+
+def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
+    """The first extents of all peers."""
+    answers = list(answers)
+    ends = [order(each.extents[-1]) for each in answers if each.more and each.extents]
+    extents = sorted((extent for each in answers for extent in each.extents), key=order)
+    if ends:
+        end = min(ends)
+        extents = [extent for extent in extents if order(extent) <= end]
+    more = any(each.more for each in answers) or len(extents) > extents_max
+    return Answer(extents[:extents_max], more)
+
+
+def order(extent: Extent) -> tuple[Any, ...]:
+    """Numbers by value, then text, then everything else in an order of no meaning."""
+    group = extent.group
+    if type(group) is int:
+        return (0, group, extent.lower, extent.upper)
+    if type(group) is str:
+        return (1, group, extent.lower, extent.upper)
+    return (2, key_bytes(group), extent.lower, extent.upper)
