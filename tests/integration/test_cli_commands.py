@@ -253,6 +253,8 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         worker.send_signal(signal.SIGTERM)
         output = worker.communicate(timeout=TIMEOUT_S)[0]
     assert worker.returncode == 0, output
+    joined = f"joined tenancy cli at ZooKeeper {server.address} with 3 peers; modules: my_tasks"
+    assert output.count(joined) == 1
     entries = onyx(folder, "log", "--json", **there).stdout.splitlines()
     last = [json.loads(line)["fn"] for line in entries][-1]
     assert last == "group-leave-cluster", "it left and was not found dead"

@@ -75,6 +75,7 @@ from onyx.state.stores import open_store, remove
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
+from onyx.transport.queries import StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.peer")
 T = TypeVar("T")
@@ -142,6 +143,7 @@ class Incarnation:
         self._workload = Workload(self, self._executor)
         self._timers: list[threading.Timer] = []
         self._state: group.GroupState | None = None
+        self._offered = 0
         self._paused = False
         self._ended = False
 
@@ -194,6 +196,7 @@ class Incarnation:
 
     def peers_event(self, peers: Sequence[PeerId]) -> AddPeers:
         """The event that offers virtual peers at this group's address."""
+        self._offered += len(peers)
         site = {**self._site, "address": self.transport.address}
         return AddPeers(tuple(peers), site, self.settings.tags)
 
@@ -236,13 +239,30 @@ class Incarnation:
     def _step(self, event: Event) -> Left | Restart | None:
         assert self._state is not None
         started_s = self.clock.monotonic_s()
+        took_part = self._takes_part(self._state)
         self._state, actions = group.step(self._state, event)
+        if self._takes_part(self._state) and not took_part:
+            self._tell_joined()
         if isinstance(event, EntryRead):
             seconds = self.clock.monotonic_s() - started_s
             entry = event.entry
             self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
         self._observer.observe(self._state.replica, self._state.leaving)
         return self._interpret(actions)
+
+    def _takes_part(self, state: group.GroupState) -> bool:
+        """Whether peers of this group are in the cluster."""
+        return bool(state.replica.groups_index.get(self.group))
+
+    def _tell_joined(self) -> None:
+        settings = self.settings
+        logger.info(
+            "joined tenancy %s at ZooKeeper %s with %d peers; modules: %s",
+            settings.tenancy_id,
+            settings.zookeeper.address,
+            self._offered,
+            ", ".join(settings.modules) or "none",
+        )
 
     def _interpret(self, actions: Sequence[Action]) -> Left | Restart | None:
         effects: list[Effect] = []
@@ -345,6 +365,9 @@ class Incarnation:
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
     ) -> None:
         self._workload.on_completions(job, version, target, roots, retry)
+
+    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        return self._workload.on_query(query)
 
     # --- Services of the tasks -----------------------------------------------------------------
 
