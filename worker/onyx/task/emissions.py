@@ -108,6 +108,8 @@ class Emissions:
     @property
     def waiting(self) -> bool:
         """Whether something can be sent now."""
+        if not self.unsettled:
+            return False
         self._check_timeouts()
         return any(each.again or (each.unsent and _room(each)) for each in self._shards.values())
 

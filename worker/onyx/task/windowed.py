@@ -240,7 +240,7 @@ def tend(task: Task, idle: bool) -> bool:
         task.live.acks.add(roots, values)
     if idle and not durable and windowing.durable:
         moved |= _close(task, windowing)
-    return windowing.cut(idle) or moved or bool(durable)
+    return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 
 
 def _tick(task: Task, windowing: Windowing) -> bool:
