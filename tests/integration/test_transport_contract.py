@@ -62,6 +62,9 @@ class Side:
     def on_completions(self, job, version, target, roots, retry) -> None:
         self.completions += [(root, retry) for root in roots.tolist()]
 
+    def on_query(self, query) -> None:
+        raise AssertionError("nobody asks here")
+
     def wake(self) -> None:
         self.wakes += 1
 
@@ -573,7 +576,7 @@ def refusal(world, *first: bytes) -> str:
     ("change", "message"),
     [
         ({"tenancy": "other"}, "is of tenancy 'other' and group group-b of 'tenancy'"),
-        ({"protocol": 1}, "speaks protocol 1 and group group-b protocol 2"),
+        ({"protocol": 1}, f"speaks protocol 1 and group group-b protocol {frames.PROTOCOL}"),
         ({"target": GroupId("gone")}, "looks for group gone, but this is group-b"),
         ({"session": 0}, "names no session"),
     ],

@@ -7,8 +7,10 @@ on. A peer's next task starts when its last one has ended.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import EMPTY
@@ -24,11 +26,12 @@ from onyx.replica.effects import (
 )
 from onyx.replica.state import Replica
 from onyx.task.acker import AckerTask
-from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind
 from onyx.task.state import Task
 from onyx.task.wiring import sources_of
+from onyx.transport.queries import StateAnswer, StateQuery
 
 if TYPE_CHECKING:
     from onyx.peer.incarnation import Incarnation
@@ -88,6 +91,15 @@ class Workload:
         runner = self._running.get(target)
         if runner is not None and runner.task.job_id == job:
             runner.task.post(Completions(version, roots, retry))
+
+    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        answer: Future[StateAnswer] = Future()
+        runner = self._running.get(query.peer)
+        if runner is None or runner.task.job_id != query.job:
+            answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))
+        else:
+            runner.task.post(Query(query, answer))
+        return answer
 
     def stop(self) -> None:
         """The incarnation ends: every task is told, none is started any more."""

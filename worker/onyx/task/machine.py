@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable
-from onyx.task import keeping, rewire, segment_hooks, start, windowed, work
+from onyx.task import keeping, querying, rewire, segment_hooks, start, windowed, work
 from onyx.task.failures import Failure, describe, report
-from onyx.task.messages import Completions, Message, Ready, Rewire, Seal, Stop
+from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
     LOOP_START,
     SUCCESSORS,
@@ -136,6 +136,8 @@ def _receive(task: Task, message: Message) -> None:
             task.live.ready = True
         case Seal():
             task.seal_wanted = True
+        case Query():
+            querying.answer(task, message)
         case Completions() if task.wired and task.live.wiring.version == message.version:
             source, windowing = task.static.source, task.live.windowing
             if windowing is not None:

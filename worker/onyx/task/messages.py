@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion
+from onyx.transport.queries import StateAnswer, StateQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +45,12 @@ class Completions:
     retry: bool
 
 
-Message = Rewire | Ready | Seal | Stop | Completions
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A client asks for the state of a window and waits for the answer."""
+
+    query: StateQuery
+    answer: Future[StateAnswer]
+
+
+Message = Rewire | Ready | Seal | Stop | Completions | Query

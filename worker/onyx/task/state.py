@@ -147,7 +147,7 @@ class Task:
         self._static: Static | None = None
         self._live: Live | None = None
         self.mail: deque[Message] = deque()
-        """Bounded by what it tells of: an entry of the log each, and trees in flight."""
+        """Bounded by what it tells of: an entry of the log each, trees in flight, few questions."""
         self.futures: dict[str, Future[Any]] = {}
         self.stop: Stop | None = None
         self.wanted = True

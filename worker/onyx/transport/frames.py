@@ -1,4 +1,4 @@
-"""Frames: what links say, as bytes. The only module that knows the protobuf classes.
+"""Frames: what links say, as bytes. The only module that knows their protobuf classes.
 
 gRPC is given raw bytes and not protobuf messages: a frame that cannot be parsed is then ours to
 answer (a typed error and a resend) instead of an INTERNAL status from inside the library.

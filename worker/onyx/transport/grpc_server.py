@@ -22,8 +22,10 @@ from onyx.transport import frames
 from onyx.transport.frames import FrameError, Hello
 from onyx.transport.grpc_client import hello_problem
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX, server_options
+from onyx.transport.grpc_state import StateService
 from onyx.transport.grpc_tls import add_port, stranger
 from onyx.transport.link import Link, Stream
+from onyx.transport.queries import AnswerQuery
 
 logger = logging.getLogger("onyx.transport")
 
@@ -55,8 +57,12 @@ class Server:
         )
         service, _, method = METHOD[1:].partition("/")
         handler = grpc.stream_stream_rpc_method_handler(self._exchange)
+        self._state = StateService(tenancy, certificates)
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+            (
+                grpc.method_handlers_generic_handler(service, {method: handler}),
+                self._state.handler,
+            )
         )
         where = f"{settings.bind_host}:{settings.port}"
         try:
@@ -67,8 +73,9 @@ class Server:
                 "choose a free port, or 0 to be given one"
             ) from error
 
-    def start(self, group: GroupId, find: FindLink) -> None:
+    def start(self, group: GroupId, find: FindLink, answer: AnswerQuery) -> None:
         self._group, self._find = group, find
+        self._state.start(group, answer)
         self._server.start()
 
     def stop(self) -> None:

@@ -86,7 +86,7 @@ class GrpcTransport:
             self._randomness,
         )
         self._local.inboxes.listen(self._inbox_opened, self._inbox_closed)
-        self._server.start(group, self._find)
+        self._server.start(group, self._find, handlers.on_query)
         self._monitor.start()
 
     def connect(self, groups: Mapping[GroupId, str]) -> None:

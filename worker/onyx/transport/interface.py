@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.counters import Counters
+from onyx.transport.queries import StateAnswer, StateQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Control:
     """Of an EPOCH: partitions, each with the lowest position that may still be sent again."""
 
 
+FLUSH = Control(ControlKind.FLUSH)
+
+
 @dataclass(slots=True)
 class Delivery:
     """What a task takes from its inbox."""
@@ -97,6 +102,11 @@ class Handlers(Protocol):
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
     ) -> None:
         """Trees that are complete (`retry` False) or are to be replayed at once (True)."""
+        ...
+
+    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        """A client asks for the state of a window. The future fails with a UserError when asking
+        again is no use, and with Unavailable when it may be."""
         ...
 
 

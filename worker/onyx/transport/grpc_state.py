@@ -1,0 +1,148 @@
+"""Asking a group about the state of its tasks: a second service on the port of the streams.
+
+A question is answered by the task itself, between two of its steps. The thread of the call waits
+for that, so only a few are let in at a time: streams of segments need the same threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+
+import grpc
+
+from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
+from onyx.ids import GroupId
+from onyx.settings import TransportSettings
+from onyx.tls.files import CertificateFiles
+from onyx.transport import queries
+from onyx.transport.grpc_options import channel_options
+from onyx.transport.grpc_tls import open_channel, stranger, why_not
+from onyx.transport.queries import AnswerQuery, StateAnswer, StateQuery
+
+logger = logging.getLogger("onyx.transport")
+
+SERVICE, METHOD = "onyx.wire.v1.State", "Query"
+QUERIES_MAX = 16
+"""Questions that a group works on at once; more are told to come again."""
+QUERY_TIMEOUT_S = 30.0
+"""Longest wait for a task that does not come to answering."""
+
+Code = grpc.StatusCode
+AGAIN = (
+    Code.UNAVAILABLE,
+    Code.CANCELLED,
+    Code.DEADLINE_EXCEEDED,
+    Code.RESOURCE_EXHAUSTED,
+    Code.ABORTED,
+)
+"""After these the same question may succeed."""
+
+
+class StateService:
+    """Answers questions from `start` on."""
+
+    def __init__(self, tenancy: str, certificates: CertificateFiles | None) -> None:
+        self._tenancy = tenancy
+        self._certificates = certificates
+        self._group = GroupId("")
+        self._answer: AnswerQuery | None = None
+        self._free = threading.BoundedSemaphore(QUERIES_MAX)
+
+    @property
+    def handler(self) -> grpc.GenericRpcHandler:
+        method = grpc.unary_stream_rpc_method_handler(self._query)
+        return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+    def start(self, group: GroupId, answer: AnswerQuery) -> None:
+        self._group, self._answer = group, answer
+
+    def _query(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        problem = stranger(context, self._certificates)
+        if problem is not None:
+            context.abort(Code.UNAUTHENTICATED, problem)
+        if not self._free.acquire(blocking=False):
+            context.abort(Code.RESOURCE_EXHAUSTED, f"{QUERIES_MAX} questions are being answered")
+        try:
+            answer = self._answered(request, context)
+        finally:
+            self._free.release()
+        yield from queries.to_pieces(answer)
+
+    def _answered(self, request: bytes, context: grpc.ServicerContext) -> StateAnswer:
+        future: Future[StateAnswer] = Future()
+        try:
+            future = self._ask_task(queries.decode_query(request))
+            return future.result(_left_s(context))
+        except UserError as error:
+            code, details = Code.FAILED_PRECONDITION, str(error)
+        except Unavailable as error:
+            code, details = Code.ABORTED, str(error)
+        except (TimeoutError, CancelledError):
+            future.cancel()
+            code, details = Code.DEADLINE_EXCEEDED, "the task is busy and did not come to it"
+        except Exception as error:
+            logger.exception("a question about a state broke on a bug")
+            code, details = Code.INTERNAL, f"{type(error).__name__}: {error}"
+        context.abort(code, details)
+        raise AssertionError("abort raises")
+
+    def _ask_task(self, query: StateQuery) -> Future[StateAnswer]:
+        assert self._answer is not None, "listens only once it is started"
+        if query.tenancy != self._tenancy or query.group != self._group:
+            raise Unavailable(
+                f"this is group {self._group} of tenancy {self._tenancy!r}, and group "
+                f"{query.group} of {query.tenancy!r} was asked"
+            )
+        return self._answer(query)
+
+
+def _left_s(context: grpc.ServicerContext) -> float:
+    left_s: float | None = context.time_remaining()
+    return QUERY_TIMEOUT_S if left_s is None else min(left_s, QUERY_TIMEOUT_S)
+
+
+def ask(
+    address: str,
+    query: StateQuery,
+    settings: TransportSettings,
+    certificates: CertificateFiles | None,
+    timeout_s: float,
+) -> StateAnswer:
+    """Ask the group at an address; blocks.
+
+    Raises:
+        UserError: asking again is no use: the question is wrong, or the other side does not take
+            our certificates or is of another version.
+        Unavailable: it cannot be reached, or cannot answer now.
+    """
+    with open_channel(address, channel_options(settings), certificates) as channel:
+        call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
+        try:
+            return queries.from_pieces(call(queries.encode_query(query), timeout=timeout_s))
+        except grpc.RpcError as error:
+            raise _failure(error, address, query, certificates) from error
+        except SegmentError as error:
+            raise UserError(f"the worker at {address} answered in another language: {error}") from (
+                error
+            )
+
+
+def _failure(
+    error: grpc.RpcError, address: str, query: StateQuery, certificates: CertificateFiles | None
+) -> OnyxError:
+    assert isinstance(error, grpc.Call)
+    code, details = error.code(), error.details()
+    where = f"the worker at {address}"
+    if code is Code.FAILED_PRECONDITION:
+        return UserError(str(details))
+    if code is Code.UNIMPLEMENTED:
+        return UserError(f"{where} answers no questions: run the same version of Onyx everywhere")
+    if code in AGAIN:
+        problem = why_not(address, certificates) if code is Code.UNAVAILABLE else None
+        if problem is not None:
+            return UserError(f"{where} cannot be asked: {problem}")
+        return Unavailable(f"{where} (group {query.group}) does not answer: {details}")
+    return UserError(f"{where} does not answer: {code.name}: {details}")
