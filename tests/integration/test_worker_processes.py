@@ -39,6 +39,7 @@ class Pod:
             tenancy_id=uuid.uuid4().hex,
             zookeeper=ZooKeeperSettings(zookeeper, session_timeout_s),
             telemetry=TelemetrySettings(metrics_port=self.port, log_format="json"),
+            leave_timeout_s=10 * WAIT_S,
         )
         self._log = folder / "pod.log"
         counts = {"ONYX_PEERS": "2", "ONYX_PROCESSES": "2"}
@@ -134,6 +135,19 @@ def test_a_wiped_zookeeper_ends_the_pod_with_a_code_of_its_own(tmp_path: Path) -
         assert "Traceback" not in pod.output()
         with api.connect(pod.settings) as client:
             assert client.replica().groups == (), "nobody joined the empty log"
+
+
+def test_a_worker_whose_zookeeper_went_first_does_not_wait_for_it(tmp_path: Path) -> None:
+    """The time that it has for leaving is longer than the test waits."""
+    with (
+        ZooKeeperServer(tmp_path / "zookeeper") as server,
+        a_pod(server.address, tmp_path, session_timeout_s=2.0) as pod,
+    ):
+        pod.until(lambda: pod.page("/readyz")[0] == 200)
+        server.kill()
+        pod.process.send_signal(signal.SIGTERM)
+        assert pod.process.wait(WAIT_S) == ExitCode.SUCCESS, pod.output()
+        assert "left without a word" in pod.output()
 
 
 def test_a_worker_waits_for_zookeeper_and_ends_when_told(tmp_path: Path) -> None:

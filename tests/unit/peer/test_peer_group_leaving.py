@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from onyx.log.interface import Session
 from onyx.peer.actions import Append, Left
-from onyx.peer.events import AddPeers, Leave, Propose, PulseGone
+from onyx.peer.events import AddPeers, Leave, PauseDue, Propose, PulseGone, SessionChanged
 from onyx.replica.effects import StartTask, StopTask
 from onyx.replica.entry import Command
 
+SUSPENDED = SessionChanged(Session.SUSPENDED)
 JOB = {
     "id": "job",
     "tasks": ["in", "out"],
@@ -33,6 +37,32 @@ def test_a_clean_leave_takes_the_peers_out_and_ends_when_it_is_read(ring):
     assert ring.actions["b"][-1] == Left()
     assert ring.states["a"].replica.groups == ("a",)
     assert ring.states["a"].replica.peers == ("a1",)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [SUSPENDED, PauseDue(1), Leave()],
+        [SUSPENDED, Leave(), PauseDue(1)],
+        [Leave(), SUSPENDED, PauseDue(1)],
+    ],
+)
+def test_a_leave_does_not_wait_for_a_zookeeper_that_is_gone(ring, events):
+    ring.start("a", "a1")
+    ring.play()
+    for event in events[:-1]:
+        assert Left() not in ring.feed("a", event)
+    assert ring.feed("a", events[-1]) == (Left(),)
+    assert ring.feed("a", SessionChanged(Session.CONNECTED)) == ()
+
+
+def test_a_leave_goes_on_when_zookeeper_is_back_in_time(ring):
+    ring.start("a", "a1")
+    ring.play()
+    for event in (Leave(), SUSPENDED, SessionChanged(Session.CONNECTED), PauseDue(1)):
+        assert Left() not in ring.feed("a", event)
+    ring.play()
+    assert ring.actions["a"][-1] == Left()
 
 
 def test_a_group_on_its_way_out_takes_nothing_more_on(ring):

@@ -14,6 +14,8 @@ Decisions:
   this group. An edge-based version must handle every pair of events by hand.
 * A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
   owed by the new replica are computed from its state (`peer.joining.owed`).
+* A group that leaves waits to read that it has left, but not when ZooKeeper does not answer for as
+  long as it takes to pause: the others find out when its session has expired.
 * An incarnation ends once. What was decided about a dead incarnation never comes back: the executor
   starts a new group with new ids (`start`).
 """
@@ -254,6 +256,8 @@ def _session(state: GroupState, session: Session) -> Result:
 def _pause(state: GroupState, suspension: int) -> Result:
     if state.connected or state.paused or suspension != state.suspensions:
         return state, ()
+    if state.leaving:
+        return _end(state, "left while nobody could be told")
     return replace(state, paused=True), (Pause(),)
 
 
@@ -263,7 +267,12 @@ def _leave(state: GroupState) -> Result:
     peers = state.replica.groups_index.get(state.group, ())
     commands = tuple(joining.removal(state.group, peer) for peer in peers)
     commands += (joining.departure(state.group),)
-    return replace(state, leaving=True, held=(), retry=()), _append(commands)
+    state = replace(state, leaving=True, held=(), retry=())
+    return (
+        _end(state, "left while nobody could be told")
+        if state.paused
+        else (state, _append(commands))
+    )
 
 
 def _end(state: GroupState, reason: str) -> Result:

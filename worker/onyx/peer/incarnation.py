@@ -168,6 +168,11 @@ class Incarnation:
                     if isinstance(event, Leave):
                         self._end_tasks()
                     end = self._step(event)
+            if isinstance(end, Left) and not self._state.connected:
+                logger.warning(
+                    "left without a word, because ZooKeeper does not answer: others take over when "
+                    "this session has expired"
+                )
             return end
         except Fenced as error:
             return Restart(str(error))
