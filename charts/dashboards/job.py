@@ -181,6 +181,25 @@ _SOURCES = Row(
     ],
 )
 
+_WINDOWS = Row(
+    "Windows",
+    [
+        lines(
+            "Lag of event time",
+            [Query(f"time() - min by (task) (onyx_task_watermark_seconds{{{TASK}}})", "{{task}}")],
+            "How far watermarks are behind the clock. Rising: a source gives no newer times, or a "
+            "partition of it is silent and has no idleTimeout.",
+            unit="s",
+        ),
+        lines(
+            "Late segments",
+            [Query(_rate("onyx_window_late_segments_total"), "{{task}}")],
+            "Per second: later than every window of the task allows.",
+            unit="cps",
+        ),
+    ],
+)
+
 _SPARK = Row(
     "Spark stages",
     [
@@ -215,5 +234,5 @@ DASHBOARD = Dashboard(
     title="Onyx / Job",
     description="One job: throughput, back-pressure, batches, sources and faults by task.",
     variables=[NAMESPACE, CLUSTER, JOBS, TASKS],
-    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _SOURCES, _SPARK],
+    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _SOURCES, _WINDOWS, _SPARK],
 )

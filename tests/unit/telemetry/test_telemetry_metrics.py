@@ -33,6 +33,7 @@ def exercise(group: GroupMetrics) -> None:
     task.failed()
     task.queue(100, 20_000)
     task.source(7, 1_000)
+    task.watermark(1_750_000_000_000)
     task.spark_stage(12.0, ok=True)
     task.spark_stage(12.0, ok=False)
     group.entry_applied("submit-job", 17, 0.001)
@@ -73,6 +74,22 @@ def test_peers_of_one_task_add_up_and_leave_nothing_behind(group: PrometheusGrou
     second.close()
     assert waiting() == 0
     assert group.registry.get_sample_value("onyx_edge_queue_capacity_segments", PARSE) == 0
+
+
+def test_the_watermark_of_a_task_is_the_least_of_its_peers(group: PrometheusGroupMetrics) -> None:
+    def watermark_s() -> float | None:
+        return group.registry.get_sample_value("onyx_task_watermark_seconds", PARSE)
+
+    first, second = group.task("flights", "parse"), group.task("flights", "parse")
+    assert watermark_s() is None, "nobody knows yet"
+    first.watermark(9_500)
+    assert watermark_s() == 9.5
+    second.watermark(-1_000)
+    assert watermark_s() == -1.0
+    second.close()
+    assert watermark_s() == 9.5
+    first.close()
+    assert watermark_s() is None, "a job that has ended does not lag"
 
 
 def test_series_of_tasks_that_ended_are_dropped_beyond_the_limit() -> None:

@@ -139,6 +139,13 @@ METRICS = (
         "Spark stages that failed; each is run again a few times.",
     ),
     Metric(
+        "onyx_task_watermark_seconds",
+        "gauge",
+        TASK,
+        "Event time that the peers of the task here have all come to, as Unix time; its lag is "
+        "`time()` less this.",
+    ),
+    Metric(
         "onyx_window_late_segments_total",
         "counter",
         TASK,

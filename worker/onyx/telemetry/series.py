@@ -66,19 +66,36 @@ class TaskSeries:
         self.late = bound("onyx_window_late_segments_total")
         self.recovery_read = bound("onyx_state_recovery_read_bytes")
         self.recovery_size = bound("onyx_state_recovery_size_bytes")
+        self._watermark = metrics["onyx_task_watermark_seconds"]
+        self._task = (job, task)
+        self._watermarks_s: dict[object, float] = {}
         self.spark_s = bound("onyx_spark_stage_seconds")
         self.spark_failures = bound("onyx_spark_stage_failures_total")
+
+    def watermark(self, peer: object, time_s: float | None) -> None:
+        """The least of those of the peers. There is no series before one is known or after the
+        last peer has left: 0 would be an event time too."""
+        if time_s is not None:
+            self._watermarks_s[peer] = time_s
+        elif self._watermarks_s.pop(peer, None) is None:
+            return
+        known = tuple(self._watermarks_s.values())
+        if known:
+            self._watermark.labels(*self._task).set(min(known))
+        else:
+            self._watermark.remove(*self._task)
 
 
 class PrometheusTaskMetrics(TaskMetrics):
     """See `TaskMetrics`."""
 
-    __slots__ = ("_gauges", "_leave", "_series")
+    __slots__ = ("_gauges", "_leave", "_series", "_watermark_ms")
 
     def __init__(self, series: TaskSeries, leave: Callable[[], None]) -> None:
         self._series = series
         self._leave = leave
         self._gauges: dict[str, int] = {}
+        self._watermark_ms: int | None = None
 
     def batch(
         self,
@@ -126,6 +143,11 @@ class PrometheusTaskMetrics(TaskMetrics):
         self._set("recovery_read", done_bytes)
         self._set("recovery_size", size_bytes)
 
+    def watermark(self, time_ms: int) -> None:
+        if time_ms != self._watermark_ms:
+            self._watermark_ms = time_ms
+            self._series.watermark(self, time_ms / 1000)
+
     def spark_stage(self, seconds: float, *, ok: bool) -> None:
         if ok:
             self._series.spark_s.observe(seconds)
@@ -136,6 +158,7 @@ class PrometheusTaskMetrics(TaskMetrics):
         for name in tuple(self._gauges):
             if name != "offset":  # what was completed here stays so
                 self._set(name, 0)
+        self._series.watermark(self, None)
         self._leave()
         self._leave = _nothing
 
