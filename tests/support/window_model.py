@@ -16,8 +16,8 @@ the conformance cases; where these leave something open:
 * A segment is late for a window when the watermark has passed all its extents by more than the
   lateness that is allowed; extents passed by that much are dropped, after they have fired.
 * Functions of the user are those of `FUNCTIONS`, told again here without their protocol.
-* `discarding` leaves an extent without a state (None), as in 0.9; the next segment starts from the
-  initial one. `postEvictor: [all]` removes the extent.
+* `discarding` sets the state back to the first one (in 0.9 it was nil until the next segment),
+  or, when the watermark has passed the extent, removes it. `postEvictor: [all]` removes it always.
 """
 
 from __future__ import annotations
@@ -108,15 +108,13 @@ def units(amount: tuple[int, str]) -> int:
 
 
 def aggregate(window: Window, extent: Extent) -> Any:
-    """The state of an extent; None when it has been discarded."""
+    """The state of an extent."""
     segments: Sequence[dict[str, Any]] = extent.segments
     if window.aggregation == "app:texts":
         state = list(extent.kept)
         for segment in segments:
             state.append(f"{len(state)}:{segment['v']}")
-        return state or None
-    if not segments:
-        return None
+        return state
     parts = (window.aggregation,) if isinstance(window.aggregation, str) else window.aggregation
     if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
         segments = sorted(segments, key=lambda each: each[window.window_key])
@@ -133,7 +131,8 @@ def aggregate(window: Window, extent: Extent) -> Any:
         case "max":
             return max([window.init, *values])
         case "average":
-            return {"n": len(values), "sum": sum(values), "average": sum(values) / len(values)}
+            mean = {"average": sum(values) / len(values)} if values else {}
+            return {"n": len(values), "sum": sum(values), **mean}
         case "collect-by-key":
             found: dict[Any, list[Any]] = {}
             for value, segment in zip(values, segments, strict=True):
@@ -169,6 +168,7 @@ class WindowModel:
         """What fires for a segment, and whether it is late."""
         shard = self.shard_of(group)
         place = segment.get(self.window.window_key or "", -math.inf)
+        rises = place > self.seen.get(shard, -math.inf)
         self.seen[shard] = max(place, self.seen.get(shard, -math.inf))
         extents = self._extents_of(segment, group)
         if not extents:
@@ -182,7 +182,8 @@ class WindowModel:
                 period = units(trigger.period or (0, "seconds"))
                 self.due_ms.setdefault((shard, index), now_ms + period)
             elif self._goes_by_watermark(trigger):
-                fired += [] if self.assigned else self._pass(trigger, self._of_shard(shard))
+                if rises and not self.assigned:
+                    fired += self._pass(trigger, self._of_shard(shard))
             elif self._wakes(index, trigger, group):
                 there = self.groups[group]
                 looked_at = there if trigger.fire_all_extents else extents
@@ -292,12 +293,13 @@ class WindowModel:
 
     def _fire(self, trigger: Trigger, event_type: str, group: Any, extent: Extent) -> Fired:
         state = aggregate(self.window, extent)
-        if trigger.post_evictor == ("all",):
+        passed = event_type == "watermark" and trigger.type == "watermark"
+        if trigger.post_evictor == ("all",) or (trigger.refinement == "discarding" and passed):
             self.groups[group].remove(extent)
         elif trigger.refinement == "discarding":
             extent.segments, extent.kept = [], []
         elif trigger.refinement == "app:last_one":
-            extent.segments, extent.kept = [], (state or [])[-1:]
+            extent.segments, extent.kept = [], state[-1:]
         bounds = extent.lower, extent.upper
         return Fired(self.window.id, trigger, event_type, group, *bounds, state)
 
