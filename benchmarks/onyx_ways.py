@@ -51,6 +51,8 @@ def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequ
     spec["guarantee"] = way.guarantee
     for entry in spec["catalog"]:
         entry["nPeers"] = way.peers.get(entry["name"], 1)
+        if entry["type"] == "reduce" and way.guarantee != "exactly-once":
+            entry["deduplicate"] = False
         if entry.get("plugin") == "files":
             read = entry["type"] == "input"
             entry["options"]["path"] = data.pattern if read else str(folder / OUT)
