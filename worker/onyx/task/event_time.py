@@ -95,6 +95,8 @@ class EventTime:
         self._marks = ChannelMarks(channels)
         self._epochs = ChannelEpochs(channels)
         self._own = Rising()
+        self._heard = False
+        """Something that `_own` does not follow yet."""
         self._told = Rising()
         self._released: Mark = SILENT
         self._next_watermark_s = 0.0
@@ -110,6 +112,9 @@ class EventTime:
     def watermark(self) -> int | None:
         """Event time has come to this for the task, in milliseconds; None: nobody knows yet. It
         rises only. Where windows were restored with a higher one, that is the one that holds."""
+        if self._heard:
+            self._heard = False
+            self._own.follow(self._marks.mark)
         return self._own.time_ms
 
     def take_frontiers(self) -> dict[int, int]:
@@ -142,7 +147,7 @@ class EventTime:
             self._epochs.hear(source, control.epoch, control.frontiers)
             return
         self._marks.hear(source, IDLE if control.time_ms is None else control.time_ms)
-        self._own.follow(self._marks.mark)
+        self._heard = True
 
     def tell(self, now_s: float, idle: bool) -> Iterator[Control]:
         """Control items that are due now, behind everything that has been sent.
@@ -158,7 +163,8 @@ class EventTime:
 
     def _watermark(self, now_s: float) -> Iterator[Control]:
         mark = self.mark
-        self._own.follow(mark)
+        if self._origin is not None:
+            self._own.follow(mark)
         said = self._told.follow(self._released if self._needed.windowed else mark)
         if said is not None:
             self._next_watermark_s = now_s + WATERMARK_INTERVAL_S
