@@ -18,7 +18,7 @@ from onyx.log.server import ZooKeeperServer
 
 BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
 COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")
-COMMANDS += ("replica", "gc", "worker", "zookeeper")
+COMMANDS += ("state", "replica", "gc", "worker", "zookeeper")
 TIMEOUT_S = 60.0
 
 TASKS = """\

@@ -31,12 +31,14 @@ from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
+from onyx.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
 from onyx.settings import Settings, TlsSettings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
+from onyx.windows.firing import ALL
 
 JOIN_TIMEOUT_S = 60.0
 
@@ -201,6 +203,33 @@ def drain_job(settings: Settings, job: JobId) -> None:
     """Let a job read nothing new, complete what is pending, seal its outputs and complete."""
     with connect(settings) as client:
         client.drain(job)
+
+
+def window_state(
+    settings: Settings,
+    job: JobId,
+    window: str,
+    key: Any = ALL,
+    extents_max: int = EXTENTS_DEFAULT,
+    timeout_s: float = TIMEOUT_S,
+) -> WindowView:
+    """What a window of a running job has gathered until now, asked of the peers that have it.
+
+    Args:
+        settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
+        job: its id.
+        window: its id.
+        key: of one group, as the task's `groupByKey` or `groupByFn` gives it; all groups without.
+        extents_max: the first so many extents, by group and lower bound.
+        timeout_s: how long a job that is being re-allocated is waited for.
+
+    Raises:
+        UserError: there is no such job or window, the job does not run, the key cannot be one.
+        Unavailable: not all peers concerned could answer in time.
+    """
+    with connect(settings) as client:
+        reader = StateReader.over_grpc(client, settings)
+        return reader.read(Question(job, window, key, extents_max), timeout_s)
 
 
 def gc(settings: Settings) -> Collected:

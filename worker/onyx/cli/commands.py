@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "resume": ("onyx.cli.jobs:resume", "Let a suspended job go on where its inputs were."),
     "drain": ("onyx.cli.jobs:drain", "Let a job read nothing new, finish and complete."),
     "jobs": ("onyx.cli.jobs:list_jobs", "List jobs: state, peers, why a job waits or failed."),
+    "state": ("onyx.cli.state:show_state", "Show what a window of a running job has gathered."),
     "log": ("onyx.cli.inspect:show_log", "Print the entries of the log, one a line."),
     "replica": ("onyx.cli.inspect:show_replica", "Print the replica: what the log folds into."),
     "gc": ("onyx.cli.inspect:collect", "Forget the jobs that have ended, and trim the log."),
