@@ -2,10 +2,9 @@
 
 Times are taken from segments as the source gives them, before the task's function, and only from
 those read for the first time: what is read again cannot lower a watermark, and must not raise it
-before its time. They are milliseconds since 1970 in whatever number, as those of windows are. A
-float is one too, not seconds: two units told apart by their type or their size would be mistaken
-for one another some day. Text is refused, because parsing dates costs more than everything else
-done with a segment; where it has to be done is a function's to say.
+before its time. What a `watermarkKey` may hold is what the `windowKey` of a window over time may
+hold, for it is mostly the same key. A float is milliseconds too, not seconds: two units told apart
+by their type or their size would be mistaken for one another some day.
 
 After a re-allocation all that was in flight is sent again, and until that has been done a partition
 has said nothing: tasks behind may have lost it, and their windows must not close before it comes.
@@ -76,10 +75,12 @@ class SourceTimes:
         try:
             newest = max(map(self._fn, segments))
         except Exception:
-            # Some have no time, or times of types that cannot be compared, or there is an error.
+            newest = None
+        if newest is None or isinstance(newest, str):
+            # Some have no time, or times that cannot be compared as they are, or there is an error.
             times = [time for segment in segments if (time := self._one(segment)) is not None]
             return max(times, default=None)
-        return self._time(newest) if newest is not None else None
+        return self._time(newest)
 
     def _one(self, segment: Segment) -> int | None:
         try:
@@ -102,20 +103,33 @@ class SourceTimes:
             time_ms = value
         elif isinstance(value, float) and math.isfinite(value):
             time_ms = math.floor(value)
-        elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
-            time_ms = (value - _EPOCH) // _MILLISECOND
+        elif isinstance(value, datetime.date):
+            time_ms = _milliseconds(value)
+        elif isinstance(value, str):
+            time_ms = self._parsed(value)
         if time_ms is None or not TIME_MS_MIN <= time_ms <= TIME_MS_MAX:
             raise self._no_time(value)
         return time_ms
 
+    def _parsed(self, text: str) -> int:
+        try:
+            return _milliseconds(datetime.datetime.fromisoformat(text))
+        except ValueError:
+            raise self._no_time(text) from None
+
     def _no_time(self, value: Any) -> UserError:
-        advice = ""
-        if isinstance(value, str):
-            advice = "; parse text in an assignWatermarkFn, or before it is written to the source"
-        elif isinstance(value, datetime.datetime):
-            advice = "; give it a time zone"
         source = self._fn_name if self._key is None else f"watermarkKey {self._key!r}"
         return UserError(
             f"task {self._task}: {source} gives {value!r:.100}, which is no event time: it must be "
-            f"a number of milliseconds since 1970 or a datetime with a time zone{advice}"
+            "a number of milliseconds since 1970, a datetime, a date or ISO 8601 text; an "
+            "assignWatermarkFn may work it out from the segment"
         )
+
+
+def _milliseconds(moment: datetime.date) -> int:
+    """Without a zone: UTC."""
+    if not isinstance(moment, datetime.datetime):
+        moment = datetime.datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return (moment - _EPOCH) // _MILLISECOND
