@@ -16,7 +16,6 @@ from tests.operator.harness import job
 
 from onyx_operator.admission.review import (
     MESSAGE_CHARACTERS_MAX,
-    WARNING_CHARACTERS_MAX,
     MalformedReview,
     answer,
 )
@@ -105,15 +104,6 @@ def test_a_wrong_option_of_a_plugin_is_refused() -> None:
 
     told_of = "spec.catalog[0].options.partition: is not known (did you mean partitions?)"
     assert told_of in told(judged(body))
-
-
-def test_what_the_runtime_does_not_run_yet_is_a_warning() -> None:
-    response = judged(with_spec(job(), guarantee="exactly-once"))
-
-    assert response["allowed"]
-    (warning,) = response["warnings"]
-    assert warning.startswith("spec.guarantee: ")
-    assert len(warning) <= WARNING_CHARACTERS_MAX
 
 
 def test_a_job_by_reference_passes() -> None:

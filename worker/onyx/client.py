@@ -21,7 +21,6 @@ from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
-from onyx.model.features import unsupported
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.replica import canonical, machine
@@ -92,10 +91,9 @@ class Client:
         The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat.
 
         Raises:
-            JobRefused: this version cannot run the job, options of a plugin are wrong, or its id is
-                taken by another job.
+            JobRefused: options of a plugin are wrong, or the id is taken by another job.
         """
-        if problems := (*unsupported(job), *wrong_options(job)):
+        if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
         job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
         digest = self._store(job)

@@ -12,7 +12,6 @@ from typing import Any
 from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
-from onyx.model.features import unsupported
 from onyx.model.parse import parse_declared
 from onyx.model.parse_cluster import parse_cluster
 
@@ -34,7 +33,7 @@ def _job(job: Object) -> Verdict:
         return Verdict(problems=error.problems)
     if parsed is None:
         return Verdict()
-    return Verdict(problems=wrong_options(parsed), warnings=unsupported(parsed))
+    return Verdict(problems=wrong_options(parsed))
 
 
 def _cluster(cluster: Object) -> Verdict:

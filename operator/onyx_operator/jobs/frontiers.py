@@ -11,6 +11,8 @@ the others count as they were, which is a lower bound all the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from onyx.ids import JobId
@@ -53,10 +55,10 @@ class Frontiers:
         while len(self._closed) > JOBS_MAX:
             del self._closed[next(iter(self._closed))]
 
-    def read(self, log: ClientLog, job: JobId, partitions: int) -> bool:
+    def read(self, log: ClientLog, job: JobId, partitions: Sequence[int]) -> bool:
         """Read the next of a job's partitions; True when something has changed. Blocks.
 
-        `partitions`: how many there are; 0 means that those with a frontier are looked up.
+        `partitions`: of the inputs; with none those with a frontier are looked up.
 
         Raises:
             Unavailable: the log cannot be reached.
@@ -77,8 +79,9 @@ class Frontiers:
         self._positions.setdefault(job, {}).update(found)
         return self.completed(job) != before
 
-    def _due(self, job: JobId, partitions: int) -> list[int]:
-        first = self._next.get(job, 0) % partitions
-        count = min(partitions, READ_MAX)
+    def _due(self, job: JobId, partitions: Sequence[int]) -> list[int]:
+        total = len(partitions)
+        first = self._next.get(job, 0) % total
+        count = min(total, READ_MAX)
         self._next[job] = first + count
-        return [(first + index) % partitions for index in range(count)]
+        return [partitions[(first + index) % total] for index in range(count)]

@@ -35,7 +35,7 @@ from onyx_operator.jobs.status import status
 from onyx_operator.jobs.store import Store
 from onyx_operator.jobs.watched import Watched
 from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, NotFound, Object
-from onyx_operator.reconciler import Key, Pace, Reconciler
+from onyx_operator.reconciler import Key, Reconciler
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +67,7 @@ class Jobs:
         self._now_s = now_s
         self._actor = Actor(operator.kube, operator.metrics)
         self._views = LogViews(settings, operator.connect, self._on_log, operator.metrics)
-        pace = Pace(settings.concurrent_max, settings.retry_min_s, settings.retry_max_s)
-        self._reconciler = Reconciler(JOBS.kind, self.look, pace, operator.metrics)
+        self._reconciler = Reconciler(JOBS.kind, self.look, settings, operator.metrics)
         self._watched = Watched(JOBS.kind, operator.liveness)
         self._jobs, self._clusters = Store(), Store()
         self._owners: dict[JobId, Key] = {}

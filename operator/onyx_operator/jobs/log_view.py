@@ -20,7 +20,8 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.jobs import input_partitions
+from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.jobs.frontiers import Frontiers
 from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job
@@ -113,7 +114,7 @@ class LogView:
                 return
             self._next_job = (self._next_job + 1) % len(jobs)
             job = jobs[self._next_job]
-            left -= max(1, self._partitions(job))
+            left -= max(1, len(input_partitions(self._replica, job)))
             if await self._read_frontiers(job):
                 self._changed([job])
 
@@ -260,11 +261,8 @@ class LogView:
 
     async def _read_frontiers(self, job: JobId) -> bool:
         client = self._opened()
-        count = self._partitions(job)
-        return await self._ask(self.frontiers.read, client.log, job, count)
-
-    def _partitions(self, job: JobId) -> int:
-        return sum(each.count for each in self._replica.partitions.get(job, NOTHING).values())
+        partitions = input_partitions(self._replica, job)
+        return await self._ask(self.frontiers.read, client.log, job, partitions)
 
     def _where(self) -> str:
         return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"

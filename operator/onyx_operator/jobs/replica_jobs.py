@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onyx.ids import JobId
+from onyx.replica.jobs import input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import NOTHING, Replica
 from onyx_operator.jobs.seen import UNKNOWN, LogJob
@@ -35,6 +36,8 @@ def log_job(
     allocations = replica.allocations.get(job, NOTHING)
     peers = [peer for each in allocations.values() for peer in each]
     version = replica.allocation_version.get(job)
+    partitions = input_partitions(replica, job)
+    exhausted = replica.exhausted_partitions.get(job, NOTHING)
     return LogJob(
         "live",
         suspended=job in replica.suspended_jobs,
@@ -44,8 +47,8 @@ def log_job(
         starting=any(replica.ready.get(peer) != version for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
         displaced=displaced(replica, job),
-        partitions=sum(each.count for each in replica.partitions.get(job, NOTHING).values()),
-        exhausted=len(replica.exhausted_partitions.get(job, NOTHING)),
+        partitions=len(partitions),
+        exhausted=sum(number in exhausted for number in partitions),
         completed=completed,
     )
 

@@ -10,7 +10,6 @@ from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
-from onyx.model.features import unsupported
 from onyx.model.job import Job
 from onyx.model.parse import job_hash, parse_declared, parse_manifest
 from onyx_operator.jobs.seen import job_id
@@ -78,7 +77,7 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
         if declaration.job_ref is not None:
             job = _referenced(declaration.job_ref, referenced, spec.name)
         assert job is not None
-        if problems := (*unsupported(job), *wrong_options(job)):
+        if problems := wrong_options(job):
             raise ManifestError(problems)
     except LookupError as error:
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)

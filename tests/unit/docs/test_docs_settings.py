@@ -42,7 +42,8 @@ def rows(value: Any, prefix: str) -> Iterator[str]:
         if is_dataclass(default):
             yield from rows(default, variable)
         else:
-            doc = DOCS[type(value).__name__, each.name]
+            kinds = (kind.__name__ for kind in type(value).__mro__)
+            doc = next(DOCS[kind, each.name] for kind in kinds if (kind, each.name) in DOCS)
             yield f"| `{variable}` | {shown(default)} | {doc} |"
 
 

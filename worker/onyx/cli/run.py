@@ -37,7 +37,6 @@ from onyx.cli.worker import Worker
 from onyx.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
-from onyx.model.features import unsupported
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.replica.state import Replica
@@ -72,7 +71,7 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder.
     """
     job = read_job(file)
-    if problems := (*unsupported(job), *wrong_options(job)):
+    if problems := wrong_options(job):
         raise ManifestError(problems)
     import_from(file.parent, Path())
     found = _settings(job, modules, log_level)

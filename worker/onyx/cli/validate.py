@@ -13,7 +13,6 @@ import typer
 from onyx.checks import wrong_options
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
-from onyx.model.features import unsupported
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.model.parse import parse_manifest
@@ -55,7 +54,6 @@ def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
         return cluster.name, f"cluster {cluster.name} is valid"
     job = parse_manifest(text, str(file))
     problems = [
-        *unsupported(job),
         *wrong_options(job),
         *(unresolved(job, settings(modules=modules).modules) if modules else ()),
     ]

@@ -26,8 +26,8 @@ from onyx.model.job import CatalogEntry
 KeyGetter = Callable[[Segment], Any]
 
 SHARDS = 128
-"""Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose state
-moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
+"""Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose
+state moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
 DEPTH_MAX = 16
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""

@@ -70,6 +70,13 @@ def sources(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
     return inputs + tuple(replica.windowed_tasks.get(job, ()))
 
 
+def input_partitions(replica: Replica, job: JobId) -> list[int]:
+    """Numbers of the partitions that inputs read; those of windowed tasks are not among them."""
+    registered = replica.partitions.get(job, NOTHING)
+    inputs = [registered[task] for task in replica.input_tasks.get(job, ()) if task in registered]
+    return [n for each in inputs for n in range(each.first, each.first + each.count)]
+
+
 def end_without_outputs(replica: Replica, job: JobId) -> Replica:
     """A job that has nothing to seal is complete when all its sources are exhausted."""
     if job not in replica.jobs or replica.output_tasks.get(job, ()):
