@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.settings import Pace
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +31,6 @@ class Key:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How many looks at a time, and how long to wait after one that failed."""
-
-    concurrent_max: int
-    retry_min_s: float
-    retry_max_s: float
 
 
 class Reconciler:

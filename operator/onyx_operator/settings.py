@@ -37,17 +37,25 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSettings:
-    concurrent_max: int = 16
-    """OnyxJobs that are reconciled at the same time."""
-    resync_interval_s: float = 60.0
-    """Every OnyxJob is looked at again after this, whatever has happened."""
-    progress_interval_s: float = 15.0
-    """Period at which it is looked how far the jobs are; 0 never looks."""
+class Pace:
+    """How objects of one kind are reconciled; the defaults are those for clusters."""
+
+    concurrent_max: int = 4
+    """Objects of this kind that are reconciled at the same time."""
+    resync_interval_s: float = 30.0
+    """Every one is looked at again after this, whatever has happened."""
     retry_min_s: float = 1.0
     """First wait after a reconciliation that failed; doubles."""
     retry_max_s: float = 60.0
     """Longest wait after a reconciliation that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings(Pace):
+    concurrent_max: int = 16
+    resync_interval_s: float = 60.0
+    progress_interval_s: float = 15.0
+    """Period at which it is looked how far the jobs are; 0 never looks."""
     release_timeout_s: float = 60.0
     """A deleted OnyxJob whose cluster cannot be reached is let go after this."""
     log_threads_max: int = 4
@@ -57,17 +65,9 @@ class JobSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class ClusterSettings(Pace):
     worker_image: str = ""
     """Image of workers for an OnyxCluster that names none."""
-    concurrent_max: int = 4
-    """OnyxClusters that are reconciled at the same time."""
-    resync_interval_s: float = 30.0
-    """Every OnyxCluster is looked at again after this, whatever has happened."""
-    retry_min_s: float = 1.0
-    """First wait after a reconciliation that failed; doubles."""
-    retry_max_s: float = 60.0
-    """Longest wait after a reconciliation that failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import pytest
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.reconciler import Key, Pace, Reconciler
+from onyx_operator.reconciler import Key, Reconciler
+from onyx_operator.settings import Pace
 
 A, B = Key("default", "a"), Key("default", "b")
 PACE = Pace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)
@@ -58,7 +59,7 @@ def test_many_touches_before_a_look_are_one_look() -> None:
             reconciler.touch(key)
         await done.wait()
 
-    metrics = running(look, scenario, Pace(1, 1, 1))
+    metrics = running(look, scenario, Pace(concurrent_max=1, retry_min_s=1.0, retry_max_s=1.0))
     assert looks == [A, B]
     assert count(metrics, "ok") == 2
 

@@ -16,7 +16,7 @@ from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.reconcile import reconcile
 from onyx_operator.context import Operator
 from onyx_operator.kube import CLUSTERS, KubeError
-from onyx_operator.reconciler import Key, Pace, Reconciler
+from onyx_operator.reconciler import Key, Reconciler
 
 KIND = "cluster"
 logger = logging.getLogger(__name__)
@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 
 def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
     """Add the handlers to kopf's registry."""
-    settings = operator.settings.clusters
-    pace = Pace(settings.concurrent_max, settings.retry_min_s, settings.retry_max_s)
+    pace = operator.settings.clusters
     reconciler = Reconciler(KIND, lambda key: reconcile(operator, key), pace, operator.metrics)
     tasks: list[asyncio.Task[None]] = []
 
