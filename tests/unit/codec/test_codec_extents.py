@@ -1,0 +1,79 @@
+"""Extents and group keys on their way to who has asked."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from onyx.codec.extents import decode_extents, decode_key, encode_extents, encode_key
+from onyx.errors import SegmentError, UserError
+from onyx.windows.firing import ALL, Extent
+
+KEYS = [
+    None, 5, -5, True, "5", "", b"\x00", [1, "a"], {"a": 1, "b": None}, date(2026, 1, 2),
+    datetime(2026, 1, 2, 3), datetime(2026, 1, 2, tzinfo=UTC),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_a_group_of_every_kind_arrives_as_it_was(key: Any) -> None:
+    data, sent = encode_extents([Extent(key, 0, 9, 1)], 1_000)
+    (found,) = decode_extents(data)
+    assert (found.group, type(found.group), sent) == (key, type(key), 1)
+    assert decode_key(encode_key(key)) == key
+    assert type(decode_key(encode_key(key))) is type(key)
+
+
+def test_all_groups_are_not_the_group_none() -> None:
+    assert decode_key(encode_key(ALL)) is ALL
+    assert decode_key(encode_key(None)) is None
+
+
+@pytest.mark.parametrize(
+    "state",
+    [0, 1.5, "text", [{"a": 1}, None], {1: {"a": 2}}, {("a", 1): 2}, datetime.now(UTC)],
+    ids=repr,
+)
+def test_a_state_arrives_as_it_was(state: Any) -> None:
+    found = decode_extents(encode_extents([Extent("a", 0, 9, state)], 1_000)[0])
+    assert found == [Extent("a", 0, 9, state)]
+
+
+def test_bounds_of_a_global_window_are_infinite_still() -> None:
+    extent = Extent(None, -math.inf, math.inf, 3)
+    assert decode_extents(encode_extents([extent], 1_000)[0]) == [extent]
+
+
+def test_as_many_are_sent_as_fit() -> None:
+    extents = [Extent(number, 0, 9, "x" * 100) for number in range(50)]
+    data, sent = encode_extents(extents, 1_000)
+    assert decode_extents(data) == extents[:sent]
+    assert sent == 9
+    assert len(data) <= 1_000 + 5
+
+
+def test_a_state_that_is_too_large_alone_is_told_with_its_group() -> None:
+    with pytest.raises(SegmentError, match="state of group 'big' from 0 takes 10.* bytes"):
+        encode_extents([Extent("big", 0, 9, "x" * 1_000)], 1_000)
+
+
+def test_a_state_that_cannot_travel_is_told_with_its_group() -> None:
+    with pytest.raises(SegmentError, match="state of group 'odd' from 0 cannot be sent"):
+        encode_extents([Extent("odd", 0, 9, object())], 1_000)
+
+
+def test_a_float_is_no_key() -> None:
+    with pytest.raises(UserError, match="float"):
+        encode_key(0.5)
+
+
+@pytest.mark.parametrize("data", [b"\x01", b"\xc1", msgspec.msgpack.encode([[1, 2]])])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(SegmentError):
+        decode_extents(data)
+    with pytest.raises(SegmentError):
+        decode_key(data + b"\x00")

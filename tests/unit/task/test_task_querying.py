@@ -1,0 +1,147 @@
+"""A windowed task answers questions about its state between its steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from tests.support.bench import JOB, Bench
+
+from onyx.codec.extents import decode_extents, encode_key
+from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.ids import AllocationVersion, GroupId
+from onyx.task.messages import Query
+from onyx.task.state import Task
+from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.windows.firing import ALL
+
+WORDS = [{"word": "abc"[n % 3], "n": n} for n in range(30)]
+SPEC: dict[str, Any] = {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "keep"], ["keep", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "sequence", "batchSize": 3,
+         "options": {"segments": WORDS}},
+        {"name": "keep", "type": "reduce", "batchSize": 3, "groupByKey": "word", "minPeers": 1,
+         "fluxPolicy": "continue"},
+        {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 3},
+    ],
+    "windows": [
+        {"id": "counts", "task": "keep", "type": "global", "aggregation": "count"},
+        {"id": "whole", "task": "keep", "type": "global", "aggregation": "conj"},
+    ],
+    "triggers": [
+        {"windowId": each, "id": "seldom", "type": "segment", "threshold": [1000, "elements"],
+         "refinement": "accumulating", "emit": "m:nothing"}
+        for each in ("counts", "whole")
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(SPEC, {"m:nothing": lambda *_: None})
+
+
+def query(task: Task, window: str = "counts", key: Any = ALL, **more: Any) -> StateQuery:
+    version = task.live.wiring.version if task.wired else AllocationVersion(1)
+    asked = StateQuery(
+        "tenancy", GroupId("g"), task.peer, JOB, version, window, encode_key(key), 100
+    )
+    return dataclasses.replace(asked, **more)
+
+
+def ask(task: Task, asked: StateQuery) -> Future[StateAnswer]:
+    answer: Future[StateAnswer] = Future()
+    task.post(Query(asked, answer))
+    return answer
+
+
+def counts(answer: Future[StateAnswer]) -> dict[Any, int]:
+    return {each.group: each.state for each in decode_extents(answer.result(0).data)}
+
+
+def failure(bench: Bench, asked: StateQuery) -> OnyxError:
+    answer = ask(bench.task("keep"), asked)
+    bench.step(bench.task("keep"))
+    error = answer.exception(0)
+    assert isinstance(error, OnyxError)
+    assert not bench.exceptions
+    return error
+
+
+def test_what_has_been_gathered_is_told_for_all_groups_or_for_one(bench: Bench) -> None:
+    bench.settle()
+    task = bench.task("keep")
+    everything, one, none = (ask(task, query(task, key=key)) for key in (ALL, "b", "z"))
+    bench.step(task)
+    assert counts(everything) == {"a": 10, "b": 10, "c": 10}
+    assert counts(one) == {"b": 10}
+    assert counts(none) == {}
+    assert not everything.result().more
+
+
+def test_an_answer_has_a_batch_wholly_or_not_at_all(bench: Bench) -> None:
+    bench.start()
+    task = bench.task("keep")
+    seen = set()
+    for _ in range(200):
+        bench.round(["read"])
+        answer = ask(task, query(task))
+        bench.round(["keep"])
+        found = counts(answer)
+        assert len(set(found.values())) <= 1, "a batch has one of each"
+        seen.add(sum(found.values()))
+    assert len(seen) > 5
+
+
+def test_an_answer_is_not_changed_by_what_comes_after_it(bench: Bench) -> None:
+    bench.start()
+    task = bench.task("keep")
+    answer: Future[StateAnswer] = Future()
+    while not (answer.done() and decode_extents(answer.result().data)):
+        bench.round()
+        answer = ask(task, query(task, "whole", "a"))
+        bench.step(task)
+    before = decode_extents(answer.result().data)[0].state
+    bench.settle()
+    assert decode_extents(answer.result().data)[0].state == before
+    assert len(before) < 10
+
+
+def test_only_so_many_extents_are_sent_and_there_are_more(bench: Bench) -> None:
+    bench.settle()
+    task = bench.task("keep")
+    answer = ask(task, query(task, extents_max=2))
+    bench.step(task)
+    assert list(counts(answer)) == ["a", "b"]
+    assert answer.result().more
+
+
+def test_another_allocation_version_is_answered_by_nobody(bench: Bench) -> None:
+    bench.settle()
+    asked = query(bench.task("keep"), version=AllocationVersion(7))
+    assert isinstance(failure(bench, asked), Unavailable)
+
+
+def test_a_task_that_has_not_recovered_its_state_is_asked_again_later(bench: Bench) -> None:
+    assert isinstance(failure(bench, query(bench.task("keep"))), Unavailable)
+
+
+def test_a_window_that_does_not_exist_harms_nobody(bench: Bench) -> None:
+    bench.start()
+    error = failure(bench, query(bench.task("keep"), "none"))
+    assert isinstance(error, UserError)
+    assert "counts" in str(error)
+    bench.settle()
+    assert bench.completed
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_dropped(bench: Bench) -> None:
+    bench.settle()
+    answer = ask(bench.task("keep"), query(bench.task("keep")))
+    assert answer.cancel()
+    bench.step(bench.task("keep"))
+    assert answer.cancelled()
