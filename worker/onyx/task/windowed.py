@@ -148,7 +148,7 @@ def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leave
         groups = None if groups is None else list(compress(groups, new))
     if not segments:
         return
-    if task.static.sends_to:
+    if task.static.sends_to and task.static.entry.type == "function":
         # Children may change what they are given, and a state may keep it.
         segments = [dict(segment) for segment in segments]
     added = windowing.windows.add(segments, groups, task.services.clock.wall_ms())
