@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from onyx import api
@@ -99,14 +99,15 @@ def _of_group(key: str | None, group: Any) -> str:
 
 
 def _table(view: WindowView) -> Table:
-    table = Table("key", "from", "to", "state")
+    key, state = (Column(name, overflow="fold") for name in ("key", "state"))
+    table = Table(key, Column("from", no_wrap=True), Column("to", no_wrap=True), state)
     for extent in view.extents:
-        state = _text(extent.state)
-        if len(state) > STATE_CHARS_MAX:
-            state = f"{state[:STATE_CHARS_MAX]}… ({len(state)} characters)"
+        shown = _text(extent.state)
+        if len(shown) > STATE_CHARS_MAX:
+            shown = f"{shown[:STATE_CHARS_MAX]}… ({len(shown)} characters)"
         lower, upper = _bound(extent.lower, view), _bound(extent.upper, view)
         # As Text, for `[a]` in a str would be taken for markup.
-        table.add_row(*map(Text, (_text(extent.group), lower, upper, state)))
+        table.add_row(*map(Text, (_text(extent.group), lower, upper, shown)))
     return table
 
 

@@ -1,0 +1,221 @@
+"""Who is asked about the state of a window, what becomes of the answers, and who is told why not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from onyx.client import Client
+from onyx.codec.extents import decode_key, encode_extents
+from onyx.errors import SegmentError, Unavailable, UserError
+from onyx.flow.grouping import shard_of
+from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
+from onyx.log.memory import MemoryLog
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.query import Question, StateReader, WindowView
+from onyx.replica.state import Replica
+from onyx.seams import ManualClock
+from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.windows.firing import ALL, Extent
+
+JOB = JobId("job-1")
+WINDOWED = {"batchSize": 1, "type": "reduce"}
+MANIFEST = {
+    "apiVersion": "onyx.dev/v1alpha1",
+    "kind": "OnyxJob",
+    "metadata": {"name": "words"},
+    "spec": {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "count"], ["read", "all-words"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 1,
+             "options": {"segments": 1}},
+            {"name": "count", **WINDOWED, "groupByKey": "word", "fluxPolicy": "continue"},
+            {"name": "all-words", **WINDOWED},
+        ],
+        "windows": [
+            {"id": "counts", "task": "count", "type": "fixed", "aggregation": "count",
+             "windowKey": "n", "range": [10, "minutes"]},
+            {"id": "total", "task": "all-words", "type": "global", "aggregation": "count"},
+        ],
+        "triggers": [
+            {"windowId": each, "id": "end", "type": "segment", "threshold": [9, "elements"],
+             "refinement": "accumulating", "sync": "m:sync"}
+            for each in ("counts", "total")
+        ],
+    },
+}  # fmt: skip
+
+
+def replica(peers: int = 3, version: int = 5, **more: Any) -> Replica:
+    """Slots run against the names, so that the order of neither is taken for the other."""
+    tasks = {name: [PeerId(f"{name}-{n}") for n in range(peers)] for name in ("count", "all-words")}
+    slots = {
+        name: {p: Slot(peers - n) for n, p in enumerate(members)} for name, members in tasks.items()
+    }
+    everyone = [peer for members in tasks.values() for peer in members]
+    allocation = Map({TaskName(name): tuple(members) for name, members in tasks.items()})
+    return Replica(
+        version=Position(version),
+        jobs=(JOB,),
+        allocations=Map({JOB: allocation}) if peers else Map(),
+        task_slot_ids=Map({JOB: Map({name: Map(each) for name, each in slots.items()})}),
+        groups_reverse_index=Map({peer: GroupId(f"g-{peer}") for peer in everyone}),
+        peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in everyone}),
+        allocation_version=Map({JOB: version}),
+        **more,
+    )
+
+
+class Fixed(Client):
+    """A client whose replicas come one after another, the last one for ever."""
+
+    def __init__(self, *replicas: Replica) -> None:
+        super().__init__(MemoryLog().client(), "balanced")
+        self._replicas = list(replicas)
+
+    def replica(self, at: Position | None = None) -> Replica:
+        return self._replicas.pop(0) if len(self._replicas) > 1 else self._replicas[0]
+
+    def job(self, job: JobId) -> Job:
+        return parse_mapping(MANIFEST)
+
+
+class Peers:
+    """Answers questions, and remembers them."""
+
+    def __init__(self, answer: Callable[[StateQuery], StateAnswer]) -> None:
+        self._answer = answer
+        self._lock = threading.Lock()
+        self.asked: list[tuple[str, StateQuery]] = []
+
+    def ask(self, address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
+        assert timeout_s > 0
+        with self._lock:
+            self.asked.append((address, query))
+        return self._answer(query)
+
+    @property
+    def names(self) -> list[PeerId]:
+        return sorted(query.peer for _, query in self.asked)
+
+
+def own(query: StateQuery) -> StateAnswer:
+    """Each peer has one group, called as it is."""
+    return StateAnswer(encode_extents([Extent(query.peer, 0, 9, 1)], 1_000)[0], False)
+
+
+def busy(query: StateQuery) -> StateAnswer:
+    raise Unavailable("busy")
+
+
+def read(
+    client: Client, peers: Peers, window: str = "counts", key: Any = ALL, **more: Any
+) -> WindowView:
+    clock = ManualClock()
+    reader = StateReader(client, "tenancy", peers.ask, clock, clock.advance)
+    return reader.read(Question(JOB, window, key, **more))
+
+
+def test_all_owners_are_asked_and_their_extents_are_in_order() -> None:
+    peers = Peers(own)
+    view = read(Fixed(replica()), peers)
+    assert [extent.group for extent in view.extents] == ["count-0", "count-1", "count-2"]
+    assert (view.task, view.more, view.in_time) == ("count", False, True)
+    for address, query in peers.asked:
+        assert address == f"{query.peer}:1"
+        assert (query.tenancy, query.group, query.version) == ("tenancy", f"g-{query.peer}", 5)
+
+
+def test_a_group_is_asked_of_its_owner_alone() -> None:
+    for word in ("a", "b", "c", "d", "e"):
+        peers = Peers(own)
+        read(Fixed(replica()), peers, key=word)
+        by_slot = ["count-2", "count-1", "count-0"]
+        assert peers.names == [by_slot[shard_of(word) % 3]]
+        assert decode_key(peers.asked[0][1].key) == word
+
+
+def test_a_state_without_groups_is_asked_of_the_peer_of_the_lowest_slot() -> None:
+    peers = Peers(own)
+    view = read(Fixed(replica()), peers, "total")
+    assert peers.names == ["all-words-2"]
+    assert not view.in_time
+
+
+def test_peers_that_own_no_key_group_are_not_asked() -> None:
+    peers = Peers(own)
+    read(Fixed(replica(peers=130)), peers)
+    assert len(peers.asked) == 128
+
+
+def test_more_extents_than_were_asked_for_are_told() -> None:
+    view = read(Fixed(replica()), Peers(own), extents_max=2)
+    assert (len(view.extents), view.more) == (2, True)
+
+
+def test_the_whole_question_is_repeated_when_the_job_is_re_allocated_meanwhile() -> None:
+    def answer(query: StateQuery) -> StateAnswer:
+        return own(query) if query.version == 9 else busy(query)
+
+    peers = Peers(answer)
+    view = read(Fixed(replica(3, 5), replica(3, 5), replica(2, 9)), peers)
+    assert [extent.group for extent in view.extents] == ["count-0", "count-1"]
+
+
+def test_a_peer_that_stays_busy_is_told_after_the_time_limit() -> None:
+    peers = Peers(busy)
+    with pytest.raises(Unavailable, match="no answer within 10 s: busy"):
+        read(Fixed(replica(1)), peers)
+    assert 10 < len(peers.asked) < 20
+
+
+def test_what_is_wrong_with_a_question_is_not_asked_twice() -> None:
+    def refuse(query: StateQuery) -> StateAnswer:
+        raise SegmentError("too large")
+
+    peers = Peers(refuse)
+    with pytest.raises(UserError, match="too large"):
+        read(Fixed(replica(1)), peers)
+    assert len(peers.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ({"window": "count"}, "no window 'count': it has counts, total; did you mean counts?"),
+        ({"key": 0.5}, "a group key is a float"),
+        ({"window": "total", "key": "a"}, "all-words of window total is not grouped"),
+        ({"extents_max": 0}, "from 1 to 1000000 extents"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_told_before_anybody_is_asked(
+    question: dict[str, Any], told: str
+) -> None:
+    peers = Peers(own)
+    with pytest.raises(UserError, match=told):
+        read(Fixed(replica()), peers, **question)
+    assert peers.asked == []
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"suspended_jobs": Map({JOB: None})}, "job job-1 is suspended"),
+        ({"completed_jobs": Map({JOB: None})}, "job job-1 is completed"),
+    ],
+)
+def test_a_job_without_peers_has_nobody_to_ask(more: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        read(Fixed(replica(peers=0, **more)), Peers(own))
+
+
+def test_a_job_that_nobody_knows_is_told() -> None:
+    client = Client(MemoryLog().client(), "balanced")
+    with pytest.raises(UserError, match="there is no job job-1: `onyx jobs` lists those"):
+        read(client, Peers(own))
