@@ -20,7 +20,7 @@ from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
 from onyx.windows.groups import Shards, dump_key, group_value, load_key
 from onyx.windows.passing import Keys, Passing
-from onyx.windows.splitting import Part, split
+from onyx.windows.splitting import Part, by_extent, split
 from onyx.windows.triggers import CompiledTrigger
 from onyx.windows.window_state import Record, Records, WindowState
 
@@ -72,6 +72,8 @@ class BucketWindow(WindowState):
             places, ints = self._places.of(segments)
             parts = split(self._tiling, places, ints)
             parts, late = self._without_late(parts, len(keys))
+            if self._tiling.slide < self._tiling.width:
+                parts = by_extent(parts)
         for part in parts:
             mine, values = keys, extracted
             if part.indices is not None:

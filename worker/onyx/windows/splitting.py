@@ -7,7 +7,7 @@ a segment. Within a part the order of arrival is kept, on which sums of floats d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -61,3 +61,18 @@ def _split_slowly(tiling: Tiling, places: Sequence[Number]) -> list[Part]:
     for index, place in enumerate(places):
         parts.setdefault(tiling.numbers(place), []).append(index)
     return [Part(numbers, indices) for numbers, indices in parts.items()]
+
+
+def by_extent(parts: Sequence[Part]) -> list[Part]:
+    """The same with one extent a part, so that each has all its segments in order of arrival."""
+    if len(parts) < 2:
+        return list(parts)
+    held: dict[int, list[list[int]]] = {}
+    for part in parts:
+        assert part.indices is not None
+        for number in part.numbers:
+            held.setdefault(number, []).append(part.indices)
+    return [
+        Part((number,), lists[0] if len(lists) == 1 else sorted(chain.from_iterable(lists)))
+        for number, lists in held.items()
+    ]

@@ -31,6 +31,8 @@ class TaskWindows:
         self._task = compiled.task
         self._grouped = compiled.grouped
         self._shards = Shards(shard_of if self._grouped else _only_shard)
+        if not self._grouped:
+            self._shards.known[0] = None
         self._windows = {each.window.id: self._window(each) for each in compiled.windows}
         self._watermark: Number = NOTHING_SEEN
 
@@ -92,9 +94,13 @@ class TaskWindows:
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of `snapshot` or `take_changes`, in order, to a shard.
 
+        A peer restores every shard that it owns, if only with no records: the watermark is kept
+        for all of them, those without state included.
+
         Raises:
             UserError: the state is of a window that the task does not have.
         """
+        self._shards.known[shard] = None
         for record in records:
             self._found(record[1]).restore(shard, record)
 

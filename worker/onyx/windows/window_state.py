@@ -190,24 +190,25 @@ class WindowState(ABC):
     ) -> list[Firing]:
         """What a segment that has come into these extents makes fire."""
         fired: list[Firing] = []
+        risen = self.compiled.watermark_of_segments and self._rises(key, place)
         for trigger in self._triggers:
             if trigger.by_segment:
                 for extent in self._woken(trigger, key, extents, segment, place):
                     self._fire(fired, trigger, "new-segment", key, extent, segment)
-            elif trigger.by_watermark and self._rises(key, place):
+            elif trigger.by_watermark and risen:
                 fired += self._pass(trigger, place, self._shard(key))
-        if self._rises(key, place):
-            shard = self._shard(key)
-            self._shard_watermarks[shard] = place
-            self._watermarks_changed = True
-            self._expire(place, shard)
+        if risen:
+            self._expire(place, self._shard(key))
         return fired
 
     def _rises(self, key: Any, place: Number) -> bool:
         """Whether a segment is the new watermark of its shard."""
-        if not self.compiled.watermark_of_segments:
+        shard = self._shard(key)
+        if place <= self._shard_watermarks.get(shard, NOTHING_SEEN):
             return False
-        return place > self._shard_watermarks.get(self._shard(key), NOTHING_SEEN)
+        self._shard_watermarks[shard] = place
+        self._watermarks_changed = True
+        return True
 
     def _woken(
         self,
