@@ -91,15 +91,15 @@ def test_definitions_are_upgraded(api: FakeApi, tmp_path: Path) -> None:
     folder = tmp_path / "crds"
     folder.mkdir()
     for file in CRDS:
-        text = file.read_text().replace("description: Edges", "description: The edges")
+        text = file.read_text().replace("Edges [from, to]", "The edges [from, to]")
         (folder / file.name).write_text(text)
     before = api.get("customresourcedefinitions", "onyxjobs.onyx.dev")
 
     assert script("upgrade_crds").main(str(folder)) == 0
 
     after = api.get("customresourcedefinitions", "onyxjobs.onyx.dev")
-    assert "description: Edges" in yaml.safe_dump(before)
-    assert "description: The edges" in yaml.safe_dump(after)
+    assert "The edges" not in yaml.safe_dump(before)
+    assert "The edges [from, to]" in yaml.safe_dump(after)
 
 
 def test_the_job_that_upgrades_definitions_has_them_and_the_right_to_just_these() -> None:

@@ -70,6 +70,12 @@ def ruled(key: str, types: str) -> dict[str, Any]:
     return changed(lambda _, schema: schema.update({RULES: [rule]}))
 
 
+def left_to_the_parser(told: str) -> dict[str, Any]:
+    """The widget with a default that only the description tells."""
+    color = {"type": "string", "description": f"Its color. Default: {told}."}
+    return changed(lambda _, schema: schema["properties"].update(color=color))
+
+
 ADDITIVE = {
     "nothing": WIDGET,
     "a new key": changed(lambda _, schema: schema["properties"].update(new={"type": "string"})),
@@ -78,6 +84,7 @@ ADDITIVE = {
     "another choice": of("color", enum=["red", "green", "blue"]),
     "any choice": without("color", "enum"),
     "a first default": of("free", default="x"),
+    "a default that is left to the parser": left_to_the_parser("red"),
     "a required key with a default": changed(lambda _, schema: schema.update(required=["color"])),
     "another version": changed(
         lambda spec, _: spec["versions"].append({**spec["versions"][0], "name": "v2"})
@@ -139,6 +146,10 @@ def test_what_adds_is_no_breaking_change(case: str) -> None:
 @pytest.mark.parametrize("told", BREAKING)
 def test_what_breaks_is_found_and_told(told: str) -> None:
     assert told in breaking(WIDGET, BREAKING[told])
+
+
+def test_a_default_that_is_told_otherwise_than_it_was_is_another_one() -> None:
+    assert breaking(WIDGET, left_to_the_parser("green")) == ["color: default: was 'red', is None"]
 
 
 @pytest.mark.parametrize("file", sorted(RELEASED.glob("*.yaml")), ids=lambda file: file.stem)

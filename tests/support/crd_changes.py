@@ -2,7 +2,8 @@
 
 `breaking(old, new)` names each change that could refuse, prune or mean otherwise what users have
 stored or what their files say. Pure; conservative where it cannot know: another pattern, another
-default, a new rule count as breaking.
+default, a new rule count as breaking, and a default that only the parser knows any more unless the
+description tells it.
 
 `tests/support/crds_released/` holds the CRDs of the last release, with which tests compare those of
 now. `python -m tests.support.crd_changes` renews them: a step of each release, after its tests.
@@ -16,6 +17,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from onyx.model.schema import told_default
 
 RELEASED = Path(__file__).parent / "crds_released"
 CURRENT = Path(__file__).parents[2] / "crds"
@@ -96,7 +99,10 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
         if key in new and old.get(key) != new[key]:
             yield f"{key}: was {old.get(key, 'open')}, is {new[key]}"
     if "default" in old and old["default"] != new.get("default"):
-        yield f"default: was {old['default']!r}, is {new.get('default')!r}"
+        # Left to the parser, it still is what a missing key means; the description says so.
+        told = f"Default: {told_default(old['default'])}."
+        if "default" in new or told not in new.get("description", ""):
+            yield f"default: was {old['default']!r}, is {new.get('default')!r}"
     yield from _choices(old, new)
     for key in sorted(set(new.get("required", ())) - set(old.get("required", ()))):
         if "default" not in new.get("properties", {}).get(key, {}):

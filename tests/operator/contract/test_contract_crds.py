@@ -95,6 +95,9 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "pendingTimeout is only for type input": edited(JOB, ("catalog.1.pendingTimeout", 5)),
     "inputRetryTimeout is only for type input": edited(JOB, ("catalog.1.inputRetryTimeout", 5)),
     "assignWatermarkFn is only for": edited(JOB, ("catalog.1.assignWatermarkFn", "app:at")),
+    "watermarkKey is only for": edited(JOB, ("catalog.1.watermarkKey", "at")),
+    "allowedDisorder is only for": edited(JOB, ("catalog.1.allowedDisorder", [1, "minute"])),
+    "idleTimeout is only for": edited(JOB, ("catalog.1.idleTimeout", 5)),
     "nPeers cannot be given together": edited(
         JOB, ("catalog.0.nPeers", 1), ("catalog.0.minPeers", 1)
     ),
@@ -104,6 +107,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "windowKey is needed for": edited(JOB, windowed("fixed", range=RANGE)),
     "range is needed for type fixed, sliding": edited(JOB, windowed("fixed", windowKey="at")),
     "range is only for": edited(JOB, windowed("global", range=RANGE)),
+    "allowedLateness is only for": edited(JOB, windowed("global", allowedLateness=RANGE)),
+    "lateTo is only for": edited(JOB, windowed("global", lateTo="late")),
     "slide is needed for": edited(JOB, windowed("sliding", windowKey="at", range=RANGE)),
     "slide is only for": edited(JOB, windowed("global", slide=RANGE)),
     "timeoutGap is needed for": edited(JOB, windowed("session", windowKey="at")),

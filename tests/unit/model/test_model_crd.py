@@ -13,6 +13,7 @@ import yaml
 
 from onyx.model import crd, crd_cluster, crd_parts, generate
 from onyx.model.information import OBJECT_SPEC, SECTIONS
+from onyx.model.information_cluster import CLUSTER
 from onyx.model.parse import job_hash, parse_manifest, parse_mapping
 
 ROOT = Path(__file__).parents[3]
@@ -142,7 +143,25 @@ spec:
     stored = yaml.safe_load(text)
     stored["spec"] = with_defaults(SCHEMA["properties"]["spec"], stored["spec"])
     assert stored["spec"]["taskScheduler"] == "balanced"
+    written = yaml.safe_load(text)["spec"]
+    changed = [key for key, value in written.items() if stored["spec"][key] != value]
+    assert changed == [], "lists stay as they are, or kubectl apply would send them each time"
     assert job_hash(parse_mapping(stored)) == job_hash(job)
+
+
+def test_what_kubectl_explains_has_units_defaults_and_limits() -> None:
+    entry = SCHEMA["properties"]["spec"]["properties"]["catalog"]["items"]["properties"]
+    assert entry["batchTimeout"]["description"] == (
+        "Longest wait for a batch to fill. Value: an integer of milliseconds from 0 to 86400000. "
+        "Default: 50."
+    )
+    assert "Only for type input." in entry["maxPending"]["description"]
+    assert entry["deduplicate"]["description"].endswith("Default: true.")
+    for name, section in (("job", OBJECT_SPEC), ("cluster", CLUSTER)):
+        properties = SCHEMAS[name]["properties"]["spec"]["properties"]
+        for key in section.keys:
+            if isinstance(key.default, int) or (isinstance(key.default, str) and key.default):
+                assert "Default: " in properties[key.yaml]["description"], key.yaml
 
 
 def test_the_generated_files_are_fresh() -> None:

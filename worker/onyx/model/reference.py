@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from typing import Any
 
 from onyx.model.information import API_VERSION, KIND, SECTIONS
 from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
-from onyx.model.schema import Entries, Entry, Key, Section
+from onyx.model.schema import Entries, Entry, Key, Section, told_default
 
 _PAGES = {
     "spec": "job",
@@ -82,12 +81,9 @@ def _required(key: Key) -> str:
 
 
 def shown_default(default: Any) -> str:
-    """A default as the pages show it; nothing when it is empty, or a value with keys of its own."""
-    if default in (None, "", ()) or default == {} or is_dataclass(default):
-        return ""
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    return f"`[{', '.join(map(str, default))}]`" if isinstance(default, tuple) else f"`{default}`"
+    """A default as the pages show it."""
+    told = told_default(default)
+    return f"`{told}`" if told else ""
 
 
 def _entry(key: Key) -> str:

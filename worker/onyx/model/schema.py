@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
 from onyx.model.job import EMPTY
-from onyx.model.kinds import Kind, Options, Schema, Text, refuse
+from onyx.model.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
 from onyx.model.names import yaml_key
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
@@ -202,7 +202,7 @@ class Entries:
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": [self.map_key],
             }
-        items = Entry(self.section).schema()
+        items = _without_defaults(Entry(self.section).schema())
         return {"type": "array", "maxItems": self.items_max, **merge, "items": items}
 
     def told(self) -> str:
@@ -210,12 +210,12 @@ class Entries:
 
 
 def key_schema(key: Key) -> Schema:
-    """The schema of a key: its kind's, with the description and the default.
+    """The schema of a key: its kind's, with a description that says all, and the default.
 
     A default is left out where the key is not allowed for every type: the API server would write
     it into entries that must not have it.
     """
-    schema = {"description": key.doc, **key.kind.schema()}
+    schema = {"description": _description(key), **key.kind.schema()}
     if isinstance(key.kind, Entry):
         # An empty mapping, so that the API server fills in the defaults of its keys.
         return schema if key.default is None else {**schema, "default": {}}
@@ -223,6 +223,49 @@ def key_schema(key: Key) -> Schema:
     if not key.required and "type" in schema and not key.allowed_for and default not in _EMPTY:
         schema["default"] = default
     return schema
+
+
+def _description(key: Key) -> str:
+    """What `kubectl explain` shows: it has neither bounds nor units nor defaults of its own."""
+    default = told_default(key.default)
+    return " ".join(
+        [
+            key.doc,
+            *([] if isinstance(key.kind, _PLAIN) else [f"Value: {key.kind.told()}."]),
+            *([f"Only for type {', '.join(key.allowed_for)}."] if key.allowed_for else []),
+            *([key.restriction] if key.restriction else []),
+            *([f"Default: {default}."] if default and not key.required else []),
+        ]
+    )
+
+
+_PLAIN = (Anything, Choice, Entries, Entry, Flag, Options, Text)
+"""Kinds of which the type and the words that may stand there say enough."""
+
+
+def told_default(default: Any) -> str:
+    """A default in words; nothing when it is empty, or a value with keys of its own."""
+    if default in _EMPTY or default == () or default == EMPTY or is_dataclass(default):
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple | list):
+        return f"[{', '.join(map(str, default))}]"
+    return str(default)
+
+
+def _without_defaults(schema: Schema) -> Schema:
+    """A schema whose defaults are the parser's only.
+
+    kubectl sends a list as a whole if it differs from the stored one: with defaults filled in by
+    the API server, `kubectl apply` of an unchanged file would say `configured` each time.
+    """
+    found = {key: value for key, value in schema.items() if key != "default"}
+    if "properties" in schema:
+        found["properties"] = {
+            name: _without_defaults(each) for name, each in schema["properties"].items()
+        }
+    return found
 
 
 def options_key(need: str) -> Key:
