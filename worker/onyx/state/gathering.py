@@ -70,12 +70,9 @@ class Gathered:
             self._replace_by(parts, frame.start)
 
     def absorb(self, newer: Gathered) -> None:
-        """What a newer log says of some of the shards."""
+        """What a newer log says of some of the shards; if it is whole, nothing older was read."""
         for number, shard in newer.shards.items():
-            if newer.whole:
-                self.shards[number] = shard
-            else:
-                self.shards[number].extend(shard)
+            self.shards[number].extend(shard)
         self._columns += newer._columns
         self._forget(newer.forgotten)
         self.size.snapshot += newer.size.snapshot

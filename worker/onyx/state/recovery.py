@@ -132,8 +132,13 @@ class _Recovery:
         again = self._logs.get(self._own)
         sources = self._own_again(again) if again else self._fenced_sources()
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
+        gathered = [self._gather(source) for source in sources]
         found = Gathered.of(self._shards)
-        watermarks = [self._gather(source, found) for source in sources]
+        for base in self._behind(sources, gathered):
+            found.absorb(self._gather_base(base))
+        for each in gathered:
+            found.absorb(each)
+        watermarks = [each.watermark for each in gathered]
         seq = sources[0].end if again else 1
         known = [each for each in watermarks if each is not None]
         found.watermark = min(known) if known and len(known) == len(watermarks) else None
@@ -182,32 +187,34 @@ class _Recovery:
             f"{self._own.version}, because {why}"
         )
 
-    def _gather(self, source: _Source, found: Gathered) -> Watermark | None:
-        """Add what a log says of its shards, and what is behind it; the log's watermark."""
+    def _gather(self, source: _Source) -> Gathered:
+        """What a log itself says of its shards."""
         log = self._logs[source.key]
-        own = Gathered.of(source.shards)
-        own.watermark = source.opened.watermark
+        found = Gathered.of(source.shards)
+        found.watermark = source.opened.watermark
         for chunk in self._reader.chunks(source.key, log.start, source.end, log):
-            own.take(chunk)
-        if not own.whole:
-            for base in source.opened.frame.bases:
-                self._gather_base(base, source.shards, found)
-        shards = tuple(sorted(source.shards))
-        if own.first < source.end and source.key != self._own:
-            self._bases.append(Base(*source.key, shards, own.first, source.end))
-        found.absorb(own)
-        return own.watermark
+            found.take(chunk)
+        if found.first < source.end:
+            shards = tuple(sorted(source.shards))
+            self._bases.append(Base(*source.key, shards, found.first, source.end))
+        return found
 
-    def _gather_base(self, base: Base, shards: frozenset[int], found: Gathered) -> None:
-        mine = shards.intersection(base.shards)
-        if not mine:
-            return
-        part = Gathered.of(mine)
+    def _behind(self, sources: list[_Source], gathered: list[Gathered]) -> tuple[Base, ...]:
+        """The older logs that are needed because a log has no whole snapshot, oldest first."""
+        return _merged(
+            Base(*base.key, tuple(mine), base.first, base.end)
+            for source, found in zip(sources, gathered, strict=True)
+            for base in source.opened.frame.bases
+            if not found.whole and (mine := source.shards.intersection(base.shards))
+        )
+
+    def _gather_base(self, base: Base) -> Gathered:
+        found = Gathered.of(base.shards)
         log = self._logs.get(base.key, Listed())
         for chunk in self._reader.chunks(base.key, base.first, base.end, log):
-            part.take(chunk)
-        self._bases.append(Base(*base.key, tuple(sorted(mine)), base.first, base.end))
-        found.absorb(part)
+            found.take(chunk)
+        self._bases.append(base)
+        return found
 
     def _size_bytes(self, source: _Source) -> int:
         log = self._logs[source.key]

@@ -1,0 +1,188 @@
+"""Chunks as bytes: what goes in comes out, and nothing but a chunk of its own place is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onyx.codec.values import decode_values
+from onyx.errors import SegmentError, StateError
+from onyx.state.chunk_codec import (
+    BLOCK_BYTES,
+    FORMAT_VERSION,
+    MAGIC,
+    Base,
+    ChunkReader,
+    Frame,
+    Kind,
+    encode_chunk,
+    sections_of,
+)
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.names import LogKey, TaskPlace
+
+PLACE = TaskPlace("flights", "hourly")
+KEY = LogKey(17, 2)
+NAME = "flights/hourly/00000000000000000017-00002/00000005"
+
+
+def column(*values: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return np.array(values, dtype=np.uint64)
+
+
+def encoded(chunk: Chunk, frame: Frame | None = None) -> bytes:
+    frame = frame or Frame(Kind.CHANGE, 5)
+    return encode_chunk(PLACE, KEY, frame, chunk, list(sections_of(chunk.shards.items())))
+
+
+def read(data: bytes, seq: int = 5) -> ChunkReader:
+    return ChunkReader(PLACE, KEY, seq, data)
+
+
+RECORDS = [
+    ["set", "SFO", 0, 3],
+    ["list", [1, -2, 2**63, 1.5, None, True, "ö", b"\x00", datetime(2026, 1, 1, tzinfo=UTC)]],
+    {"key": {7: "a number as a key"}},
+]
+
+
+def test_a_chunk_comes_back_as_it_was() -> None:
+    chunk = Chunk(
+        shards={
+            3: ShardChange(RECORDS, [(7, {"x": 1}), (8, {"x": 2})], settled=6, keys=["a", 1]),
+            9: ShardChange(closed=True),
+        },
+        roots=column(1, 2, 2**63),
+        ids=column(2**64 - 1, 0, 5),
+        forgotten={0: 12, 40: 2**39},
+        watermark=1_700_000_000_000,
+    )
+
+    found = read(encoded(chunk))
+    shards = dict(found.shards({3, 9}))
+
+    assert found.frame == Frame(Kind.CHANGE, 5)
+    assert [each.tolist() for each in found.columns()] == [[1, 2, 2**63], [2**64 - 1, 0, 5]]
+    assert found.forgotten == {0: 12, 40: 2**39}
+    assert found.watermark == 1_700_000_000_000
+    assert decode_values(shards[3].records) == RECORDS
+    assert decode_values(shards[3].emitted) == [[7, {"x": 1}], [8, {"x": 2}]]
+    assert decode_values(shards[3].keys) == ["a", 1]
+    assert (shards[3].settled, shards[3].closed) == (6, False)
+    assert (shards[9].settled, shards[9].closed, shards[9].records) == (0, True, b"")
+
+
+def test_the_first_chunk_says_where_shards_come_from() -> None:
+    frame = Frame(Kind.OPEN, 5, (0, 4), (Base(3, 1, (0,), 1, 9), Base(3, 2, (4,), 7, 8)))
+    assert read(encoded(Chunk(watermark=1.5), frame)).frame == frame
+
+
+def test_only_the_blocks_of_the_shards_that_are_wanted_are_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    big = "x" * (BLOCK_BYTES // 4)
+    chunk = Chunk({shard: ShardChange([[shard, big]] * 3) for shard in range(8)})
+    found = read(encoded(chunk))
+    unpacked = []
+    block = ChunkReader._block
+
+    def spied(reader: ChunkReader, number: int) -> memoryview:
+        unpacked.append(number)
+        return block(reader, number)
+
+    monkeypatch.setattr(ChunkReader, "_block", spied)
+    shards = list(found.shards({2, 3, 7}))
+
+    assert [number for number, _ in shards] == [2, 3, 7]
+    assert decode_values(shards[0][1].records) == [[2, big]] * 3
+    assert unpacked == [1, 3]
+
+
+def test_what_does_not_get_smaller_is_kept_as_it_is() -> None:
+    noise = bytes(np.random.default_rng(1).integers(0, 256, 100_000, dtype=np.uint8))
+    found = read(encoded(Chunk({0: ShardChange([noise])})))
+    assert decode_values(dict(found.shards({0}))[0].records) == [noise]
+
+
+def test_a_chunk_of_a_thousand_records_and_ten_thousand_ids_is_not_much_more_than_its_ids() -> None:
+    records = [["set", f"key-{number}", 60_000 * (number % 7), number] for number in range(1000)]
+    ids = np.random.default_rng(1).integers(0, 2**63, 10_000, dtype=np.uint64)
+    roots = np.arange(5_000, 15_000, dtype=np.uint64)
+
+    data = encoded(Chunk({0: ShardChange(records)}, roots, ids))
+
+    assert len(data) < 8 * 10_000 + 16 * 1000
+
+
+# --- what is no chunk ----------------------------------------------------------------------------
+
+GOOD = encoded(Chunk({1: ShardChange(RECORDS)}, column(1), column(2)))
+
+
+def test_every_flipped_bit_is_noticed_and_told_with_file_job_task_and_what_to_do() -> None:
+    for at in range(len(GOOD)):
+        damaged = bytearray(GOOD)
+        damaged[at] ^= 1 << (at % 8)
+        with pytest.raises(StateError) as caught:
+            read(bytes(damaged))
+        message = str(caught.value)
+        assert NAME in message
+        assert "job 'flights', task 'hourly'" in message
+        assert "restore it from a copy" in message
+
+
+def test_every_truncated_chunk_is_noticed() -> None:
+    for length in range(len(GOOD)):
+        with pytest.raises(StateError, match="00000005"):
+            read(GOOD[:length])
+
+
+def test_bytes_after_the_end_are_noticed() -> None:
+    with pytest.raises(StateError, match="damaged"):
+        read(GOOD + b"x")
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "seq"),
+    [
+        (TaskPlace("other", "hourly"), KEY, 5),
+        (TaskPlace("flights", "daily"), KEY, 5),
+        (PLACE, LogKey(18, 2), 5),
+        (PLACE, LogKey(17, 1), 5),
+        (PLACE, KEY, 6),
+    ],
+)
+def test_a_chunk_in_the_wrong_place_is_noticed(place: TaskPlace, key: LogKey, seq: int) -> None:
+    with pytest.raises(StateError, match="another place, flights/hourly 17-2 5"):
+        ChunkReader(place, key, seq, GOOD)
+
+
+def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:
+    newer = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "little") + GOOD[len(MAGIC) + 2 :]
+    with pytest.raises(StateError, match=r"is of format 2, this version reads 1"):
+        read(newer)
+
+
+def test_something_else_is_not_a_chunk() -> None:
+    with pytest.raises(StateError, match="is no chunk of state"):
+        read(b"PAR1" + bytes(100))
+
+
+# --- what cannot be written ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (["sum", 2**64], "serialize ints"),
+        (["state", {1, 2}], "type set"),
+        (["state", object()], "type object"),
+        (["state", datetime(2026, 1, 1)], "without a time zone"),  # noqa: DTZ001
+    ],
+)
+def test_state_that_would_not_come_back_is_refused(record: list[Any], reason: str) -> None:
+    with pytest.raises(SegmentError, match=f"state cannot be written.*{reason}.*may keep"):
+        encoded(Chunk({0: ShardChange([record])}))

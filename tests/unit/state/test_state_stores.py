@@ -1,0 +1,247 @@
+"""What every store of chunks promises, by the same tests: a directory, objects, memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.object_stores import ObjectStore
+from tests.support.s3_server import S3Server
+
+from onyx.errors import Unavailable, UserError
+from onyx.state import directory_store
+from onyx.state.directory_store import DirectoryStore
+from onyx.state.interface import ChunkStore, Stored
+from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.stores import open_store, remove
+
+
+@pytest.fixture(params=["memory", "directory", "fake_s3", "minio"])
+def chunks(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ChunkStore:
+    if request.param == "memory":
+        return MemoryChunkStore()
+    if request.param == "directory":
+        return open_store(str(tmp_path / "state"))
+    server = request.getfixturevalue(request.param)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return open_store(f"{ObjectStore(server).url}/some/state")
+
+
+def test_what_is_created_is_read_by_its_name(chunks: ChunkStore) -> None:
+    assert chunks.create("job/task/1", b"one")
+    assert chunks.create("job/task/2", b"")
+
+    assert chunks.read("job/task/1") == b"one"
+    assert chunks.read("job/task/2") == b""
+    assert chunks.read("job/task/3") is None
+    assert chunks.read("other/task/1") is None
+
+
+def test_a_name_is_created_once_and_keeps_its_bytes(chunks: ChunkStore) -> None:
+    chunks.create("job/task/1", b"one")
+
+    assert not chunks.create("job/task/1", b"two")
+    assert chunks.read("job/task/1") == b"one"
+
+
+def test_creating_the_same_bytes_again_succeeds_because_the_first_call_may_have_failed_in_doubt(
+    chunks: ChunkStore,
+) -> None:
+    assert chunks.create("job/task/1", b"one")
+    assert chunks.create("job/task/1", b"one")
+    assert chunks.list("job/") == [Stored("job/task/1", 3)]
+
+
+def test_a_listing_has_all_names_below_a_prefix_in_order(chunks: ChunkStore) -> None:
+    names = [f"job/task/{log}/{seq}" for log in ("b", "a") for seq in (3, 1, 2)]
+    for name in [*names, "job/task-2/x", "job-2/task/x"]:
+        chunks.create(name, name.encode())
+
+    assert chunks.list("job/task/") == [Stored(name, len(name)) for name in sorted(names)]
+    assert [each.name for each in chunks.list("job/")] == sorted([*names, "job/task-2/x"])
+    assert chunks.list("none/") == []
+
+
+def test_what_is_deleted_is_gone_and_may_be_deleted_again(chunks: ChunkStore) -> None:
+    chunks.create("job/task/1", b"one")
+    chunks.create("job/task/2", b"two")
+    chunks.delete("job/task/1")
+    chunks.delete("job/task/1")
+    chunks.delete("none/task/1")
+
+    assert chunks.read("job/task/1") is None
+    assert [each.name for each in chunks.list("job/")] == ["job/task/2"]
+
+
+def test_removing_a_job_leaves_others_alone(chunks: ChunkStore) -> None:
+    for name in ("job/task/log/1", "job/task/log/2", "job/other/log/1", "job-2/task/log/1"):
+        chunks.create(name, b"-")
+
+    remove(chunks, "job")
+
+    assert chunks.list("job/") == []
+    assert [each.name for each in chunks.list("job-2/")] == ["job-2/task/log/1"]
+
+
+def test_of_many_who_create_the_same_name_one_succeeds(chunks: ChunkStore) -> None:
+    created: list[int] = []
+    start = threading.Barrier(6)
+
+    def create(number: int) -> None:
+        start.wait()
+        if chunks.create("job/task/1", b"%d" % number):
+            created.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(created) == 1
+    assert chunks.read("job/task/1") == b"%d" % created[0]
+
+
+# --- directories ---------------------------------------------------------------------------------
+
+
+def test_a_file_is_durable_before_it_has_its_name_and_its_name_before_create_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    fsync, link = os.fsync, os.link
+
+    def spied_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append("directory" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+
+    def spied_link(source: str, target: Path) -> None:
+        link(source, target)
+        done.append("link")
+
+    store = DirectoryStore(tmp_path)
+    store.create("a/1", b"-")
+    monkeypatch.setattr(os, "fsync", spied_fsync)
+    monkeypatch.setattr(os, "link", spied_link)
+    store.create("a/2", b"-")
+
+    assert done == ["file", "link", "directory"]
+
+
+def test_nothing_but_chunks_is_left_in_a_directory(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.create("job/task/1", b"one")
+    store.create("job/task/1", b"two")
+
+    assert [path.name for path in (tmp_path / "job" / "task").iterdir()] == ["1"]
+
+
+def test_what_a_killed_writer_left_goes_with_the_last_chunk(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    store.create("job/task/1", b"one")
+    (tmp_path / "job" / "task" / ".half").write_bytes(b"half")
+
+    assert store.list("job/") == [Stored("job/task/1", 3)]
+    store.delete("job/task/1")
+    assert list((tmp_path / "job").iterdir()) == []
+
+
+@pytest.fixture
+def failing_link(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    chosen = {"errno": 0}
+
+    def link(source: str, target: Path) -> None:
+        raise OSError(chosen["errno"], os.strerror(chosen["errno"]))
+
+    monkeypatch.setattr(directory_store.os, "link", link)
+    return chosen
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, failing_link: dict[str, int]) -> None:
+    failing_link["errno"] = 28  # ENOSPC
+    store = DirectoryStore(tmp_path)
+
+    with pytest.raises(Unavailable, match=r"No space left.*make room on the disk"):
+        store.create("job/task/1", b"one")
+    assert list((tmp_path / "job" / "task").iterdir()) == []
+
+
+def test_a_disk_that_may_not_be_written_is_told_to_whoever_runs_the_workers(
+    tmp_path: Path, failing_link: dict[str, int]
+) -> None:
+    failing_link["errno"] = 30  # EROFS
+    with pytest.raises(UserError, match=r"Read-only.*ONYX_STATE_URL"):
+        DirectoryStore(tmp_path).create("job/task/1", b"one")
+
+
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(UserError, match="ONYX_STATE_URL"):
+        open_store(str(tmp_path / "state")).create("job/task/1", b"one")
+
+
+def test_a_name_whose_durability_is_in_doubt_is_made_durable_by_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DirectoryStore(tmp_path)
+    store.create("job/task/1", b"one")
+    sync, synced = directory_store.sync_directory, []
+
+    def fails_once(directory: Path) -> None:
+        synced.append(directory)
+        if len(synced) == 1:
+            raise OSError(5, "Input/output error")
+        sync(directory)
+
+    monkeypatch.setattr(directory_store, "sync_directory", fails_once)
+    with pytest.raises(Unavailable):
+        store.create("job/task/2", b"two")
+
+    assert store.create("job/task/2", b"two")
+    assert len(synced) == 2
+
+
+# --- object stores -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def objects(fake_store: ObjectStore) -> ChunkStore:
+    return open_store(f"{fake_store.url}/state")
+
+
+@pytest.fixture
+def faults(fake_s3: S3Server) -> list[tuple[str, str]]:
+    """Requests that the server fails, and how."""
+    return fake_s3.store.faults
+
+
+def test_an_object_whose_answer_was_lost_is_known_as_ones_own(
+    objects: ChunkStore, faults: list[tuple[str, str]]
+) -> None:
+    faults.append(("PUT .*/state/job/task/1", "lose"))
+
+    assert objects.create("job/task/1", b"one")
+    assert objects.read("job/task/1") == b"one"
+
+
+def test_an_object_that_somebody_else_wrote_meanwhile_is_not(
+    objects: ChunkStore, fake_store: ObjectStore, faults: list[tuple[str, str]]
+) -> None:
+    faults.append(("PUT .*/state/job/task/1", "refuse"))
+    fake_store.put("state/job/task/1", b"two")
+
+    assert not objects.create("job/task/1", b"one")
+
+
+def test_a_wrong_place_is_refused_without_repeating_credentials() -> None:
+    with pytest.raises(UserError, match="ONYX_STATE_URL") as caught:
+        open_store("s3://user:secret@bucket/state")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(UserError, match="begin with s3://"):
+        open_store("gs://bucket/state")
