@@ -33,8 +33,8 @@ WINDOW = Section(
             "aggregation", Aggregation(),
             "What is computed over an extent: by name, or name and keys of the segment.",
             required=True, origin="window/aggregation",
-            restriction="sum, min, max, average and collect-by-key take one key; conj and count "
-            "none.",
+            restriction="sum, min, max, average, collect-by-key and collect-key-value take one "
+            "key; conj and count none.",
         ),
         Key(
             "window_key", Text(), "Key of a segment that holds its place, usually a time.",

@@ -28,8 +28,10 @@ PLUGINS = ("blackhole", "channel", "files", "function", "generator", "sequence",
 """Short names of the plugins that come with Onyx."""
 INPUT_PLUGINS = ("channel", "files", "generator", "sequence")
 OUTPUT_PLUGINS = ("blackhole", "channel", "files", "function", "spark", "stdout")
-AGGREGATIONS = ("average", "collect-by-key", "conj", "count", "max", "min", "sum")
-KEYED_AGGREGATIONS = ("average", "collect-by-key", "max", "min", "sum")
+AGGREGATIONS = (
+    "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
+)  # fmt: skip
+KEYED_AGGREGATIONS = ("average", "collect-by-key", "collect-key-value", "max", "min", "sum")
 """Those that are told which key of the segment to look at."""
 INITIAL_VALUE_AGGREGATIONS = ("max", "min")
 """Those without a first state of their own."""

@@ -6,7 +6,7 @@ Aggregations are of two kinds, by what is stored about a change:
 
 * *closed*: the state is small and does not grow (count, sum, min, max, average). It is stored as
   it is, once for however many segments have changed it.
-* *open*: the state may be of any size (conj, collect-by-key, the user's own). Its updates are
+* *open*: the state may be of any size (conj, the collecting ones, the user's own). Its updates are
   stored and applied again, in order.
 
 `fold` takes a whole batch for one extent; it does what `create` and `apply` do one by one.
@@ -235,6 +235,16 @@ class Conj(Aggregation):
 
     def load(self, data: Sequence[Any]) -> list[Any]:
         return list(data)
+
+
+class CollectKeyValue(Conj):
+    """The values of a key, in order of arrival; None for segments without it."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def create(self, state: Any, extracted: Segment) -> Any:
+        return deepcopy(extracted.get(self._key))
 
 
 class CollectByKey(Aggregation):

@@ -156,6 +156,7 @@ def built_in(name: str, key: str, init: Any, where: str) -> Aggregation:
     make: dict[str, Callable[[], Aggregation]] = {
         "average": lambda: aggregations.Average(where, key),
         "collect-by-key": lambda: aggregations.CollectByKey(where, key),
+        "collect-key-value": lambda: aggregations.CollectKeyValue(key),
         "conj": aggregations.Conj,
         "count": aggregations.Count,
         "max": lambda: aggregations.Extreme(where, key, init, max),
