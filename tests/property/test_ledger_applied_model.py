@@ -1,0 +1,89 @@
+"""Applied ids against a plain set, whatever comes in whatever order."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from onyx.ledger.applied import Applied
+from onyx.ledger.lineage import U64, pack_roots
+
+SEGMENTS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 30), st.sampled_from([1, 2, 257, 258, 2**63])),
+    max_size=12,
+)
+"""Partition, position, id."""
+Segment = tuple[int, int, int]
+
+
+def columns(segments: list[Segment], attempt: int) -> tuple[U64, U64]:
+    parts = [pack_roots(p, attempt, np.array([at], dtype=np.uint64)) for p, at, _ in segments]
+    ids = np.array([each[2] for each in segments], dtype=np.uint64)
+    return np.concatenate([np.empty(0, dtype=np.uint64), *parts]), ids
+
+
+class AppliedIds(RuleBasedStateMachine):
+    """Retries must be told exactly; first attempts too, where an older version may have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied = Applied()
+        self.model: set[Segment] = set()
+        self.limits: dict[int, int] = {}
+        self.frontiers: dict[int, int] = {}
+
+    @rule(segments=SEGMENTS, attempt=st.integers(0, 255))
+    def add(self, segments: list[Segment], attempt: int) -> None:
+        live = [each for each in segments if each[1] >= self.frontiers.get(each[0], 0)]
+        self.applied.add(*columns(live, attempt))
+        self.model.update(live)
+
+    @rule(segments=SEGMENTS, attempt=st.integers(1, 255))
+    def look_up_retries(self, segments: list[Segment], attempt: int) -> None:
+        found = self.applied.known(*columns(segments, attempt)).tolist()
+        assert found == [each in self.model for each in segments]
+
+    @rule(segments=SEGMENTS)
+    def look_up_first_attempts(self, segments: list[Segment]) -> None:
+        found = self.applied.known(*columns(segments, 0)).tolist()
+        for segment, is_known in zip(segments, found, strict=True):
+            partition, position, _ = segment
+            if position < self.frontiers.get(partition, 0):
+                assert not is_known
+            elif position <= self.limits.get(partition, -1):
+                assert is_known == (segment in self.model)
+            else:
+                assert not is_known
+
+    @rule(frontiers=st.dictionaries(st.integers(0, 5), st.integers(0, 30), max_size=3))
+    def forget(self, frontiers: dict[int, int]) -> None:
+        for partition, position in frontiers.items():
+            self.frontiers[partition] = max(position, self.frontiers.get(partition, 0))
+        self.applied.forget({partition: self.frontiers[partition] for partition in frontiers})
+        self.model = {e for e in self.model if e[1] >= self.frontiers.get(e[0], 0)}
+
+    @rule()
+    def rewire(self) -> None:
+        self.applied.rewired()
+        self.limits = {}
+        for partition, position, _ in self.model:
+            self.limits[partition] = max(position, self.limits.get(partition, -1))
+
+    @rule()
+    def restart(self) -> None:
+        self.applied = Applied(*self.applied.columns())
+        self.rewire()
+
+    @invariant()
+    def keeps_nothing_else(self) -> None:
+        roots, ids = self.applied.columns()
+        found = {
+            (int(r) >> 48, int(r) & (2**40 - 1), int(i)) for r, i in zip(roots, ids, strict=True)
+        }
+        assert found == self.model
+
+
+TestAppliedIds = AppliedIds.TestCase
+TestAppliedIds.settings = settings(max_examples=60)
