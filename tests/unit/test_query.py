@@ -1,4 +1,4 @@
-"""Who is asked about the state of a window, what becomes of the answers, and who is told why not."""
+"""Who is asked about the state of a window, what becomes of the answers, and who hears why not."""
 
 from __future__ import annotations
 
