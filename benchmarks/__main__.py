@@ -31,6 +31,7 @@ BENCHMARKS = {
     "recovery": "of a job with state, when a worker is killed",
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",
+    "bench_state": "appending to state logs, recovering from them, telling repeats",
     "startup": "`onyx run` of a trivial job",
     "operator_jobs": "OnyxJobs applied, told and deleted, and what the operator takes for it",
 }
