@@ -124,6 +124,8 @@ def aggregate(window: Window, extent: Extent) -> Any:
             return len(segments)
         case "conj":
             return list(segments)
+        case "collect-key-value":
+            return values
         case "sum":
             return sum(values)
         case "min":

@@ -94,7 +94,7 @@ def _elements(number: int) -> tuple[int, str]:
 
 AGGREGATIONS = st.sampled_from(
     ["count", "conj", ("sum", "v"), ("min", "v"), ("max", "v"), ("average", "v"),
-     ("collect-by-key", "v"), "app:texts"]
+     ("collect-by-key", "v"), ("collect-key-value", "v"), "app:texts"]
 )  # fmt: skip
 SHAPES = st.one_of(
     st.builds(lambda width: {"type": "fixed", "range": _elements(width)}, st.integers(1, 12)),
