@@ -6,18 +6,15 @@ What the windowed task does with them is not looked at here: its windows are lef
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
+from tests.support.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
 from onyx.ids import TaskName
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
-from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.settings import Settings
 from onyx.task import windowed
 from onyx.task.event_time import EventTime, Origin, needs
@@ -31,48 +28,8 @@ def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windowed, "compiled", lambda job, task, resolve: None)
 
 
-class Feed:
-    """A source whose partitions give what the test puts there, until it closes them."""
-
-    cooperative = True
-
-    def __init__(self, partitions: Sequence[str]) -> None:
-        self.given: dict[str, list[Segment]] = {name: [] for name in partitions}
-        self.closed: set[str] = set()
-
-    def give(self, partition: str, *times: Any) -> None:
-        self.given[partition] += [{"t": time} for time in times]
-
-    def end(self, *partitions: str) -> None:
-        self.closed.update(partitions or self.given)
-
-    def partitions(self) -> Sequence[str]:
-        return list(self.given)
-
-    def open(self, partition: str, cursor: Cursor) -> Reader:
-        given = self.given[partition]
-
-        def fetch(first: int, segments_max: int) -> list[Segment]:
-            return [dict(segment) for segment in given[first : first + segments_max]]
-
-        def end() -> int | None:
-            return len(given) if partition in self.closed else None
-
-        return IndexedReader(cursor.position, fetch, end)
-
-    def close(self) -> None: ...
-
-
-class Fed(Bench):
-    """A bench whose inputs read from feeds: `feeds[task]`."""
-
-    def __init__(self, spec: dict[str, Any], feeds: dict[str, Feed], **more: Any) -> None:
-        self.feeds = feeds
-        functions = {"m:same": lambda segment: segment, **more.pop("functions", {})}
-        super().__init__(spec, functions, **more)
-
-    def build_input(self, plugin: str, context: PluginContext) -> Input:
-        return self.feeds[context.task]
+class Watched(Fed):
+    """A fed bench whose windowed tasks take notice of nothing but event time."""
 
     def _windowed(self) -> tuple[TaskName, ...]:
         return ()
@@ -110,10 +67,10 @@ def spec(*inputs: str, guarantee: str = "exactly-once", **read: Any) -> dict[str
     }
 
 
-def fed(*partitions: str, peers: dict[str, int] | None = None, **read: Any) -> tuple[Fed, Feed]:
+def fed(*partitions: str, peers: dict[str, int] | None = None, **read: Any) -> tuple[Watched, Feed]:
     """One input with these partitions."""
     feed = Feed(partitions)
-    bench = Fed(spec("read", **read), {"read": feed}, peers=peers)
+    bench = Watched(spec("read", **read), {"read": feed}, peers=peers)
     bench.start()
     return bench, feed
 
@@ -121,7 +78,7 @@ def fed(*partitions: str, peers: dict[str, int] | None = None, **read: Any) -> t
 EPOCH_S = Settings().ledger.frontier_interval_s
 
 
-def pass_epochs(bench: Fed, count: int) -> None:
+def pass_epochs(bench: Watched, count: int) -> None:
     for _ in range(count):
         bench.outputs["write"][0].flush()
         bench.settle()
@@ -131,7 +88,7 @@ def pass_epochs(bench: Fed, count: int) -> None:
 
 def test_the_slower_of_two_inputs_holds_the_watermark_back() -> None:
     feeds = {"fast": Feed(["0"]), "slow": Feed(["0"])}
-    bench = Fed(spec("fast", "slow"), feeds, peers={"work": 2})
+    bench = Watched(spec("fast", "slow"), feeds, peers={"work": 2})
     bench.start()
     feeds["fast"].give("0", 10, 20, 30)
     bench.settle()
@@ -172,7 +129,7 @@ def test_a_partition_that_has_given_nothing_holds_back_until_it_is_idle() -> Non
 
 def test_an_input_that_is_idle_says_so_and_others_go_on() -> None:
     feeds = {"busy": Feed(["0"]), "quiet": Feed(["0"])}
-    bench = Fed(spec("busy", "quiet", idleTimeout=3_000), feeds)
+    bench = Watched(spec("busy", "quiet", idleTimeout=3_000), feeds)
     bench.start()
     feeds["quiet"].give("0", 7)
     feeds["busy"].give("0", 10)
@@ -220,7 +177,7 @@ def test_an_input_without_event_times_holds_nothing_back() -> None:
     job = spec("read", "plain")
     del job["catalog"][1]["watermarkKey"]
     feeds = {"read": Feed(["0"]), "plain": Feed(["0"])}
-    bench = Fed(job, feeds)
+    bench = Watched(job, feeds)
     bench.start()
     feeds["read"].give("0", 10)
     bench.settle()
@@ -259,7 +216,7 @@ def test_what_is_read_again_does_not_raise_the_watermark() -> None:
     job["flowConditions"] = [{**retry, "shortCircuit": True, "action": "retry"}]
     feed = Feed(["0"])
     functions = {"m:same": twice, "m:always": lambda *_: True}
-    bench = Fed(job, {"read": feed}, functions=functions)
+    bench = Watched(job, {"read": feed}, functions=functions)
     bench.start()
     feed.give("0", 10, 30)
     bench.settle()
@@ -275,7 +232,7 @@ class Losing:
         self.chance = random.Random(seed)
         feeds = {"a": Feed(["0", "1", "2"]), "b": Feed(["0"])}
         job = spec("a", "b", maxPending=9, allowedDisorder=[4, "milliseconds"])
-        self.bench = Fed(job, feeds, peers={"a": 2, "work": 3})
+        self.bench = Watched(job, feeds, peers={"a": 2, "work": 3})
         self.bench.start()
         for feed in feeds.values():
             for partition in feed.given:
@@ -385,7 +342,7 @@ def test_a_partition_that_comes_back_starts_anew() -> None:
 
 def test_a_batch_kept_over_a_reallocation_goes_before_watermarks() -> None:
     feed = Feed(["0"])
-    bench = Fed(spec("read", guarantee="at-most-once"), {"read": feed})
+    bench = Watched(spec("read", guarantee="at-most-once"), {"read": feed})
     bench.start()
     read = bench.task("read")
     feed.give("0", 1, 2, 3, 4, 5, 6)
@@ -399,7 +356,7 @@ def test_a_batch_kept_over_a_reallocation_goes_before_watermarks() -> None:
 
 def test_frontiers_come_to_the_windowed_task_when_they_are_stored() -> None:
     feeds = {"a": Feed(["0", "1"]), "b": Feed(["0"])}
-    bench = Fed(spec("a", "b"), feeds, peers={"work": 2})
+    bench = Watched(spec("a", "b"), feeds, peers={"work": 2})
     bench.start()
     feeds["a"].give("0", 1, 2, 3)
     feeds["a"].give("1", 1)
@@ -424,7 +381,7 @@ def test_frontiers_come_to_the_windowed_task_when_they_are_stored() -> None:
 
 def test_an_input_that_is_held_up_holds_up_epochs() -> None:
     feeds = {"a": Feed(["0"]), "b": Feed(["0"])}
-    bench = Fed(spec("a", "b"), feeds)
+    bench = Watched(spec("a", "b"), feeds)
     bench.start()
     feeds["a"].give("0", 1, 2, 3)
     bench.settle()
@@ -439,7 +396,7 @@ def test_an_input_that_is_held_up_holds_up_epochs() -> None:
 
 def test_at_least_once_needs_no_epochs() -> None:
     feed = Feed(["0"])
-    bench = Fed(spec("read", guarantee="at-least-once"), {"read": feed})
+    bench = Watched(spec("read", guarantee="at-least-once"), {"read": feed})
     bench.start()
     feed.give("0", 1, 2, 3)
     bench.settle()
@@ -457,7 +414,7 @@ def windowed_in_between() -> dict[str, Any]:
 
 def test_a_windowed_task_withholds_its_watermark_until_it_is_released() -> None:
     feed = Feed(["0"])
-    bench = Fed(windowed_in_between(), {"read": feed})
+    bench = Watched(windowed_in_between(), {"read": feed})
     bench.start()
     feed.give("0", 10)
     bench.settle()
@@ -473,7 +430,7 @@ def test_a_windowed_task_withholds_its_watermark_until_it_is_released() -> None:
 
 def test_the_frontiers_of_a_windowed_task_go_down_with_the_next_epoch() -> None:
     feed = Feed(["0"])
-    bench = Fed(windowed_in_between(), {"read": feed})
+    bench = Watched(windowed_in_between(), {"read": feed})
     bench.start()
     pass_epochs(bench, 1)
     bench.event_time("work").add_frontiers({7: 3})
@@ -526,7 +483,7 @@ def test_only_tasks_with_windows_below_need_event_time() -> None:
 def test_a_job_without_windows_needs_nothing_and_sends_nothing() -> None:
     job = branched(windows=[], guarantee="at-least-once")
     feed = Feed(["0"])
-    bench = Fed(job, {"read": feed})
+    bench = Watched(job, {"read": feed})
     bench.start()
     feed.give("0", "no time, and nobody asks")
     feed.end()
@@ -543,7 +500,7 @@ def test_without_watermarks_and_ids_windows_need_nothing_either() -> None:
 
 def test_a_task_that_needs_no_event_time_hears_none() -> None:
     feed = Feed(["0"])
-    bench = Fed(branched(), {"read": feed})
+    bench = Watched(branched(), {"read": feed})
     bench.start()
     inbox = bench.task("aside").live.inbox
     feed.give("0", 10)
