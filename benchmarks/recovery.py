@@ -45,8 +45,8 @@ SETTLE_S = 5.0
 """From the last group filled to the kill: what was read is complete and checkpointed."""
 POLL_S = 0.05
 
-Results = dict[int, list[tuple[float, str]]]
-"""By process: when (CLOCK_MONOTONIC, in s) it had a result, and of which group."""
+Results = list[tuple[float, int, str]]
+"""When a result arrived (CLOCK_MONOTONIC, in s), which process made it, and of which group."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def recovery(groups: int, folder: Path) -> Recovery:
         cluster.start_workers(WORKERS, PEERS)
         started_s = time.monotonic()
         job = cluster.submit(manifest(groups, folder))
-        until("the state is filled", lambda: filled(results(folder)), FILL_TIMEOUT_S)
+        until("the state is filled", lambda: is_filled(cluster, job, folder), FILL_TIMEOUT_S)
         filled_s = time.monotonic() - started_s
         time.sleep(SETTLE_S)
         return Recovery(groups, onyx_run.size_mib(state), filled_s, *killed(cluster, job, folder))
@@ -85,7 +85,7 @@ def manifest(groups: int, folder: Path) -> dict[str, Any]:
     job = onyx_run.manifest("recovery.yaml")
     read = job["spec"]["catalog"][0]["options"]
     read.update(fill=groups, payloadBytes=PAYLOAD_BYTES, trickleKeys=TRICKLE_KEYS)
-    job["spec"]["triggers"][0]["options"]["folder"] = str(folder)
+    job["spec"]["lifecycles"][0]["options"]["folder"] = str(folder)
     return job
 
 
@@ -93,7 +93,7 @@ def killed(cluster: Cluster, job: JobId, folder: Path) -> tuple[float, float, fl
     """Kill a worker that holds state; when that was noticed, all were ready, a result was there."""
     victim = holder(cluster, job)
     version = cluster.replica.allocation_version[job]
-    had = {group for _, group in results(folder)[victim.pid]}
+    had = {group for _, process, group in results(folder) if process == victim.pid}
     killed_s = time.monotonic()
     victim.kill()
     cluster.until(lambda replica: replica.allocation_version[job] > version, "the death is noticed")
@@ -117,26 +117,31 @@ def holder(cluster: Cluster, job: JobId) -> Worker:
 
 
 def results(folder: Path) -> Results:
-    """What the processes have told by now (`bench_state.tell`)."""
-    found: Results = {}
+    """What has arrived by now (`bench_state.tell`)."""
+    found: Results = []
     for path in folder.glob("results-*.txt"):
-        lines = path.read_text().split("\n")[:-1]
-        words = [line.split() for line in lines]
-        found[int(path.stem.removeprefix("results-"))] = [(float(at), key) for at, key in words]
+        for line in path.read_text().split("\n")[:-1]:
+            at_s, process, group = line.split()
+            found.append((float(at_s), int(process), group))
     return found
 
 
-def filled(told: Results) -> bool:
-    """Groups that come after the filling have all had a result."""
-    return len({group for each in told.values() for _, group in each}) == TRICKLE_KEYS
+def is_filled(cluster: Cluster, job: JobId, folder: Path) -> bool:
+    """Whether results of all groups that come after the filling have arrived.
+
+    Raises:
+        RuntimeError: the job has been killed.
+    """
+    if job in cluster.replica.killed_jobs:
+        raise RuntimeError(f"the job was killed: {cluster.client.status(job).exception}")
+    return len({group for _, _, group in results(folder)}) == TRICKLE_KEYS
 
 
 def first_of(groups: set[str], told: Results, dead: int, since_s: float) -> float | None:
-    """When another process than the dead one first had a result of one of the groups."""
+    """When the first result arrived of one of the groups that another process has made."""
     times = [
         at_s
-        for process, each in told.items()
-        for at_s, group in each
+        for at_s, process, group in told
         if process != dead and at_s > since_s and group in groups
     ]
     return min(times, default=None)

@@ -76,11 +76,29 @@ def trickles(trigger, state_event):
     return "trickle" in state_event["segment"]
 
 
-def tell(event, window, trigger, state_event, state):
-    """A result: CLOCK_MONOTONIC and the group, in a file of this process."""
-    path = Path(trigger.options["folder"], f"results-{os.getpid()}.txt")
-    with open(path, "a") as file:
-        file.write(f"{time.monotonic()} {state_event['group_key']}\n")
+def result(event, window, trigger, state_event, state):
+    """What is emitted: the group, and the process that has its state."""
+    return {"key": state_event["group_key"], "process": os.getpid()}
+
+
+class Told:
+    path = None
+
+
+def tell(segments):
+    """The sink: what has arrived, and when (CLOCK_MONOTONIC, in s), in a file of this process."""
+    now = time.monotonic()
+    with open(Told.path, "a") as file:
+        file.writelines([f"{now} {each['process']} {each['key']}\n" for each in segments])
+
+
+def tell_calls():
+    """Lifecycle of the sink: the folder of the file."""
+    return {"before_task_start": name_file}
+
+
+def name_file(event, lifecycle):
+    Told.path = Path(lifecycle.options["folder"], f"results-{os.getpid()}.txt")
 
 
 # A stream of event times without end

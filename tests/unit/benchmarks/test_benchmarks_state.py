@@ -35,19 +35,23 @@ def test_after_filling_a_source_trickles_over_few_groups(functions: ModuleType) 
     assert all(functions.trickles(None, {"segment": each}) for each in found)
 
 
-def test_results_are_told_by_process_with_unfinished_lines_left_out(tmp_path: Path) -> None:
-    (tmp_path / "results-7.txt").write_text("1.5 trickle-0\n2.5 trickle-1\n3.")
-    (tmp_path / "results-8.txt").write_text("2.0 trickle-0\n")
-    told = recovery.results(tmp_path)
-    assert told == {7: [(1.5, "trickle-0"), (2.5, "trickle-1")], 8: [(2.0, "trickle-0")]}
+def test_results_are_told_with_time_and_process(
+    functions: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions.Told, "path", tmp_path / "results-7.txt")
+    monkeypatch.setattr(functions.time, "monotonic", lambda: 1.5)
+    functions.tell([{"process": 1, "key": "a"}, {"process": 2, "key": "b"}])
+    with open(functions.Told.path, "a") as file:
+        file.write("2.5 1 unfinis")
+    assert recovery.results(tmp_path) == [(1.5, 1, "a"), (1.5, 2, "b")]
 
 
 @pytest.mark.parametrize(
     ("told", "first"),
     [
-        ({1: [(11.0, "a")]}, None),
-        ({1: [(9.0, "a")], 2: [(9.5, "a"), (10.5, "b")]}, None),
-        ({1: [(9.0, "a")], 2: [(10.5, "b"), (16.5, "a")], 3: [(16.0, "c")]}, 16.0),
+        ([(11.0, 1, "a")], None),
+        ([(9.0, 1, "a"), (9.5, 2, "a"), (10.5, 2, "b")], None),
+        ([(9.0, 1, "a"), (10.5, 2, "b"), (16.5, 2, "a"), (16.0, 3, "c")], 16.0),
     ],
     ids=["only of the dead", "before the kill, and of other groups", "two took over"],
 )

@@ -1,0 +1,133 @@
+"""How fast windows take segments in: state, triggers and changes, without a job around them.
+
+    python -m benchmarks.bench_windows [--quick] [--json FILE]
+
+CPU time of one thread for each segment, best of several runs. The stream is in order, of 1,000 keys,
+with 100,000 segments a minute; after each batch the watermark rises, and after each ten batches
+changes are taken, as for a chunk of the state log. Groups are given, as their shards are when a
+task has been routed to by group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.figures import Figure, Measured, run
+
+from onyx.flow.grouping import shard_of
+from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.windows.compile import compile_windows
+from onyx.windows.groups import hashable_keys
+from onyx.windows.task_windows import TaskWindows
+
+KEYS = 1_000
+SEGMENTS, SEGMENTS_QUICK = 500_000, 100_000
+SEGMENTS_A_MINUTE = 100_000
+BATCH = 2_000
+BATCHES_A_CHUNK = 10
+DISORDER_MS = 1_000
+START_MS = 1_600_000_000_000
+RUNS = 3
+GOAL_SUM_US, GOAL_COUNT_US = 0.35, 0.2
+MINUTE = (1, "minutes")
+AT_WATERMARK = {"type": "watermark", "refinement": "discarding"}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "tumbling sum": ({"type": "fixed", "aggregation": ("sum", "v"), "range": MINUTE}, AT_WATERMARK),
+    "tumbling average": (
+        {"type": "fixed", "aggregation": ("average", "v"), "range": MINUTE},
+        AT_WATERMARK,
+    ),
+    "tumbling conj": ({"type": "fixed", "aggregation": "conj", "range": MINUTE}, AT_WATERMARK),
+    "sliding count, 5 extents": (
+        {"type": "sliding", "aggregation": "count", "range": (5, "minutes"), "slide": MINUTE},
+        AT_WATERMARK,
+    ),
+    "global count": ({"type": "global", "aggregation": "count"}, AT_WATERMARK),
+    "session count": (
+        {"type": "session", "aggregation": "count", "timeout_gap": (1, "seconds")},
+        AT_WATERMARK,
+    ),
+    "tumbling count, every 100 segments": (
+        {"type": "fixed", "aggregation": "count", "range": MINUTE},
+        {"type": "segment", "threshold": (100, "elements"), "refinement": "accumulating"},
+    ),
+}
+
+
+def windows(window: dict[str, Any], trigger: dict[str, Any]) -> TaskWindows:
+    entry = CatalogEntry("gather", "reduce", 1, group_by_key="k", flux_policy="recover")
+    read = CatalogEntry("read", "input", 1, watermark_key="t")
+    job = Job(
+        "bench",
+        (("read", "gather"),),
+        (read, entry),
+        windows=(Window("w", "gather", window_key="t", **window),),
+        triggers=(Trigger("w", id="t", **trigger),),
+    )
+    compiled = compile_windows(job, "gather", _none_needed)
+    assert compiled is not None
+    return TaskWindows(compiled, shard_of)
+
+
+def _none_needed(name: str) -> Callable[..., Any]:
+    raise KeyError(name)
+
+
+def stream(many: int) -> list[list[dict[str, Any]]]:
+    """Batches in order of time."""
+    chosen = random.Random(1)
+    step_ms = MINUTE[0] * 60_000 / SEGMENTS_A_MINUTE
+    keys = [f"key-{number}" for number in range(KEYS)]
+    segments = [
+        {"t": START_MS + int(number * step_ms), "k": chosen.choice(keys), "v": chosen.random()}
+        for number in range(many)
+    ]
+    return [segments[begin : begin + BATCH] for begin in range(0, many, BATCH)]
+
+
+def cpu_us(batches: list[list[dict[str, Any]]], made: TaskWindows) -> dict[str, float]:
+    """Microseconds a segment, by part."""
+    spent = {"add": 0.0, "advance": 0.0, "changes": 0.0}
+    groups = [hashable_keys([each["k"] for each in batch]) for batch in batches]
+    for number, batch in enumerate(batches):
+        start = time.thread_time()
+        made.add(batch, groups[number], 0)
+        added = time.thread_time()
+        made.advance(batch[-1]["t"] - DISORDER_MS)
+        advanced = time.thread_time()
+        if number % BATCHES_A_CHUNK == BATCHES_A_CHUNK - 1:
+            made.take_changes()
+        spent["add"] += added - start
+        spent["advance"] += advanced - added
+        spent["changes"] += time.thread_time() - advanced
+    many = sum(map(len, batches))
+    return {part: seconds / many * 1e6 for part, seconds in spent.items()}
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    batches = stream(SEGMENTS_QUICK if options.quick else SEGMENTS)
+    details = {}
+    for name, (window, trigger) in CASES.items():
+        found = [cpu_us(batches, windows(window, trigger)) for _ in range(RUNS)]
+        details[name] = min(found, key=lambda parts: sum(parts.values()))
+        parts = "  ".join(f"{part} {us:6.3f}" for part, us in details[name].items())
+        print(f"{name:36} {sum(details[name].values()):6.3f} us/segment   {parts}")
+    goals = {"tumbling sum": GOAL_SUM_US, "global count": GOAL_COUNT_US}
+    return Measured(
+        [
+            Figure(
+                f"{name} over {KEYS:,} keys", sum(details[name].values()), "us/segment", goal,
+                note="CPU, with watermarks and changes",
+            )
+            for name, goal in goals.items()
+        ],
+        details,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    run(__doc__, measure)
