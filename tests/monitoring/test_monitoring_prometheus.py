@@ -38,9 +38,19 @@ JOB = {
                 "batchSize": 200,
                 "maxPending": 100_000,
                 "options": {"segments": 100_000_000, "partitions": 2},
+                "watermarkKey": "n",
             },
             {"name": "slow", "type": "function", "fn": "busy_job:slow", "batchSize": 200},
-            {"name": "nowhere", "type": "output", "plugin": "blackhole", "batchSize": 200},
+            {
+                "name": "nowhere",
+                "type": "output",
+                "plugin": "blackhole",
+                "batchSize": 200,
+                "deduplicate": False,
+            },
+        ],
+        "windows": [
+            {"id": "counted", "task": "nowhere", "type": "global", "aggregation": "count"},
         ],
         "flowConditions": [
             {
