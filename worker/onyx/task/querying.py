@@ -11,7 +11,6 @@ from onyx.errors import Unavailable
 from onyx.task.messages import Query
 from onyx.task.state import Task
 from onyx.transport.queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
-from onyx.windows.answers import first
 
 
 def answer(task: Task, message: Query) -> None:
@@ -29,6 +28,7 @@ def _answer(task: Task, query: StateQuery) -> StateAnswer:
     windowing = task.live.windowing if task.wired and not task.failed else None
     if windowing is None or task.live.wiring.version != query.version:
         raise Unavailable(f"task {task.name} has no state now: its job is being allocated anew")
-    found = first(windowing.windows.query(query.window, decode_key(query.key)), query.extents_max)
-    data, sent = encode_extents(found.extents, ANSWER_BYTES_MAX)
-    return StateAnswer(data, found.more or sent < len(found.extents))
+    key, extents_max = decode_key(query.key), query.extents_max
+    found = windowing.windows.query(query.window, key, extents_max + 1)
+    data, sent = encode_extents(found[:extents_max], ANSWER_BYTES_MAX)
+    return StateAnswer(data, sent < len(found))

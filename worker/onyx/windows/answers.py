@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from typing import Any
 
 from onyx.flow.grouping import key_bytes
-from onyx.windows.firing import Extent
+from onyx.windows.firing import Extent, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +24,26 @@ class Answer:
     """There are others, which come behind these."""
 
 
-def first(extents: Sequence[Extent], extents_max: int) -> Answer:
-    """The first extents of a peer."""
-    found = nsmallest(extents_max, extents, key=order)
-    return Answer(found, len(extents) > len(found))
-
-
 def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
     """The first extents of all peers."""
     answers = list(answers)
-    ends = [order(each.extents[-1]) for each in answers if each.more and each.extents]
-    extents = sorted((extent for each in answers for extent in each.extents), key=order)
+    ends = [_order(each.extents[-1]) for each in answers if each.more and each.extents]
+    extents = sorted((extent for each in answers for extent in each.extents), key=_order)
     if ends:
         end = min(ends)
-        extents = [extent for extent in extents if order(extent) <= end]
+        extents = [extent for extent in extents if _order(extent) <= end]
     more = any(each.more for each in answers) or len(extents) > extents_max
     return Answer(extents[:extents_max], more)
 
 
-def order(extent: Extent) -> tuple[Any, ...]:
+def order(group: Any, lower: Number, upper: Number) -> tuple[Any, ...]:
     """Numbers by value, then text, then everything else in an order of no meaning."""
-    group = extent.group
-    if type(group) is int:
-        return (0, group, extent.lower, extent.upper)
     if type(group) is str:
-        return (1, group, extent.lower, extent.upper)
-    return (2, key_bytes(group), extent.lower, extent.upper)
+        return (1, group, lower, upper)
+    if type(group) is int:
+        return (0, group, lower, upper)
+    return (2, key_bytes(group), lower, upper)
+
+
+def _order(extent: Extent) -> tuple[Any, ...]:
+    return order(extent.group, extent.lower, extent.upper)

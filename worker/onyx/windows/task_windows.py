@@ -122,13 +122,19 @@ class TaskWindows:
             window.drop(chosen)
         self._shards.forget(chosen)
 
-    def query(self, window_id: str, group: Any = ALL) -> list[Extent]:
+    def query(
+        self, window_id: str, group: Any = ALL, extents_max: int | None = None
+    ) -> list[Extent]:
         """Extents of a window, of one group (the user's value) or of all.
+
+        Args:
+            extents_max: the first so many, by group and lower bound; None: all, in any order.
 
         Raises:
             UserError: there is no such window.
         """
-        return self._found(window_id).query(None if group is ALL else [hashable_key(group)])
+        keys = None if group is ALL else [hashable_key(group)]
+        return self._found(window_id).query(keys, extents_max)
 
     def _found(self, window_id: str) -> WindowState:
         window = self._windows.get(window_id)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
+from heapq import nsmallest
 from typing import Any
 
 from onyx.flow.batch import Segment
+from onyx.windows.answers import order
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import EventType, Extent, Firing, Number
@@ -153,13 +155,16 @@ class WindowState(ABC):
             self._arm(trigger, armed, now_ms)
         return fired
 
-    def query(self, keys: Iterable[Any] | None) -> list[Extent]:
-        """Extents of some groups, or of all."""
-        found = (
+    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
+        """Extents of some groups, or of all; the first in order, if only some are wanted. Only
+        their states are copied."""
+        found: Iterable[tuple[Any, Any]] = (
             self._everything()
             if keys is None
             else ((key, extent) for key in keys for extent in self._extents(key))
         )
+        if extents_max is not None:
+            found = nsmallest(extents_max, found, key=self._order)
         return [
             Extent(
                 self._group(key),
@@ -168,6 +173,10 @@ class WindowState(ABC):
             )
             for key, extent in found
         ]
+
+    def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
+        key, extent = found
+        return order(self._group(key), *self._bounds(extent))
 
     # Triggers at work.
 
