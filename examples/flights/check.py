@@ -156,7 +156,7 @@ def check_delays(folder, flights):
     return Outcome("delays", len(paths), len(result), distinct, len(expected), faults)
 
 
-def show(outcomes, out):
+def show(outcomes, out, what="counts"):
     table = Table(title=f"What was written to {out}", title_justify="left")
     table.add_column("route")
     for heading in ("files", "written", "repeats", "distinct", "pandas"):
@@ -175,7 +175,7 @@ def show(outcomes, out):
         for fault in each.faults[:FAULTS_SHOWN]:
             console.print(f"[red]{each.name}:[/red] {fault}", highlight=False)
     if not any(each.faults for each in outcomes):
-        console.print("[green]counts agree with pandas")
+        console.print(f"[green]{what} agree with pandas")
 
 
 def main(arguments):

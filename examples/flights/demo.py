@@ -1,7 +1,7 @@
-"""The main job, from nothing to a checked result: `make demo`.
+"""Both jobs, from nothing to checked results and a picture: `make demo`.
 
-Prepares the data set, runs the job with four worker processes and an embedded ZooKeeper, and checks
-what was written against pandas. Kill workers while it runs (`kill -9`): the counts stay right.
+Prepares the data set, runs the jobs with four worker processes and an embedded ZooKeeper, and
+checks what was written against pandas. Kill workers while they run (`kill -9`): it stays right.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PROCESSES = 4
+RUN = ["-m", "onyx.cli", "run", "--processes", str(PROCESSES)]
 STEPS = (
     ("Preparing 336,776 flights", ["prepare.py"]),
-    ("Running the job", ["-m", "onyx.cli", "run", "job.yaml", "--processes", str(PROCESSES)]),
+    ("Routing them", [*RUN, "job.yaml"]),
     ("Checking against pandas", ["check.py"]),
+    ("Windows over them", [*RUN, "windows.yaml"]),
+    ("Checking all windows against pandas", ["check_windows.py"]),
+    ("Drawing", ["draw.py"]),
 )
 
 

@@ -40,6 +40,12 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("flights.windows")
+
+
+@pytest.fixture
 def prepare(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("prepare")
@@ -82,3 +88,44 @@ def test_every_bad_record_is_refused_with_a_reason(tasks: ModuleType, prepare: M
         described = tasks.describe({}, record, refused.value)
         assert described["record"] == record
         assert described["error"]
+
+
+LEFT_MS = 1357035420_000  # 10:17 in UTC; 10:15 was planned
+
+
+def test_windows_see_when_a_flight_left_in_utc(windows: ModuleType) -> None:
+    assert windows.event_time(RECORD) == LEFT_MS
+    assert windows.depart(RECORD) == {
+        "departed": LEFT_MS,
+        "airport": "EWR",
+        "airline": "UA",
+        "aircraft": "N14228",
+        "late": 0,
+    }
+
+
+def test_a_cancelled_flight_has_a_time_and_is_in_no_window(windows: ModuleType) -> None:
+    gone = {**RECORD, **dict.fromkeys(("dep_time", "dep_delay", "air_time"), "NA")}
+    assert windows.event_time(gone) == LEFT_MS - 2 * windows.MINUTE_MS
+    assert windows.depart(gone) == []
+
+
+@pytest.mark.parametrize(("air_time", "minutes"), [("227", 227), ("695", 695), ("NA", 720)])
+def test_a_flight_is_reported_within_the_disorder_that_its_job_allows(
+    prepare: ModuleType, air_time: str, minutes: int
+) -> None:
+    reported = prepare.reported({**RECORD, "air_time": air_time})
+    assert reported == LEFT_MS + minutes * 60_000
+
+
+def test_what_windows_give_has_times_as_the_data_has_them(windows: ModuleType) -> None:
+    event = {"group_key": "EWR", "lower_bound": LEFT_MS, "upper_bound": LEFT_MS + 60_000}
+    state = {"n": 4, "sum": 1, "average": 0.25}
+    hour, week, stay = (
+        windows.departures({}, None, None, event, 3),
+        windows.late_share({}, None, None, event, state),
+        windows.stay({}, None, None, event, 2),
+    )
+    assert hour == {"airport": "EWR", "hour": "2013-01-01T10:17:00Z", "departures": 3}
+    assert (week["day"], week["flights"], week["late"], week["share"]) == (hour["hour"], 4, 1, 0.25)
+    assert (stay["first"], stay["last"]) == (hour["hour"], "2013-01-01T10:18:00Z")
