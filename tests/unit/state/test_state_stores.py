@@ -15,22 +15,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.state import directory_store
 from onyx.state.directory_store import DirectoryStore
 from onyx.state.interface import ChunkStore, Stored
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.stores import open_store, remove
-
-
-@pytest.fixture(params=["memory", "directory", "fake_s3", "minio"])
-def chunks(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ChunkStore:
-    if request.param == "memory":
-        return MemoryChunkStore()
-    if request.param == "directory":
-        return open_store(str(tmp_path / "state"))
-    server = request.getfixturevalue(request.param)
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    return open_store(f"{ObjectStore(server).url}/some/state")
 
 
 def test_what_is_created_is_read_by_its_name(chunks: ChunkStore) -> None:

@@ -1,0 +1,26 @@
+"""All stores of chunks, each empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.object_stores import ObjectStore
+
+from onyx.state.interface import ChunkStore
+from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.stores import open_store
+
+
+@pytest.fixture(params=["memory", "directory", "fake_s3", "minio"])
+def chunks(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ChunkStore:
+    if request.param == "memory":
+        return MemoryChunkStore()
+    if request.param == "directory":
+        return open_store(str(tmp_path / "state"))
+    server = request.getfixturevalue(request.param)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return open_store(f"{ObjectStore(server).url}/some/state")
