@@ -31,6 +31,7 @@ from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import (
     Settings,
+    StateSettings,
     TelemetrySettings,
     TlsSettings,
     ZooKeeperSettings,
@@ -129,6 +130,7 @@ class Cluster:
             modules=(modules.stem,),
             zookeeper=dataclasses.replace(zookeeper, session_timeout_s=session_timeout_s),
             tls=tls or TlsSettings(),
+            state=StateSettings(url=str(folder / "state")),
             telemetry=TelemetrySettings(log_level="INFO"),
         )
         self.workers: list[Worker] = []
@@ -228,11 +230,12 @@ class Cluster:
             lambda replica: not set(groups) & set(replica.groups), f"{groups} are declared dead"
         )
 
-    def await_completed(self, job: JobId) -> None:
+    def await_completed(self, job: JobId, wait_s: float = WAIT_S) -> None:
         """Wait until a job has completed; fails at once when it was killed."""
         self.until(
             lambda replica: job in (*replica.completed_jobs, *replica.killed_jobs),
             f"job {job} has ended",
+            wait_s,
         )
         status: JobStatus = self.client.status(job)
         assert status.state == "completed", status

@@ -469,7 +469,7 @@ def branched(**more: Any) -> dict[str, Any]:
 
 
 def test_only_tasks_with_windows_below_need_event_time() -> None:
-    job = parse_job(branched())
+    job = parse_job(branched(guarantee="at-least-once"))
     read, work, write = (needs(job, task) for task in ("read", "work", "write"))
     assert needs(job, "aside") is None
     assert read is not None
@@ -478,6 +478,15 @@ def test_only_tasks_with_windows_below_need_event_time() -> None:
     assert work.children == {"write"}
     assert write is not None
     assert (write.children, write.windowed) == (frozenset(), True)
+
+
+def test_outputs_that_write_exactly_once_need_epochs() -> None:
+    job = parse_job(branched())
+    read, aside = needs(job, "read"), needs(job, "aside")
+    assert read is not None
+    assert read.children == {"work", "aside"}
+    assert aside is not None
+    assert aside.windowed
 
 
 def test_a_job_without_windows_needs_nothing_and_sends_nothing() -> None:

@@ -63,6 +63,11 @@ def key_hash(key: Any) -> int:
     return int.from_bytes(hashlib.blake2b(key_bytes(key), digest_size=8).digest(), "little")
 
 
+def slots_of_shards(hashes: U64, n: int) -> Indices:
+    """For each hash the one of `n` slots that has its shard."""
+    return (hashes % np.uint64(SHARDS) % np.uint64(n)).astype(np.intp)
+
+
 def shard_of(key: Any) -> int:
     """The shard of a group."""
     return key_hash(key) % SHARDS
@@ -90,8 +95,7 @@ class Grouping:
     def slots_of(self, segments: Sequence[Segment], n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""
         assert n > 0
-        shards = self.hashes_of(segments) % np.uint64(SHARDS)
-        return (shards % np.uint64(n)).astype(np.intp)
+        return slots_of_shards(self.hashes_of(segments), n)
 
 
 class _Memo(dict[Any, int]):

@@ -72,6 +72,10 @@ class ObjectWriter(io.RawIOBase):
         if self._waiting or not self._tags:
             self._send(len(self._waiting))
 
+    def upload(self) -> dict[str, Any]:
+        """Once settled: id and tags, with which anybody can complete it."""
+        return {"upload": self._start(), "tags": list(self._tags)}
+
     def complete(self) -> None:
         """Make the object visible; may be repeated. Its key must be nobody else's.
 

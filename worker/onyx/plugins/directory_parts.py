@@ -26,7 +26,7 @@ from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, Token
 
 STAGING = ".staging"
 _GONE = "gone."
@@ -60,6 +60,12 @@ class DirectoryParts:
             self._own = self._task / f"{self._context.incarnation}.{next(_numbers)}"
             _make_beside_removals(self._own)
         return self._own
+
+    def finish(self, token: Token) -> None:
+        staged = self._task / str(token["writer"]) / str(token["name"])
+        with contextlib.suppress(FileNotFoundError):
+            staged.rename(self._directory / staged.name)
+            sync_directory(self._directory)
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the directories of all other incarnations away."""
@@ -124,6 +130,9 @@ class DirectoryPart:
             raise InvariantViolated(f"{target} exists, but names of parts are unique")
         self._path.rename(target)
         sync_directory(self._directory)
+
+    def token(self) -> Token:
+        return {"writer": self._path.parent.name, "name": self._path.name}
 
     def drop(self) -> None:
         """The file goes with its directory."""

@@ -30,7 +30,7 @@ from onyx.objects.urls import ObjectUrl
 from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter
 from onyx.plugins.directory_parts import STAGING
 from onyx.plugins.options import task_error
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import PluginContext, Token
 
 _MARK = "writer"
 _numbers = itertools.count()
@@ -56,6 +56,11 @@ class ObjectParts:
         with self._told():
             own = self._own or self._marked()
         return ObjectPart(self._bucket(), url, own, self._told)
+
+    def finish(self, token: Token) -> None:
+        """Of a part that is visible the store says that there is no such upload."""
+        with self._told(), contextlib.suppress(ObjectMissing):
+            self._bucket().complete_upload(token["key"], token["upload"], token["tags"])
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the marks of all other incarnations away, then abort the uploads they noted."""
@@ -148,6 +153,9 @@ class ObjectPart:
                 raise ObjectMissing(f"{self._mark} is not there")
             self._writer.complete()
         self._forget()
+
+    def token(self) -> Token:
+        return {"key": self._key, **self._writer.upload()}
 
     def drop(self) -> None:
         with contextlib.suppress(OnyxError):

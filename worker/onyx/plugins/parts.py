@@ -6,7 +6,9 @@ its segments count as durable. So nobody ever sees half a part, and what was ack
 crash. Where parts are, and how that step is done there, is a `PartsPlace`: a directory
 (`directory_parts`) or an object store (`object_parts`).
 
-Both the `files` and the `spark` output write this way.
+Both the `files` and the `spark` output write this way. To write exactly once, a settled part is
+committed before it is made visible (`begin`); then whoever comes after a crash makes it visible,
+and nothing of it is written again.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import BinaryIO, Protocol
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 
 _numbers = itertools.count()
@@ -76,6 +78,10 @@ class StagedPart(Protocol):
         """Make the part visible and that durable. Raises like `make_room`, and is repeatable."""
         ...
 
+    def token(self) -> Token:
+        """Once settled: what anybody needs to make it visible (`PartsPlace.finish`)."""
+        ...
+
     def drop(self) -> None:
         """Give it up, as far as that is possible now."""
         ...
@@ -92,6 +98,11 @@ class PartsPlace(Protocol):
     """Of a part."""
 
     def create(self, name: str) -> StagedPart: ...
+
+    def finish(self, token: Token) -> None:
+        """Make a part visible that this writer or another one has settled. What is visible already,
+        or was and has been taken away since, stays as it is."""
+        ...
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Make sure that nothing of other incarnations becomes visible any more; idempotent, also
@@ -113,6 +124,8 @@ class _Part:
     body: PartBody
     opened_s: float
     segments: int = 0
+    token: Token | None = None
+    """Under which it has been committed."""
 
 
 class PartsWriter:
@@ -135,6 +148,28 @@ class PartsWriter:
         self._live: Sequence[GroupId] | None = None
         self._durable = 0
         self._broken: Exception | None = None
+        self._commit: Commit | None = None
+
+    def begin(self, commit: Commit) -> None:
+        """Write exactly once from now on: see `protocol.TransactionalOutput`."""
+        with self._guarded():
+            for part in self._finished:
+                if part.token is not None:
+                    self._place.finish(part.token)
+                    self._durable += part.segments
+                else:
+                    part.staged.drop()
+            if self._part is not None:
+                self._part.staged.drop()
+        self._finished.clear()
+        self._part = None
+        self._flushing = False
+        self._commit = commit
+
+    def finish(self, token: Token) -> None:
+        """Make visible what was committed: see `protocol.TransactionalOutput`."""
+        with self._guarded():
+            self._place.finish(token)
 
     def write(self, segments: list[Segment]) -> None:
         """Add segments to the open part.
@@ -241,10 +276,20 @@ class PartsWriter:
             part.staged.settle()
             if not self._context.permitted():
                 return
-            part.staged.publish()
+            self._make_visible(part)
             self._durable += part.segments
             self._finished.popleft()
         self._flushing = False
+
+    def _make_visible(self, part: _Part) -> None:
+        if self._commit is None:
+            part.staged.publish()
+            return
+        if part.token is None:
+            token = part.staged.token()
+            self._commit(token, part.segments)
+            part.token = token
+        self._place.finish(part.token)
 
     def _fence_if_due(self) -> None:
         if self._live is not None and self._context.permitted():

@@ -105,6 +105,29 @@ class Input(Protocol):
     def close(self) -> None: ...
 
 
+Token = Mapping[str, Any]
+"""Plain data from which anybody can make visible what was committed under it."""
+Commit = Callable[[Token, int], None]
+"""Called with a token and how many segments it stands for, in the order of writing. Once it has
+returned these segments count as written, whatever becomes of the writer."""
+
+
+@runtime_checkable
+class TransactionalOutput(Protocol):
+    """What an output has besides so that nothing it writes is ever there twice (exactly-once)."""
+
+    def begin(self, commit: Commit) -> None:
+        """A new allocation version: drop what was not committed, it will be written again. From now
+        on `commit` is called before anything becomes visible. It may raise Unavailable (try again
+        later, with the same token) and Fenced (others have taken over)."""
+        ...
+
+    def finish(self, token: Token) -> None:
+        """Make visible what this writer or another one has committed. Idempotent, and safe when
+        several do it at once. Raises like `write`."""
+        ...
+
+
 @runtime_checkable
 class Output(Protocol):
     """A sink."""

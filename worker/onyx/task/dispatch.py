@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from onyx.flow.apply import Leaves
-from onyx.flow.batch import U64, Batch, Segment
+from onyx.flow.batch import U64, Batch, Indices, Segment
+from onyx.flow.grouping import slots_of_shards
 from onyx.flow.routing import Outgoing, Routed, route_batch
 from onyx.ledger.hop import Hop, Share, hop
+from onyx.ledger.lineage import mix
 from onyx.task.failures import Failure, describe, place
 from onyx.task.phases import Kind, Phase
 from onyx.task.state import Task
@@ -100,12 +102,12 @@ def _reported(task: Task, roots: U64, made: Hop, retries: list[int]) -> tuple[U6
 
 
 def put_to_child(task: Task, child: ChildTask, batch: Batch) -> None:
-    """To any peer of the child, or split by the slot of each segment's group."""
-    grouping = task.static.groupings.get(child.task)
-    if grouping is None or len(child.sites) == 1:
+    """To any peer of the child, or split by the slot of each segment's group or id."""
+    count = len(child.sites)
+    slots = _slots(task, child, batch) if count > 1 else None
+    if slots is None:
         task.live.outbox.put(child, batch)
         return
-    slots = grouping.slots_of(batch.segments, len(child.sites))
     for slot, site in enumerate(child.sites):
         mine = (slots == slot).nonzero()[0]
         if len(mine):
@@ -113,6 +115,15 @@ def put_to_child(task: Task, child: ChildTask, batch: Batch) -> None:
             roots = batch.roots[mine] if batch.roots is not None else None
             ids = batch.ids[mine] if batch.ids is not None else None
             task.live.outbox.put_to(site, Batch(segments, roots, ids))
+
+
+def _slots(task: Task, child: ChildTask, batch: Batch) -> Indices | None:
+    grouping = task.static.groupings.get(child.task)
+    if grouping is not None:
+        return grouping.slots_of(batch.segments, len(child.sites))
+    if child.by_id and batch.ids is not None:
+        return slots_of_shards(mix(batch.ids.copy()), len(child.sites))
+    return None
 
 
 def raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Exception]]) -> None:

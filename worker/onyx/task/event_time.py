@@ -23,6 +23,7 @@ from onyx.ids import PeerId, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import children, topological_order
 from onyx.task.source_times import SourceTimes
+from onyx.task.wiring import Wiring, commits
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import (
     IDLE,
@@ -37,7 +38,6 @@ from onyx.windows.watermarks import (
 
 if TYPE_CHECKING:
     from onyx.task.state import Task
-    from onyx.task.wiring import Wiring
 
 WATERMARK_INTERVAL_S = 0.02
 """Between two watermarks on a channel while there is work: a wide job has many channels."""
@@ -50,6 +50,7 @@ class Needs:
     children: frozenset[TaskName]
     """Those that are windowed or have a windowed task below them."""
     windowed: bool
+    """Or an output that writes exactly once, which also remembers ids."""
     watermarks: bool
     """Some input of the job assigns them."""
     epochs: bool
@@ -60,7 +61,8 @@ def needs(job: Job, task: str) -> Needs | None:
     """None when neither the task nor one below it has windows that go by either."""
     below = children(job.workflow)
     windowed = {window.task for window in job.windows}
-    listening = set(windowed)
+    committing = {task for task in below if commits(job, task)}
+    listening = windowed | committing
     for each in reversed(topological_order(job.workflow)):
         if listening.intersection(below[each]):
             listening.add(each)
@@ -69,7 +71,7 @@ def needs(job: Job, task: str) -> Needs | None:
     if task not in listening or not (watermarks or epochs):
         return None
     told = frozenset(TaskName(child) for child in below[task] if child in listening)
-    return Needs(told, task in windowed, watermarks, epochs)
+    return Needs(told, task in windowed or task in committing, watermarks, epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,13 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.log import kept
 from onyx.plugins.protocol import START, Cursor
+from onyx.structs import prepared
 from onyx.task.services import Services
 
 CONFLICTS_MAX = 5
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """What is remembered of a partition."""

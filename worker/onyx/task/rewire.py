@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from onyx.errors import UserError
 from onyx.replica.state import Partitions
-from onyx.task import windowed
+from onyx.task import committing, windowed
 from onyx.task.acks import AckSender
 from onyx.task.ends import END_PARTITION, EndOfInput
 from onyx.task.event_time import event_time_of
@@ -22,7 +22,7 @@ from onyx.task.owners import Owners
 from onyx.task.phases import Kind, Progress
 from onyx.task.source import Source
 from onyx.task.state import Live, Task
-from onyx.task.wiring import wire
+from onyx.task.wiring import commits, wire
 
 
 def take_wiring(task: Task) -> Progress:
@@ -51,8 +51,11 @@ def take_wiring(task: Task) -> Progress:
 
 def recover(task: Task) -> Progress:
     if task.kind is Kind.OUTPUT:
-        assert task.static.sink is not None
-        task.static.sink.rewire(task.services.replica().groups)
+        sink = task.static.sink
+        assert sink is not None
+        if sink.transactional and commits(task.static.job, task.name):
+            return Progress.ADVANCED if committing.recover(task) else Progress.WAITING
+        sink.rewire(task.services.replica().groups)
     if task.kind is Kind.INPUT:
         return _recover_input(task)
     return windowed.recover_state(task)
@@ -67,6 +70,9 @@ def await_ready(task: Task) -> Progress:
     live = task.live
     if not live.ready:
         return Progress.WAITING
+    if live.committing is not None and task.static.sink is not None:
+        # Whatever the dead have committed is visible by now; the rest is nobody's.
+        task.static.sink.fence(task.services.replica().groups)
     live.owners = Owners(task.services.replica(), task.job_id, live.wiring.sources)
     return Progress.ADVANCED
 

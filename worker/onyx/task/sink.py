@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from onyx.flow.batch import U64, Segment
 from onyx.ids import GroupId
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Commit, Output, Token, TransactionalOutput
 
 
 class Sink:
@@ -30,6 +30,31 @@ class Sink:
             self._written += len(segments)
         if roots is not None and values is not None and len(roots):
             self._waiting.append((self._written, roots, values))
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it can write exactly once."""
+        return isinstance(self._plugin, TransactionalOutput)
+
+    @property
+    def written(self) -> int:
+        """Segments written to the plugin, as `Commit` counts them."""
+        return self._written
+
+    def begin(self, commit: Commit) -> None:
+        """A new allocation version, for a sink that writes exactly once."""
+        assert isinstance(self._plugin, TransactionalOutput), "asked before"
+        self._waiting.clear()
+        self._plugin.begin(commit)
+        self._written = self._plugin.durable()
+
+    def finish(self, token: Token) -> None:
+        """Make visible what somebody has committed."""
+        assert isinstance(self._plugin, TransactionalOutput), "asked before"
+        self._plugin.finish(token)
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        self._plugin.fence(live)
 
     def flush(self) -> None:
         self._plugin.flush()
@@ -54,7 +79,7 @@ class Sink:
     def rewire(self, live: Sequence[GroupId]) -> None:
         """A new allocation version: old roots mean nothing any more, the dead are fenced off."""
         self._waiting.clear()
-        self._plugin.fence(live)
+        self.fence(live)
 
     def seal(self) -> None:
         self._plugin.seal()

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import U64, Batch
@@ -37,6 +37,9 @@ from onyx.task.wiring import Site, Wiring
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Control, Inbox
 from onyx.windows.compile import CompiledWindows
+
+if TYPE_CHECKING:
+    from onyx.task.committing import Committing
 
 T = TypeVar("T")
 
@@ -104,6 +107,8 @@ class Live:
     owners: Owners | None = None
     """Of partitions; known when the job is ready."""
     exhaust_proposed: bool = False
+    committing: Committing | None = None
+    """Of an output that writes exactly once."""
     windowing: Windowing | None = None
     """The state of a windowed task, once it is recovered."""
     retries: list[tuple[Site, U64]] = field(default_factory=list)

@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import Any
 
-from onyx.errors import Fenced, UserFunctionError
+from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Segment
 from onyx.flow.grouping import SHARDS, key_getter, shard_of
 from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import ancestors, children
-from onyx.state.recovery import Recovered, recover
 from onyx.task.emissions import UNSETTLED_MAX, Emissions
 from onyx.task.failures import Failure, describe, place
 from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress
+from onyx.task.recovering import recovered_state, shards_of_rank
 from onyx.task.state import Task, Windowed
 from onyx.task.windowing import Windowing
 from onyx.transport.interface import FLUSH
@@ -50,7 +50,7 @@ def recover_state(task: Task) -> Progress:
     first = _first_partition(task)
     if first is None and task.static.tracked:
         return Progress.WAITING
-    recovered = _recovered(task)
+    recovered = recovered_state(task, shards_of_rank(task, shards_of(task)))
     if recovered is None:
         return Progress.WAITING
     services, static = task.services, task.static
@@ -65,15 +65,6 @@ def recover_state(task: Task) -> Progress:
         services.settings.state,
     )
     return Progress.ADVANCED
-
-
-def _recovered(task: Task) -> Recovered | None:
-    try:
-        return task.poll("state", lambda: task.services.background(lambda: _recover(task)))
-    except Fenced:
-        # A newer version has begun, of which this peer will hear in a moment.
-        logger.info("task %s: a newer allocation has taken over its state", task.name)
-        return None
 
 
 def _only_shard(_: Any) -> int:
@@ -92,21 +83,6 @@ def _first_partition(task: Task) -> int | None:
         count = shards_of(task)
         task.propose("register-partitions", job=task.job_id, task=task.name, count=count, digest="")
     return None
-
-
-def _recover(task: Task) -> Recovered:
-    wiring, services = task.live.wiring, task.services
-    mine = range(wiring.rank, shards_of(task), wiring.task_peers)
-    return recover(
-        services.state_store(durable=task.static.tracked),
-        task.job_id,
-        task.name,
-        wiring.version,
-        wiring.rank,
-        mine,
-        services.settings.state,
-        task.metrics.recovering,
-    )
 
 
 def read_groups(task: Task) -> None:
@@ -170,6 +146,8 @@ def follow(task: Task) -> None:
     """Event time and epochs, as far as they have come: what they pass fires or is forgotten, and
     those downstream hear of a watermark when what it made fire has been sent."""
     windowing, event_time = task.live.windowing, task.live.event_time
+    if task.live.committing is not None and event_time is not None:
+        task.live.committing.forget(event_time.take_frontiers())
     if windowing is None or event_time is None:
         return
     if event_time.watermark is not None:

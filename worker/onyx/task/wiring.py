@@ -31,6 +31,8 @@ class ChildTask:
     edge: int
     """Number of the edge to it, part of the lineage of what is sent there."""
     sites: tuple[Site, ...]
+    by_id: bool = False
+    """Segments are dealt by their ids, so that a repeat comes to the same peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             TaskName(name),
             edge_number(job, task, name),
             tuple(site for site in sites if linked(name, peer, site.peer)),
+            commits(job, name),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -106,6 +109,13 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         ),
         sources=sources_of(replica, job_id),
     )
+
+
+def commits(job: Job, task: str) -> bool:
+    """Whether segments for an output are dealt by their ids, so that it may write exactly once."""
+    is_output = job.entry(task).type == "output"
+    windowed = any(window.task == task for window in job.windows)
+    return is_output and job.guarantee == "exactly-once" and not windowed
 
 
 def has_one_owner(job: Job, task: str) -> bool:

@@ -216,6 +216,9 @@ def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
     sink = task.static.sink
     assert sink is not None
     raise_failures(task, leaves, leaves.failures)
+    if task.live.committing is not None:
+        task.live.committing.write(batch, leaves)
+        return
     values, windowing = batch.ids, task.live.windowing
     if windowing is not None and batch.roots is not None and batch.ids is not None:
         values, withheld = split_values(batch.ids)

@@ -1,0 +1,21 @@
+"""Windows under kills, stops beyond the session and rescaling come out exactly right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.cluster import Cluster
+from tests.support.exactly_once import MODULE, Faults, run
+
+from onyx.log.server import ZooKeeperServer
+
+pytestmark = pytest.mark.server
+
+
+def test_windows_are_exactly_right_after_ten_kills_and_a_rescaling(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    faults = Faults(kills=10, stops=1, seed=7, pause_max_s=0.5)
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        run(cluster, tmp_path, 200_000, faults)

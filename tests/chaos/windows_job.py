@@ -1,0 +1,62 @@
+"""The windowed job under chaos: a source behind a gate, and what its windows emit.
+
+Imported by the workers. Every segment is computed from its number, so anybody can say what the
+windows must come to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from chaos_job import GatedReader
+
+from onyx.plugins.generator import generator_input
+from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+
+KEYS = 1_000
+DISORDER_MS = 500
+
+
+def gated_generator(context: PluginContext) -> GatedGenerator:
+    """The `generator` input behind the gate in option `gate`: numbers that may be read of each
+    partition."""
+    options = dict(context.options)
+    gate = Path(options.pop("gate"))
+    return GatedGenerator(generator_input(dataclasses.replace(context, options=options)), gate)
+
+
+class GatedGenerator:
+    cooperative = False
+
+    def __init__(self, inner: Input, gate: Path) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def partitions(self):
+        return self._inner.partitions()
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        return GatedReader(self._inner.open(partition, cursor), self._gate, cursor.position)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def measured(number: int):
+    """A measurement of one of many keys, at most `DISORDER_MS` out of order."""
+    late_ms = number * 7919 % (DISORDER_MS + 1)
+    return {"key": number * 2_654_435_761 % KEYS, "v": number % 97, "time": number - late_ms}
+
+
+def same(segment):
+    return segment
+
+
+def emit_sum(event, window, trigger, state_event, state):
+    key, lower = state_event["group_key"], state_event["lower_bound"]
+    return {"window": window.id, "key": key, "from": lower, "sum": state}
+
+
+def emit_count(event, window, trigger, state_event, state):
+    return {"window": window.id, "key": state_event["group_key"], "from": 0, "sum": state}

@@ -1,0 +1,47 @@
+"""Taking over the state of a task in the background, while its job waits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from onyx.errors import Fenced
+from onyx.state.recovery import Recovered, recover
+from onyx.task.state import Task
+
+logger = logging.getLogger("onyx.task")
+
+
+def shards_of_rank(task: Task, shards: int) -> range:
+    """Those of so many shards that this peer owns."""
+    wiring = task.live.wiring
+    return range(wiring.rank, shards, wiring.task_peers)
+
+
+def recovered_state(
+    task: Task, shards: range, then: Callable[[Recovered], None] = lambda recovered: None
+) -> Recovered | None:
+    """The state of these shards, with the log that is this peer's from now on; None while it is
+    being read. `then` is done with it in the background too."""
+    wiring, services = task.live.wiring, task.services
+
+    def work() -> Recovered:
+        recovered = recover(
+            services.state_store(durable=task.static.tracked),
+            task.job_id,
+            task.name,
+            wiring.version,
+            wiring.rank,
+            shards,
+            services.settings.state,
+            task.metrics.recovering,
+        )
+        then(recovered)
+        return recovered
+
+    try:
+        return task.poll("state", lambda: services.background(work))
+    except Fenced:
+        # A newer version has begun, of which this peer will hear in a moment.
+        logger.info("task %s: a newer allocation has taken over its state", task.name)
+        return None
