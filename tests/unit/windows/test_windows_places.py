@@ -1,0 +1,57 @@
+"""The place of a segment: what a window takes, and what it says about the rest."""
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from onyx.errors import UserError
+from onyx.windows.places import Places
+
+NOON_MS = 1_442_145_600_000
+OF_TIME = Places("hourly", "count", "at", time=True)
+OF_ELEMENTS = Places("hourly", "count", "at", time=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NOON_MS,
+        float(NOON_MS),
+        datetime(2015, 9, 13, 12, tzinfo=UTC),
+        datetime(2015, 9, 13, 14, tzinfo=timezone(timedelta(hours=2))),
+        datetime(2015, 9, 13, 12),  # noqa: DTZ001
+        "2015-09-13T12:00:00Z",
+        "2015-09-13T14:00:00+02:00",
+        "2015-09-13T12:00:00",
+    ],
+)
+def test_an_instant_may_be_told_in_many_ways(value):
+    assert OF_TIME.number(value) == NOON_MS
+
+
+def test_a_date_is_its_midnight_in_utc():
+    assert OF_TIME.number(date(2015, 9, 13)) == NOON_MS - 12 * 3_600_000
+
+
+def test_a_batch_of_ints_is_known_to_be_one():
+    assert OF_TIME.of([{"at": 3}, {"at": 1}]) == ([3, 1], True)
+    assert OF_TIME.of([{"at": 3}, {"at": 1.5}]) == ([3, 1.5], False)
+
+
+@pytest.mark.parametrize("value", [None, True, [], "noon", float("nan"), float("inf"), b"12"])
+def test_what_is_no_instant_is_an_error_with_all_that_it_takes_to_find_it(value):
+    with pytest.raises(UserError) as caught:
+        OF_TIME.of([{"at": 1}, {"at": value}])
+    for told in ("window hourly", "task count", "'at'", type(value).__name__):
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["2015-09-13", datetime(2015, 9, 13, tzinfo=UTC)])
+def test_a_window_over_elements_takes_numbers_only(value):
+    with pytest.raises(UserError, match="use an int or a float"):
+        OF_ELEMENTS.number(value)
+
+
+def test_a_segment_without_the_key_is_an_error():
+    with pytest.raises(UserError, match="no key 'at', which is the windowKey"):
+        OF_TIME.of([{"at": 1}, {"when": 1}])
