@@ -207,7 +207,11 @@ class Average(Keyed):
 
 
 class Conj(Aggregation):
-    """All segments, in order of arrival. They are copied: the next task may change its own."""
+    """All segments, in order of arrival.
+
+    They are copied when they come and when they are shown: the next task, and the user's functions,
+    may change theirs.
+    """
 
     closed = False
 
@@ -225,7 +229,7 @@ class Conj(Aggregation):
         return one + other
 
     def view(self, state: list[Any]) -> list[Any]:
-        return list(state)
+        return list(map(dict, state))
 
     def from_view(self, view: Sequence[Any]) -> list[Any]:
         return list(view)
@@ -245,6 +249,9 @@ class CollectKeyValue(Conj):
 
     def create(self, state: Any, extracted: Segment) -> Any:
         return deepcopy(extracted.get(self._key))
+
+    def view(self, state: list[Any]) -> list[Any]:
+        return deepcopy(state)
 
 
 class CollectByKey(Aggregation):
@@ -279,7 +286,7 @@ class CollectByKey(Aggregation):
         return one
 
     def view(self, state: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
-        return {value: list(segments) for value, segments in state.items()}
+        return {value: list(map(dict, segments)) for value, segments in state.items()}
 
     def from_view(self, view: Mapping[Any, Sequence[Any]]) -> dict[Any, list[Any]]:
         return {value: list(segments) for value, segments in view.items()}

@@ -1,0 +1,77 @@
+"""Windows of a task in a few words, for tests of what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.windows.compile import compile_windows
+from onyx.windows.firing import Firing
+from onyx.windows.groups import hashable_keys
+from onyx.windows.task_windows import TaskWindows
+
+WATERMARK = {"type": "watermark", "refinement": "discarding"}
+
+
+def task_windows(
+    *windows: tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]],
+    group_by: str | None = None,
+    assigned: bool = True,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    shard_of: Callable[[Any], int] = lambda group: 0,
+) -> TaskWindows:
+    """Windows w0, w1, ... with triggers t0, t1, ... each; a fixed one of 10 elements over `at`
+    that counts, unless said otherwise."""
+    shape = {"type": "fixed", "aggregation": "count", "window_key": "at"}
+    job = Job(
+        "job",
+        (("read", "gather"),),
+        (
+            CatalogEntry("read", "input", 1, watermark_key="at" if assigned else None),
+            CatalogEntry("gather", "reduce", 1, group_by_key=group_by),
+        ),
+        windows=tuple(
+            Window(f"w{n}", "gather", **_ranged({**shape, **each}))
+            for n, (each, _) in enumerate(windows)
+        ),
+        triggers=tuple(
+            Trigger(f"w{n}", **{"id": f"t{m}", **each})
+            for n, (_, triggers) in enumerate(windows)
+            for m, each in enumerate(triggers)
+        ),
+    )
+    compiled = compile_windows(job, "gather", (functions or {}).__getitem__)
+    assert compiled is not None
+    return TaskWindows(compiled, shard_of)
+
+
+def _ranged(window: dict[str, Any]) -> dict[str, Any]:
+    if window["type"] == "fixed" and "range" not in window:
+        return {**window, "range": (10, "elements")}
+    return window
+
+
+def add(windows: TaskWindows, *places: Any, now_ms: int = 0) -> list[str]:
+    """Add segments of one group, by their places, and tell what has fired."""
+    return told(windows.add([{"at": place} for place in places], None, now_ms).firings)
+
+
+def add_grouped(windows: TaskWindows, *segments: Mapping[str, Any], now_ms: int = 0) -> list[str]:
+    """Add segments whose group is under `k`, and tell what has fired."""
+    keys = hashable_keys([each["k"] for each in segments])
+    return told(windows.add([dict(each) for each in segments], keys, now_ms).firings)
+
+
+def told(firings: Sequence[Firing]) -> list[str]:
+    """Firings as text: `t0 0-9: 3`, with the group before it where there is one."""
+    return [
+        f"{one.trigger.id} {f'{one.group!r} ' if one.grouped else ''}{one.lower}-{one.upper}: "
+        f"{one.state}"
+        for one in firings
+    ]
+
+
+def held(windows: TaskWindows, window: str = "w0") -> list[str]:
+    """What a window holds, in the same form."""
+    return [f"{each.lower}-{each.upper}: {each.state}" for each in windows.query(window)]
