@@ -125,6 +125,23 @@ def test_a_task_that_does_not_come_to_it_is_given_up_and_need_not_answer() -> No
     eventually(future.cancelled, "the question's end")
 
 
+def test_a_worker_that_ends_waits_for_no_answer() -> None:
+    future: Future[StateAnswer] = Future()
+    asked = threading.Event()
+
+    def answer(_: StateQuery) -> Future[StateAnswer]:
+        asked.set()
+        return future
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        with group(answer) as address:
+            waiting = pool.submit(put, address)
+            assert asked.wait(PATIENCE_S)
+        with pytest.raises(Unavailable):
+            waiting.result(PATIENCE_S)
+    eventually(future.cancelled, "the question's end")
+
+
 def test_only_so_many_questions_are_let_in_and_streams_keep_their_threads() -> None:
     future: Future[StateAnswer] = Future()
     waiting = threading.Semaphore(0)

@@ -75,6 +75,8 @@ class StateService:
         future: Future[StateAnswer] = Future()
         try:
             future = self._ask_task(queries.decode_query(request))
+            # Nobody waits for longer than the call: not the task, and not a process that ends.
+            context.add_callback(future.cancel)
             return future.result(_left_s(context))
         except UserError as error:
             code, details = Code.FAILED_PRECONDITION, str(error)
