@@ -93,3 +93,36 @@ def test_the_standard_operator_module_is_found_from_the_root() -> None:
     command = [sys.executable, "-c", "import operator; operator.eq(1, 1)"]
 
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def name_of(node: ast.expr) -> str:
+    """`prepared` of `@prepared`, `json.decode` of `msgspec.json.decode(...)`."""
+    return ast.unparse(node).removeprefix("msgspec.")
+
+
+def classes_read(path: Path) -> Iterator[str]:
+    """Names of the classes that msgspec is told to read when a value comes."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and name_of(node.func) in READERS:
+            kinds = [each.value for each in node.keywords if each.arg == "type"]
+            kinds += node.args[1:] if name_of(node.func) == "convert" else []
+            yield from (kind.id for kind in kinds if isinstance(kind, ast.Name))
+
+
+READERS = ("convert", "json.decode", "msgpack.decode")
+CHECKED_OTHERWISE = {"kind"}
+"""Not a class but a variable: see `onyx.plugins.options`."""
+
+
+def test_classes_that_msgspec_reads_are_prepared_for_threads() -> None:
+    """Why: `onyx.structs`."""
+    prepared = {
+        node.name
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and "prepared" in map(name_of, node.decorator_list[:1])
+    }
+    read = {name for path in SOURCES for name in classes_read(path)}
+
+    assert len(read) > 5
+    assert read - prepared - CHECKED_OTHERWISE == set()

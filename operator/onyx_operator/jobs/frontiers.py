@@ -18,6 +18,7 @@ import msgspec
 from onyx.ids import JobId
 from onyx.log import kept
 from onyx.log.interface import ClientLog
+from onyx.structs import prepared
 
 READ_MAX = 128
 """Documents read at a time."""
@@ -25,6 +26,7 @@ JOBS_MAX = 5_000
 """Jobs that are remembered."""
 
 
+@prepared
 class _Stored(msgspec.Struct):
     """What is read of a frontier; see `onyx.task.frontier`."""
 

@@ -23,12 +23,14 @@ from onyx.log.chunks import Chunks
 from onyx.log.interface import Origin
 from onyx.log.paths import Paths, entry_positions
 from onyx.log.session import AllOf, ZooKeeperSession
+from onyx.structs import prepared
 
 READ_ATTEMPTS_MAX = 5
 """The replica of an origin may be deleted while it is read, when a newer origin replaces it."""
 DELETES_AT_ONCE = 100
 
 
+@prepared
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     position: int
     digest: str

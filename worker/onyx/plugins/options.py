@@ -6,6 +6,7 @@ runs, who wants them all: see `onyx.checks`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,8 @@ class Options(
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
+_ONE_AT_A_TIME = threading.Lock()
+"""Tasks start on several threads, and a user's options are not `prepared`: see `onyx.structs`."""
 
 
 def own_options(entry: CatalogEntry) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
     if unknown:
         return None, unknown
     try:
-        read = msgspec.convert(dict(options), kind)
+        with _ONE_AT_A_TIME:
+            read = msgspec.convert(dict(options), kind)
     except msgspec.ValidationError as error:
         return None, [_problem(str(error))]
     return read, list(read.wrong())

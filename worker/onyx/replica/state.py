@@ -13,10 +13,12 @@ from typing import Any
 from immutables import Map
 
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
+from onyx.structs import prepared
 
 NOTHING: Map[Any, Any] = Map()
 
 
+@prepared
 @dataclass(frozen=True, slots=True)
 class Partitions:
     """The source partitions of one input task, numbered once for all by `register-partitions`."""

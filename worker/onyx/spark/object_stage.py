@@ -35,12 +35,14 @@ from onyx.plugins.parts import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.stage import MANIFEST, wait_until_permitted
+from onyx.structs import prepared
 
 COPY_BYTES = 8_388_608
 """Copied at a time."""
 SUCCESS = "_SUCCESS"
 
 
+@prepared
 class Manifest(msgspec.Struct, frozen=True):
     """What is in `_onyx.json`."""
 

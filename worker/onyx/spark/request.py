@@ -7,7 +7,10 @@ from typing import Protocol
 
 import msgspec
 
+from onyx.structs import prepared
 
+
+@prepared
 class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run of a stage."""
 
@@ -38,6 +41,7 @@ class StageFailure(msgspec.Struct, frozen=True):
     """The stage itself failed; otherwise Spark could not run it."""
 
 
+@prepared
 class StageReply(msgspec.Struct, frozen=True):
     """The only thing that a stage's process writes to its standard output."""
 

@@ -25,6 +25,7 @@ from onyx.replica.commands import (
     suspend_job,
 )
 from onyx.replica.commands.contract import CommandModule
+from onyx.structs import prepared
 
 _MODULES: tuple[CommandModule, ...] = (
     abort_join_cluster,
@@ -49,6 +50,8 @@ _MODULES: tuple[CommandModule, ...] = (
     suspend_job,
 )
 
+for _module in _MODULES:
+    prepared(_module.Args)
 COMMANDS: dict[str, CommandModule] = {module.NAME: module for module in _MODULES}
 NAMES = tuple(COMMANDS)
 """Names of all commands, sorted."""
