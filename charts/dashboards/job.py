@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from charts.dashboards.panels import Dashboard, Query, Row, heat, lines, stat, table
+from charts.dashboards.panels import Dashboard, Panel, Query, Row, heat, lines, stat, table
 from charts.dashboards.selectors import CLUSTER, JOB, JOBS, NAMESPACE, TASK, TASKS
 
 _RATE = "[$__rate_interval]"
@@ -15,6 +15,15 @@ def _rate(metric: str, labels: str = TASK, by: str = "task") -> str:
 def _quantile(quantile: float, metric: str, by: str) -> str:
     buckets = f"sum by ({by}, le) (rate({metric}_bucket{{{TASK}}}{_RATE}))"
     return f"histogram_quantile({quantile}, {buckets})"
+
+
+def _mean(histogram: str) -> str:
+    return f"{_rate(f'{histogram}_sum')} / {_rate(f'{histogram}_count')}"
+
+
+def _by_task(title: str, expr: str, about: str, unit: str = "short", width: int = 12) -> Panel:
+    """One line a task."""
+    return lines(title, [Query(expr, "{{task}}")], about, unit, width)
 
 
 _FULL = (
@@ -79,15 +88,15 @@ _TASKS = Row(
             "The slowest task is the one whose peers are busy while those before it are held back.",
             key="task",
         ),
-        lines(
+        _by_task(
             "Segments in",
-            [Query(_rate("onyx_task_segments_in_total"), "{{task}}")],
+            _rate("onyx_task_segments_in_total"),
             "Per second.",
             unit="cps",
         ),
-        lines(
+        _by_task(
             "Segments out",
-            [Query(_rate("onyx_task_segments_out_total"), "{{task}}")],
+            _rate("onyx_task_segments_out_total"),
             "Per second.",
             unit="cps",
         ),
@@ -109,14 +118,14 @@ _PRESSURE = Row(
             Query(_FULL, "{{task}}"),
             "In front of each task. A full queue stops the tasks that write to it.",
         ),
-        lines(
+        _by_task(
             "Peers busy",
-            [Query(_rate("onyx_task_busy_seconds_total"), "{{task}}")],
+            _rate("onyx_task_busy_seconds_total"),
             "Seconds of work a second. As many as the task has peers: it needs more of them.",
         ),
-        lines(
+        _by_task(
             "Peers held back",
-            [Query(_rate("onyx_task_backpressured_seconds_total"), "{{task}}")],
+            _rate("onyx_task_backpressured_seconds_total"),
             "Seconds a second in which a destination took no more.",
         ),
     ],
@@ -134,14 +143,9 @@ _BATCHES = Row(
             "Read, apply and write, over the tasks chosen above.",
             unit="s",
         ),
-        lines(
+        _by_task(
             "Segments in a batch, mean",
-            [
-                Query(
-                    _rate("onyx_task_batch_size_sum") + " / " + _rate("onyx_task_batch_size_count"),
-                    "{{task}}",
-                )
-            ],
+            _mean("onyx_task_batch_size"),
             "Batches of 500 segments and more cost least each.",
         ),
     ],
@@ -150,20 +154,15 @@ _BATCHES = Row(
 _SOURCES = Row(
     "Sources and faults",
     [
-        lines(
+        _by_task(
             "Pending",
-            [Query(f"sum by (task) (onyx_source_pending_segments{{{TASK}}})", "{{task}}")],
+            f"sum by (task) (onyx_source_pending_segments{{{TASK}}})",
             "Segments whose trees are not complete. Flat at its limit: the tasks behind are slow.",
             width=8,
         ),
-        lines(
+        _by_task(
             "Completed per second",
-            [
-                Query(
-                    f"sum by (task) (clamp_min(deriv(onyx_source_offset{{{TASK}}}{_RATE}), 0))",
-                    "{{task}}",
-                )
-            ],
+            f"sum by (task) (clamp_min(deriv(onyx_source_offset{{{TASK}}}{_RATE}), 0))",
             "Positions of the sources that became complete.",
             unit="cps",
             width=8,
@@ -184,16 +183,16 @@ _SOURCES = Row(
 _WINDOWS = Row(
     "Windows",
     [
-        lines(
+        _by_task(
             "Lag of event time",
-            [Query(f"time() - min by (task) (onyx_task_watermark_seconds{{{TASK}}})", "{{task}}")],
+            f"time() - min by (task) (onyx_task_watermark_seconds{{{TASK}}})",
             "How far watermarks are behind the clock. Rising: a source gives no newer times, or a "
             "partition of it is silent and has no idleTimeout.",
             unit="s",
         ),
-        lines(
+        _by_task(
             "Late segments",
-            [Query(_rate("onyx_window_late_segments_total"), "{{task}}")],
+            _rate("onyx_window_late_segments_total"),
             "Per second: later than every window of the task allows.",
             unit="cps",
         ),
@@ -203,27 +202,15 @@ _WINDOWS = Row(
 _SPARK = Row(
     "Spark stages",
     [
-        lines(
+        _by_task(
             "Duration, mean",
-            [
-                Query(
-                    _rate("onyx_spark_stage_seconds_sum")
-                    + " / "
-                    + _rate("onyx_spark_stage_seconds_count"),
-                    "{{task}}",
-                )
-            ],
+            _mean("onyx_spark_stage_seconds"),
             "Of stages that ended well.",
             unit="s",
         ),
-        lines(
+        _by_task(
             "Failures",
-            [
-                Query(
-                    f"sum by (task) (increase(onyx_spark_stage_failures_total{{{TASK}}}{_RATE}))",
-                    "{{task}}",
-                )
-            ],
+            f"sum by (task) (increase(onyx_spark_stage_failures_total{{{TASK}}}{_RATE}))",
             "Each is run again a few times before it kills the job.",
         ),
     ],
