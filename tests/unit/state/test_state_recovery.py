@@ -175,6 +175,14 @@ def test_a_zombie_cannot_append_and_says_so_ever_after(store: ChunkStore) -> Non
     assert records(taken_over(store, 3, 0, [0])) == {0: ["a"]}
 
 
+def test_any_peer_of_the_new_version_stops_all_zombies(store: ChunkStore) -> None:
+    zombies = [taken_over(store, 1, rank, [rank]).log for rank in range(2)]
+    taken_over(store, 2, 3, [])
+    for zombie in zombies:
+        with pytest.raises(Fenced):
+            zombie.append(change(0, "late"))
+
+
 def test_a_peer_of_an_old_version_cannot_begin(store: ChunkStore) -> None:
     taken_over(store, 5, 0, [0])
     with pytest.raises(Fenced, match="version 5 has begun"):
