@@ -151,8 +151,10 @@ def _is_in(run: _Run, keys: U64, ids: U64) -> Mask:
 
 
 def _keys(batch: _Batch) -> U64:
-    high = partitions_of(batch.roots) << _PARTITION_SHIFT
-    return high | (positions_of(batch.roots) << _POSITION_SHIFT) | (batch.ids & _ID_MASK)
+    keys: U64 = partitions_of(batch.roots) << _PARTITION_SHIFT
+    keys |= positions_of(batch.roots) << _POSITION_SHIFT
+    keys |= batch.ids & _ID_MASK
+    return keys
 
 
 def _batch_of(run: _Run) -> _Batch:
