@@ -246,18 +246,11 @@ def blocked(task: Task) -> bool:
 
 
 def _close(task: Task, windowing: Windowing) -> bool:
-    """When all that feeds the task has ended: fire for the last time, one shard after another,
-    and when all that was emitted has arrived tell the log."""
+    """When all that feeds the task has ended: fire for the last time, and when all that was
+    emitted has arrived tell the log."""
     if windowing.ended or not _fed_no_more(task):
         return False
-    left = [shard for shard in windowing.shards if shard not in windowing.closed]
-    if left:
-        now_ms = task.services.clock.wall_ms()
-        try:
-            _carry_out(task, windowing, windowing.windows.complete(left[:1], now_ms))
-        except Exception as error:
-            raise _failure(task, error) from error
-        windowing.close(left[0])
+    if _complete_some(task, windowing):
         return True
     if windowing.emissions.wants_flush(ends=True):
         task.live.outbox.broadcast(FLUSH)
@@ -270,6 +263,23 @@ def _close(task: Task, windowing: Windowing) -> bool:
     elif task.static.sink is None:
         task.live.ends.pass_on()
     return True
+
+
+def _complete_some(task: Task, windowing: Windowing) -> bool:
+    """Fire shards that have not fired for the last time, until that has made a batch; False when
+    none is left. A large state does not become one large chunk."""
+    left = [shard for shard in windowing.shards if shard not in windowing.closed]
+    enough = windowing.emissions.added + task.static.entry.batch_size
+    now_ms = task.services.clock.wall_ms()
+    for shard in left:
+        try:
+            _carry_out(task, windowing, windowing.windows.complete([shard], now_ms))
+        except Exception as error:
+            raise _failure(task, error) from error
+        windowing.close(shard)
+        if windowing.emissions.added >= enough:
+            break
+    return bool(left)
 
 
 def _propose_exhausted(task: Task, windowing: Windowing) -> None:
