@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,10 @@ from pathlib import Path
 import pytest
 from tests.e2e.kube import Kube, until
 from tests.support.cluster import Cluster
+from tests.support.processes import stop
 
 from onyx.log.server import ZooKeeperServer
 
-STOP_S = 30.0
 FUNCTIONS = Path(__file__).parent / "squares.py"
 
 
@@ -38,12 +37,7 @@ def operator(kube: Kube, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_S)
-        finally:
-            process.kill()
-            process.wait()
+        stop(process)
 
 
 @pytest.fixture

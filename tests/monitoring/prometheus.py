@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import yaml
+from tests.support.processes import stop
 
 T = TypeVar("T")
 
@@ -91,8 +92,7 @@ class Prometheus:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.terminate()
-        self._process.wait()
+        stop(self._process)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series that an expression gives now.

