@@ -257,7 +257,7 @@ def test_the_users_own_aggregation_merges_sessions():
 def test_a_function_that_raises_is_named():
     pred = {"type": "punctuation", "pred": "app:broken"}
     windows = task_windows(({}, [pred]), functions=FUNCTIONS)
-    with pytest.raises(UserFunctionError, match=r"trigger t0 .*app:broken raised ValueError: no su"):
+    with pytest.raises(UserFunctionError, match=r"t0 .*app:broken raised ValueError: no su"):
         add(windows, 1)
 
 

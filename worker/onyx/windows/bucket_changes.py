@@ -8,11 +8,12 @@ What is told of an extent: that it is cleared, then states and removals, then up
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from onyx.windows.aggregations import Aggregation, Bucket
-from onyx.windows.groups import Shards, dump_key
+from onyx.windows.groups import Shards, dump_key, dump_keys
 from onyx.windows.passing import Keys
 
 Records = dict[int, list[list[Any]]]
@@ -69,7 +70,7 @@ class BucketChanges:
                 _told(records, shard).append(["clear", self._window, extent])
         for extent, keys in self._states.items():
             bucket = buckets.get(extent)
-            self.tell(records, extent, keys, bucket or {}, shards, None)
+            self.tell(records, extent, keys, {} if bucket is None else bucket, shards, None)
         for extent, updates in self._updates.items():
             for key, each in updates.items():
                 _told(records, shards[key]).append(
@@ -81,33 +82,26 @@ class BucketChanges:
         self,
         records: Records,
         extent: int,
-        keys: Iterable[Any],
+        keys: Mapping[Any, Any],
         bucket: Mapping[Any, Any],
         shards: Shards,
         only: Collection[int] | None,
     ) -> None:
         """Add the states of groups, of some shards or all; those that have none are gone."""
-        by_shard: dict[int, list[Any]] = {}
-        for key in keys:
-            shard = shards[key]
-            if shard in by_shard:
-                by_shard[shard].append(key)
-            elif only is None or shard in only:
-                by_shard[shard] = [key]
-        dump = self._aggregation.dump
+        by_shard: dict[int, list[Any]] = defaultdict(list)
+        for shard, key in zip(map(shards.__getitem__, keys), keys, strict=True):
+            by_shard[shard].append(key)
+        complete = keys.keys() <= bucket.keys()
         for shard, mine in by_shard.items():
-            there = [key for key in mine if key in bucket]
-            gone = [key for key in mine if key not in bucket] if len(there) < len(mine) else []
-            told = _told(records, shard)
-            if gone:
-                told.append(["delete", self._window, extent, [dump_key(key) for key in gone]])
-            if there:
-                told.append(
-                    [
-                        "set", self._window, extent, [dump_key(key) for key in there],
-                        [dump(bucket[key]) for key in there],
-                    ]
-                )  # fmt: skip
+            if only is None or shard in only:
+                there = mine if complete else [key for key in mine if key in bucket]
+                told = _told(records, shard)
+                if len(there) < len(mine):
+                    gone = [key for key in mine if key not in bucket]
+                    told.append(["delete", self._window, extent, dump_keys(gone)])
+                if there:
+                    states = self._aggregation.dump_all([bucket[key] for key in there])
+                    told.append(["set", self._window, extent, dump_keys(there), states])
 
     def drop(self, extent: int, keys: Iterable[Any], shards: Collection[int]) -> None:
         """Groups belong to others now: nothing is told of them."""

@@ -158,10 +158,25 @@ class BucketWindow(WindowState):
             touched: Keys = {key: None}
             self._start_timers(touched, now_ms)
             for number in numbers:
-                self._fold(number, [key], [extracted[index]], touched)
+                self._fold_one(number, key, extracted[index], touched)
             woken = self._on_segment(key, numbers, segments[index], place)
             fired += [(index, firing) for firing in woken]
         return fired, late
+
+    def _fold_one(self, number: int, key: Any, extracted: Any, touched: Keys) -> None:
+        """`_fold` for one segment, which is all that this saves."""
+        if not self._aggregation.closed:
+            self._fold(number, [key], [extracted], touched)
+            return
+        bucket, aggregation = self._bucket(number), self._aggregation
+        state = bucket[key]
+        try:
+            bucket[key] = aggregation.apply(state, aggregation.create(state, extracted))
+        except TypeError as error:
+            raise aggregation.refuse([extracted], error) from error
+        self._changes.states(number, touched)
+        if self._watching:
+            self._touch(number, touched)
 
     def _open_numbers(self, place: Number, key: Any) -> Sequence[int]:
         """The extents of a place that are not past."""

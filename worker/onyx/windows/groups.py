@@ -67,6 +67,11 @@ def dump_key(key: Any) -> Any:
     return _plain(key.value) if type(key) is GroupKey else key
 
 
+def dump_keys(keys: list[Any]) -> list[Any]:
+    """The same for many."""
+    return keys if _PLAIN.issuperset(map(type, keys)) else [dump_key(key) for key in keys]
+
+
 def load_key(data: Any) -> Any:
     """The key from what `dump_key` gave."""
     return data if type(data) in _PLAIN else GroupKey(_from_plain(data))

@@ -85,11 +85,12 @@ class SessionWindow(WindowState):
     # Sessions.
 
     def _near(self, owner: Owner, place: Number) -> list[Session]:
-        """Sessions that a place joins."""
+        """Sessions that a place joins. Mostly it is the last one, or none."""
         gap = self._gap
-        return [
-            each for each in self._sessions(owner) if each.lower - gap <= place <= each.upper + gap
-        ]
+        held = self._sessions(owner)
+        if held and held[-1].lower <= place:
+            return held[-1:] if place <= held[-1].upper + gap else []
+        return [each for each in held if each.lower - gap <= place <= each.upper + gap]
 
     def _sessions(self, owner: Owner) -> list[Session]:
         return self._groups.get(owner[0], {}).get(owner[1], [])
@@ -121,21 +122,23 @@ class SessionWindow(WindowState):
     def _join(self, owner: Owner, place: Number) -> Session:
         """The session of a place: a new one, or one made of all that it joins."""
         near = self._near(owner, place)
-        held = self._groups.setdefault(owner[0], {}).setdefault(owner[1], [])
         if not near:
             session = Session(owner, place, place, self._aggregation.init())
+            held = self._groups.setdefault(owner[0], {}).setdefault(owner[1], [])
             held.append(session)
             held.sort(key=_lower)
-        else:
-            session = near[0]
-            for other in near[1:]:
-                session.state = self._aggregation.merge(session.state, other.state)
-                session.upper = other.upper
-                held.remove(other)
+            self._await(session)
+            return session
+        session = near[0]
+        for other in near[1:]:
+            session.state = self._aggregation.merge(session.state, other.state)
+            session.upper = other.upper
+            self._sessions(owner).remove(other)
+        session.upper = max(session.upper, place)
+        if place < session.lower or session.fired:
             session.lower = min(session.lower, place)
-            session.upper = max(session.upper, place)
             session.fired = []
-        self._await(session)
+            self._await(session)
         return session
 
     def _await(self, session: Session) -> None:
