@@ -93,4 +93,4 @@ bench: setup ## Measure every figure that we quote, as ratios in one run
 	$(BIN)/python -m benchmarks
 
 clean: ## Remove what setup, tests and the demo have made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-data examples/flights/data examples/flights/out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench-data examples/flights/data examples/flights/out examples/*/.onyx

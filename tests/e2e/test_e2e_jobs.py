@@ -22,6 +22,19 @@ def test_the_flights_job_completes_with_the_counts_of_pandas(release: Release) -
     release.kube.kubectl("delete", "oj", "flights", "--timeout=60s")
 
 
+def test_the_windows_of_the_flights_equal_those_of_pandas(release: Release) -> None:
+    release.prepare_flights()
+
+    release.kube.kubectl("apply", "--filename", str(FLIGHTS / "windows.yaml"))
+
+    release.await_completed("flights-windows")
+    told = release.kube.kubectl(
+        "exec", release.worker(), "--", "python", "/app/check_windows.py", "/data/out"
+    )
+    assert "windows agree with pandas" in told
+    release.kube.kubectl("delete", "oj", "flights-windows", "--timeout=60s")
+
+
 def test_the_job_of_the_chart_passes(release: Release) -> None:
     assert "Phase:          Succeeded" in release.kube.helm("test", "onyx", "--timeout", "4m")
 
