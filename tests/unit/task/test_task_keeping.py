@@ -30,10 +30,11 @@ def numbers(bench: Bench) -> list[int]:
 
 
 @pytest.mark.parametrize("group", [{}, {"groupByKey": ["n"], "fluxPolicy": "continue"}])
-@pytest.mark.parametrize("steps", range(0, 60, 3))
+@pytest.mark.parametrize("steps", [*range(0, 60, 3), 14, 28])
 def test_nothing_is_lost_or_repeated_whenever_the_allocation_changes(
     steps: int, group: dict[str, Any]
 ) -> None:
+    """A multiple of 7: twice at once, so that peers hear of both changes in one step."""
     bench = started(work=group)
     for _ in range(steps):
         bench.round()

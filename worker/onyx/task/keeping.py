@@ -46,7 +46,7 @@ class Kept:
 def keep(task: Task) -> None:
     """The allocation has changed: take over what the task has. The inbox is closed."""
     kept, batch, leaves = task.kept, task.batch, task.leaves
-    kept.unsent.extend(task.live.outbox.unsent())
+    kept.unsent.extend(task.live.outbox.take_unsent())
     if batch is not None and leaves is not None and task.phase in (*_READ, *_APPLIED):
         kept.applied = (batch, leaves)
     elif batch is not None and task.phase in _READ:

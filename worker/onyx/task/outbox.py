@@ -60,12 +60,14 @@ class Outbox:
                 for site in child.sites:
                     self.put_to(site, control)
 
-    def unsent(self) -> list[tuple[TaskName, Batch]]:
-        """Batches that nobody has taken, in order, each with the child task it goes to."""
+    def take_unsent(self) -> list[tuple[TaskName, Batch]]:
+        """Batches that nobody has taken, in order, each with the child task it goes to. They are
+        the caller's from now on: the outbox is empty, so that asking twice gives nothing twice."""
         tasks = {site.peer: child.task for child in self._children for site in child.sites}
+        queue, self._queue = self._queue, deque()
         return [
             (tasks[pending.sites[0].peer], pending.item)
-            for pending in self._queue
+            for pending in queue
             if isinstance(pending.item, Batch)
         ]
 
