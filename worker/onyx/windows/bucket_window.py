@@ -18,7 +18,7 @@ from onyx.windows.bucket_changes import BucketChanges
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
-from onyx.windows.groups import Shards, dump_key, group_value, load_key
+from onyx.windows.groups import Shards, dump_key, group_value, load_key, load_keys
 from onyx.windows.passing import Keys, Passing
 from onyx.windows.splitting import Part, by_extent, split
 from onyx.windows.triggers import CompiledTrigger
@@ -351,7 +351,7 @@ class BucketWindow(WindowState):
             self._restore_fired(shard, record)
         elif kind == "set":
             bucket = self._bucket(number)
-            keys = [load_key(data) for data in record[3]]
+            keys = load_keys(record[3])
             bucket.update(zip(keys, map(self._aggregation.load, record[4]), strict=True))
             self._restored_touch(shard, number, dict.fromkeys(keys))
         elif kind == "add":

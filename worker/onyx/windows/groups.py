@@ -77,6 +77,11 @@ def load_key(data: Any) -> Any:
     return data if type(data) in _PLAIN else GroupKey(_from_plain(data))
 
 
+def load_keys(data: Sequence[Any]) -> Sequence[Any]:
+    """The same for many."""
+    return data if _PLAIN.issuperset(map(type, data)) else [load_key(each) for each in data]
+
+
 class Shards(dict[Any, int]):
     """The shard of each group, remembered; `known` are all shards that have come up."""
 
