@@ -67,10 +67,9 @@ def test_state_without_groups_has_one_owner_so_that_more_peers_are_not_asked_for
     assert args(windowed(**keys))["task-saturation"]["sums"] == most
 
 
-def test_a_reduce_task_at_the_end_is_sealed_as_an_output_is():
-    assert args(windowed())["outputs"] == ["sums", "write"]
-    emitting = replace(windowed(), workflow=(("read", "sums"), ("sums", "write")))
-    assert args(emitting)["outputs"] == ["write"]
+def test_a_reduce_task_at_the_end_is_no_output_but_a_source_that_has_to_end():
+    assert args(windowed())["outputs"] == ["write"]
+    assert args(windowed())["windowed"] == ["sums"]
 
 
 def test_the_machine_takes_what_is_submitted():

@@ -9,6 +9,7 @@ its tasks are stopped and nothing of it is used again.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -412,8 +413,11 @@ class Incarnation:
             return self._memory_store
         with self._store_lock:
             if self._store is None:
-                place = self.settings.state.url
-                self._store = open_store(place or f"{self.settings.data_dir or '.'}/.onyx/state")
+                place = self.settings.state.url or ".onyx/state"
+                is_url = "://" in place
+                self._store = open_store(
+                    place if is_url else os.path.join(self.settings.data_dir, place)
+                )
             return self._store
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:

@@ -11,7 +11,7 @@ from typing import Any
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.workflow import leaves, topological_order
+from onyx.model.workflow import topological_order
 from onyx.replica.canonical import INFINITY
 from onyx.replica.entry import Command
 
@@ -26,13 +26,12 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
     entries = {task: job.entry(task) for task in tasks}
     windowed = {window.task for window in job.windows}
     most = {task: _most(entry, task in windowed) for task, entry in entries.items()}
-    ends = set(leaves(job.workflow))
     args: dict[str, Any] = {
         "id": job_id,
         "digest": digest,
         "tasks": list(tasks),
         "inputs": [task for task in tasks if entries[task].type == "input"],
-        "outputs": [task for task in tasks if entries[task].type != "input" and task in ends],
+        "outputs": [task for task in tasks if entries[task].type == "output"],
         **_windowed(job, tasks),
         "task-scheduler": job.task_scheduler,
         "saturation": _text(sum(most.values())),

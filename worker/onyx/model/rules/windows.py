@@ -144,7 +144,7 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
         entry, entry_path = by_name[task]
         if good(entry, "type") == "input":
             report.add(at(where, "task"), f"{told(task)} is an input", "use a task after it")
-        if task not in checked and good(spec, "guarantee") != "exactly-once":
+        if task not in checked and good(spec, "guarantee") in (None, "at-least-once"):
             _check_repeats(entry, entry_path, report)
         checked.add(task)
 
