@@ -12,6 +12,7 @@ import pytest
 from tests.support import job_functions
 from tests.support.jobs import FUNCTIONS, channel, manifest, taken
 
+from onyx.errors import JobRefused
 from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
@@ -233,10 +234,15 @@ def test_a_file_that_is_not_there_is_told_by_name(env: TestEnv, tmp_path: Path) 
     assert status.exception["task"] == "read"
 
 
-def test_a_bad_option_of_a_plugin_is_told_by_task_and_key(env: TestEnv) -> None:
+def test_a_wrong_option_of_a_plugin_is_refused_before_any_worker_has_the_job(env: TestEnv) -> None:
     spec = one_task("f:same", "none").replace("plugin: channel", "plugin: files")
-    status = env.run(manifest(spec.replace("options: {channel: none}", "options: {pathh: x}")))
+    wrong = r"spec\.catalog\[2\]\.options\.pathh: is not known \(did you mean path\?\)"
+    with pytest.raises(JobRefused, match=wrong):
+        env.run(manifest(spec.replace("options: {channel: none}", "options: {pathh: x}")))
+
+
+def test_an_option_that_only_a_worker_can_judge_is_told_by_task_and_key(env: TestEnv) -> None:
+    status = env.run(manifest(one_task("f:same", "nowhere")))
     assert status.state == "killed"
     assert status.exception is not None
-    assert "write" in status.exception["detail"]
-    assert "pathh" in status.exception["detail"]
+    assert "task 'write': option 'channel' names 'nowhere'" in status.exception["detail"]
