@@ -202,3 +202,15 @@ def test_users_functions_cannot_change_what_is_stored():
     add_more = windows.add([{"at": 1, "tags": []}], None, 0)
     assert add_more.firings == []
     assert records == [["add", "w0", 1, None, [["x"]]]]
+
+
+def test_shards_with_watermarks_of_their_own_have_fired_each_for_itself():
+    spec = ({}, [ACCUMULATING])
+    old = task_windows(spec, group_by="k", shard_of=len, assigned=False)
+    add_grouped(old, {"k": "a", "at": 1}, {"k": "bb", "at": 1}, {"k": "a", "at": 10})
+    for shards in (old.take_changes(), old.snapshots([1, 2])):
+        windows = task_windows(spec, group_by="k", shard_of=len, assigned=False)
+        for shard, records in shards.items():
+            windows.restore(shard, stored(records))
+        fired = add_grouped(windows, {"k": "bb", "at": 10}, {"k": "a", "at": 11})
+        assert fired == ["t0 'bb' 0-9: 1"]

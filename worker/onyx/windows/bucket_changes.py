@@ -15,8 +15,7 @@ from typing import Any
 from onyx.windows.aggregations import Aggregation, Bucket
 from onyx.windows.groups import Shards, dump_key, dump_keys
 from onyx.windows.passing import Keys
-
-Records = dict[int, list[list[Any]]]
+from onyx.windows.records import Records, tell
 
 
 class BucketChanges:
@@ -67,15 +66,13 @@ class BucketChanges:
         """Add all as records, and begin anew."""
         for extent, cleared in self._cleared.items():
             for shard in cleared:
-                _told(records, shard).append(["clear", self._window, extent])
+                tell(records, shard, ["clear", self._window, extent])
         for extent, keys in self._states.items():
             bucket = buckets.get(extent)
             self.tell(records, extent, keys, {} if bucket is None else bucket, shards, None)
         for extent, updates in self._updates.items():
             for key, each in updates.items():
-                _told(records, shards[key]).append(
-                    ["add", self._window, extent, dump_key(key), each]
-                )
+                tell(records, shards[key], ["add", self._window, extent, dump_key(key), each])
         self._cleared, self._states, self._updates = {}, {}, {}
 
     def tell(
@@ -95,13 +92,12 @@ class BucketChanges:
         for shard, mine in by_shard.items():
             if only is None or shard in only:
                 there = mine if complete else [key for key in mine if key in bucket]
-                told = _told(records, shard)
                 if len(there) < len(mine):
                     gone = [key for key in mine if key not in bucket]
-                    told.append(["delete", self._window, extent, dump_keys(gone)])
+                    tell(records, shard, ["delete", self._window, extent, dump_keys(gone)])
                 if there:
                     states = self._aggregation.dump_all([bucket[key] for key in there])
-                    told.append(["set", self._window, extent, dump_keys(there), states])
+                    tell(records, shard, ["set", self._window, extent, dump_keys(there), states])
 
     def drop(self, extent: int, keys: Iterable[Any], shards: Collection[int]) -> None:
         """Groups belong to others now: nothing is told of them."""
@@ -111,7 +107,3 @@ class BucketChanges:
             updates.pop(key, None)
         for shard in shards:
             self._cleared.get(extent, {}).pop(shard, None)
-
-
-def _told(records: Records, shard: int) -> list[list[Any]]:
-    return records.setdefault(shard, [])

@@ -20,9 +20,10 @@ from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
 from onyx.windows.groups import Shards, dump_key, group_value, load_key, load_keys
 from onyx.windows.passing import Keys, Passing
+from onyx.windows.records import Record, Records, tell
 from onyx.windows.splitting import Part, by_extent, split
 from onyx.windows.triggers import CompiledTrigger
-from onyx.windows.window_state import Record, Records, WindowState
+from onyx.windows.window_state import WindowState
 
 GLOBAL = 1
 """Number of the only extent of a global window."""
@@ -312,9 +313,9 @@ class BucketWindow(WindowState):
 
     def _take_extents(self, records: Records) -> None:
         self._changes.take(records, self._buckets, self._shards)
-        for (name, _), passing in self._passing.items():
+        for (name, own), passing in self._passing.items():
             for number in passing.changed:
-                self._tell_fired(records, name, passing, number, None)
+                self._tell_fired(records, name, passing, number, own, None)
             passing.changed.clear()
 
     def _tell_fired(
@@ -323,27 +324,31 @@ class BucketWindow(WindowState):
         name: str,
         passing: Passing,
         number: int,
+        own: int | None,
         shards: Collection[int] | None,
     ) -> None:
-        """Which groups of an extent that is kept have fired: all but those listed."""
+        """Which groups of an extent that is kept have fired: all but those listed.
+
+        Of some shards, or all; of those, only the trigger's `own` where the segments are the
+        watermark.
+        """
         waiting = passing.waiting.get(number) or {}
         told: dict[int, list[Any]] = {}
         for key in self._buckets[number]:
             shard = self._shard(key)
-            if shards is None or shard in shards:
+            if own in (None, shard) and (shards is None or shard in shards):
                 listed = told.setdefault(shard, [])
                 if key in waiting:
                     listed.append(dump_key(key))
         for shard, listed in told.items():
-            record = ["fired", self._window.id, name, number, listed]
-            records.setdefault(shard, []).append(record)
+            tell(records, shard, ["fired", self._window.id, name, number, listed])
 
     def _snapshot_extents(self, shards: Collection[int], records: Records) -> None:
         for number, bucket in self._buckets.items():
             self._changes.tell(records, number, bucket, bucket, self._shards, shards)
-        for (name, _), passing in self._passing.items():
+        for (name, own), passing in self._passing.items():
             for number in passing.fired:
-                self._tell_fired(records, name, passing, number, shards)
+                self._tell_fired(records, name, passing, number, own, shards)
 
     def _restore_extents(self, shard: int, record: Record) -> None:
         kind, number = record[0], record[2]

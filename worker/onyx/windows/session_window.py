@@ -18,8 +18,9 @@ from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
 from onyx.windows.groups import Shards, dump_key, hashable_key, load_key
+from onyx.windows.records import Record, Records, tell
 from onyx.windows.triggers import CompiledTrigger
-from onyx.windows.window_state import Record, Records, WindowState
+from onyx.windows.window_state import WindowState
 
 Owner = tuple[Any, Any]
 """A group and a session key."""
@@ -241,7 +242,7 @@ class SessionWindow(WindowState):
         for owner, updates in self._updates.items():
             group, session_key = map(dump_key, owner)
             record = ["session-add", self._window.id, group, session_key, updates]
-            records.setdefault(self._shard(owner[0]), []).append(record)
+            tell(records, self._shard(owner[0]), record)
         self._told, self._updates = {}, {}
 
     def _tell_sessions(self, records: Records, owner: Owner) -> None:
@@ -252,7 +253,7 @@ class SessionWindow(WindowState):
             for each in self._sessions(owner)
         ]
         record = ["sessions", self._window.id, group, session_key, sessions]
-        records.setdefault(self._shard(owner[0]), []).append(record)
+        tell(records, self._shard(owner[0]), record)
 
     def _snapshot_extents(self, shards: Collection[int], records: Records) -> None:
         for group, held in self._groups.items():

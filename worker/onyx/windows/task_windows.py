@@ -18,8 +18,9 @@ from onyx.windows.bucket_window import BucketWindow
 from onyx.windows.compile import CompiledWindow, CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number
 from onyx.windows.groups import Shards, hashable_key
+from onyx.windows.records import Record, Records
 from onyx.windows.session_window import SessionWindow
-from onyx.windows.window_state import NOTHING_SEEN, Record, Records, WindowState
+from onyx.windows.window_state import NOTHING_SEEN, WindowState
 
 
 class TaskWindows:

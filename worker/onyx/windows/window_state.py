@@ -10,22 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from copy import deepcopy
 from heapq import nsmallest
 from typing import Any
 
 from onyx.flow.batch import Segment
 from onyx.windows.answers import order
 from onyx.windows.compile import CompiledWindow
-from onyx.windows.dues import Dues
 from onyx.windows.firing import EventType, Extent, Firing, Number
-from onyx.windows.groups import Shards, dump_key, group_value, load_key
+from onyx.windows.groups import Shards, group_value
+from onyx.windows.records import Record, Records, tell
+from onyx.windows.timers import Timers
+from onyx.windows.trigger_states import NOTHING, TriggerStates
 from onyx.windows.triggers import CompiledTrigger, counted
 
-Record = list[Any]
-"""One change of the state of a shard: kind, window, and what the kind needs; plain data."""
-Records = dict[int, list[Record]]
-"""By shard."""
 NOTHING_SEEN = float("-inf")
 
 
@@ -43,13 +40,10 @@ class WindowState(ABC):
         self._shard_watermarks: dict[int, Number] = {}
         """Watermarks of shards that are ahead of the task's, or have their own."""
         self._watermarks_changed = False
-        self._timed = [each for each in self._triggers if each.period_ms is not None]
-        self._timers: Dues[tuple[str, int]] = Dues()
-        """By trigger and shard."""
-        self._timers_changed: dict[tuple[str, int], None] = {}
-        self._states: dict[str, dict[Any, Any]] = {each.name: {} for each in self._triggers}
-        """States of triggers, by group."""
-        self._states_changed: dict[str, dict[Any, None]] = {name: {} for name in self._states}
+        self._timers = Timers(self._window.id, self._triggers)
+        self._states = TriggerStates(
+            self._window.id, [each.name for each in self._triggers], shards
+        )
         self._by_segment = compiled.watermark_of_segments or any(
             each.by_segment for each in self._triggers
         )
@@ -129,30 +123,21 @@ class WindowState(ABC):
 
     def tick(self, now_ms: int) -> list[Firing]:
         """Timers fire that were due before `now_ms`."""
-        due: dict[str, list[int]] = {}
-        for name, shard in self._timers.take(now_ms - 1):
-            due.setdefault(name, []).append(shard)
         fired: list[Firing] = []
-        for trigger in self._timed:
-            shards = due.get(trigger.name)
-            if shards:
-                self._arm(trigger, shards, now_ms)
-                fired += self._fire_everything(trigger, "timer-tick", shards)
+        for trigger, shards in self._timers.take(now_ms):
+            fired += self._fire_everything(trigger, "timer-tick", shards)
         return fired
 
     def next_tick_ms(self) -> int | None:
         """When `tick` has something to do."""
-        due = self._timers.earliest()
-        return None if due is None else int(due) + 1
+        return self._timers.next_tick_ms()
 
     def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
         """The job ends for these shards."""
         fired: list[Firing] = []
         for trigger in self._triggers:
             fired += self._fire_everything(trigger, "job-completed", shards)
-        for trigger in self._timed:
-            armed = [shard for shard in shards if (trigger.name, shard) in self._timers.at]
-            self._arm(trigger, armed, now_ms)
+        self._timers.restart(shards, now_ms)
         return fired
 
     def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
@@ -182,17 +167,8 @@ class WindowState(ABC):
 
     def _start_timers(self, keys: Iterable[Any], now_ms: int) -> None:
         """Timers run from the first segment of a shard on."""
-        if self._timed:
-            for shard in {self._shard(key): None for key in keys}:
-                for trigger in self._timed:
-                    if (trigger.name, shard) not in self._timers.at:
-                        self._arm(trigger, [shard], now_ms)
-
-    def _arm(self, trigger: CompiledTrigger, shards: Iterable[int], now_ms: int) -> None:
-        assert trigger.period_ms is not None
-        for shard in shards:
-            self._timers.put((trigger.name, shard), now_ms + trigger.period_ms)
-            self._timers_changed[trigger.name, shard] = None
+        if self._timers:
+            self._timers.start({self._shard(key): None for key in keys}, now_ms)
 
     def _on_segment(
         self, key: Any, extents: Sequence[Any], segment: Segment, place: Number
@@ -232,13 +208,8 @@ class WindowState(ABC):
             looked_at = self._looked_at(trigger, key, extents)
             return self._asked(trigger, "new-segment", key, looked_at, segment)
         if trigger.kind == "segment":
-            states = self._states[trigger.name]
-            count = counted(states.get(key, 0), trigger.threshold)
-            states[key] = count
-            self._states_changed[trigger.name][key] = None
-            if count < trigger.threshold:
+            if not self._count(trigger, key):
                 return []
-            del states[key]
         elif trigger.kind == "punctuation":
             assert trigger.pred is not None
             if not trigger.pred(trigger.trigger, self._event("new-segment", key, segment)):
@@ -250,6 +221,14 @@ class WindowState(ABC):
                 if trigger.reached(place, *self._bounds(extent))
             ]
         return self._looked_at(trigger, key, extents)
+
+    def _count(self, trigger: CompiledTrigger, key: Any) -> bool:
+        """Count a segment; whether it makes the trigger fire."""
+        before = self._states.get(trigger.name, key)
+        count = counted(0 if before is NOTHING else before, trigger.threshold)
+        fires = count == trigger.threshold
+        self._states.set(trigger.name, key, NOTHING if fires else count)
+        return fires
 
     def _looked_at(self, trigger: CompiledTrigger, key: Any, extents: Sequence[Any]) -> list[Any]:
         if trigger.trigger.fire_all_extents:
@@ -290,14 +269,12 @@ class WindowState(ABC):
     ) -> list[Any]:
         """Those extents for which a trigger of the user says that it fires."""
         own, calls = trigger.trigger, trigger.calls
-        states = self._states[trigger.name]
-        state = states.get(key)
-        if key not in states and "init_state" in calls:
-            state = calls["init_state"](own)
+        state = self._states.get(trigger.name, key)
+        if state is NOTHING:
+            state = calls["init_state"](own) if "init_state" in calls else None
         if "next_state" in calls:
             state = calls["next_state"](own, state, self._event(event_type, key, segment))
-            states[key] = state
-            self._states_changed[trigger.name][key] = None
+            self._states.set(trigger.name, key, state)
         woken = []
         for extent in extents:
             firing = self._firing(trigger, event_type, key, extent, segment)
@@ -391,13 +368,8 @@ class WindowState(ABC):
     def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
         self._take_extents(records)
-        for name, keys in self._states_changed.items():
-            self._tell_states(records, name, keys)
-            keys.clear()
-        for name, shard in self._timers_changed:
-            due = self._timers.at[name, shard]
-            _told(records, shard).append(["timer", self._window.id, name, due])
-        self._timers_changed.clear()
+        self._states.take(records)
+        self._timers.take_changes(records)
         if self._watermarks_changed and self._keeps_watermarks():
             for shard in self._shards.known:
                 self._tell_watermark(records, shard)
@@ -406,11 +378,8 @@ class WindowState(ABC):
     def snapshot(self, shards: Collection[int], records: Records) -> None:
         """Add the whole state of some shards."""
         self._snapshot_extents(shards, records)
-        for name, states in self._states.items():
-            self._tell_states(records, name, [k for k in states if self._shard(k) in shards])
-        for (name, shard), due in self._timers.at.items():
-            if shard in shards:
-                _told(records, shard).append(["timer", self._window.id, name, due])
+        self._states.snapshot(shards, records)
+        self._timers.snapshot(shards, records)
         if self._keeps_watermarks():
             for shard in shards:
                 self._tell_watermark(records, shard)
@@ -418,18 +387,10 @@ class WindowState(ABC):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record; of a trigger that is gone it is left out."""
         kind = record[0]
-        if kind == "states":
-            _, _, name, keys, states = record
-            held = self._states.get(name, {})
-            for data, state in zip(keys, states, strict=True):
-                held[load_key(data)] = deepcopy(state)
-        elif kind == "no-states":
-            held = self._states.get(record[2], {})
-            for data in record[3]:
-                held.pop(load_key(data), None)
+        if kind in ("states", "no-states"):
+            self._states.restore(record)
         elif kind == "timer":
-            if record[2] in [trigger.name for trigger in self._timed]:
-                self._timers.put((record[2], shard), record[3])
+            self._timers.restore(shard, record)
         elif kind == "watermark":
             if record[2] > self._watermark_of(shard):
                 self._shard_watermarks[shard] = record[2]
@@ -439,13 +400,8 @@ class WindowState(ABC):
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards, with what has changed in them."""
         self._drop_extents(shards)
-        for name in self._states:
-            for held in (self._states[name], self._states_changed[name]):
-                for key in [key for key in held if self._shard(key) in shards]:
-                    del held[key]
-        for name, shard in [each for each in self._timers.at if each[1] in shards]:
-            self._timers.remove((name, shard))
-            self._timers_changed.pop((name, shard), None)
+        self._states.drop(shards)
+        self._timers.drop(shards)
         for shard in shards:
             self._shard_watermarks.pop(shard, None)
 
@@ -456,24 +412,4 @@ class WindowState(ABC):
     def _tell_watermark(self, records: Records, shard: int) -> None:
         watermark = self._watermark_of(shard)
         if watermark != NOTHING_SEEN:
-            _told(records, shard).append(["watermark", self._window.id, watermark])
-
-    def _tell_states(self, records: Records, name: str, keys: Iterable[Any]) -> None:
-        states = self._states[name]
-        there: dict[int, list[Any]] = {}
-        gone: dict[int, list[Any]] = {}
-        for key in keys:
-            (there if key in states else gone).setdefault(self._shard(key), []).append(key)
-        for shard, each in there.items():
-            dumped = [deepcopy(states[key]) for key in each]
-            _told(records, shard).append(
-                ["states", self._window.id, name, [dump_key(key) for key in each], dumped]
-            )
-        for shard, each in gone.items():
-            _told(records, shard).append(
-                ["no-states", self._window.id, name, [dump_key(key) for key in each]]
-            )
-
-
-def _told(records: Records, shard: int) -> list[Record]:
-    return records.setdefault(shard, [])
+            tell(records, shard, ["watermark", self._window.id, watermark])
