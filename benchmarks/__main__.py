@@ -32,6 +32,7 @@ BENCHMARKS = {
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",
     "bench_state": "appending to state logs, recovering from them, telling repeats",
+    "bench_windows": "windows alone: segments into states, firings and changes",
     "startup": "`onyx run` of a trivial job",
     "operator_jobs": "OnyxJobs applied, told and deleted, and what the operator takes for it",
 }
