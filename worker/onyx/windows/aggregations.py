@@ -235,7 +235,7 @@ class Conj(Aggregation):
         return one + other
 
     def view(self, state: list[Any]) -> list[Any]:
-        return list(map(dict, state))
+        return [segment.copy() for segment in state]
 
     def from_view(self, view: Sequence[Any]) -> list[Any]:
         return list(view)
@@ -292,7 +292,9 @@ class CollectByKey(Aggregation):
         return one
 
     def view(self, state: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
-        return {value: list(map(dict, segments)) for value, segments in state.items()}
+        return {
+            value: [segment.copy() for segment in segments] for value, segments in state.items()
+        }
 
     def from_view(self, view: Mapping[Any, Sequence[Any]]) -> dict[Any, list[Any]]:
         return {value: list(segments) for value, segments in view.items()}
