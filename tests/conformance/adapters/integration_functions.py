@@ -9,6 +9,8 @@ from typing import Any
 Segment = dict[str, Any]
 
 recorded: list[Segment] = []
+extents: dict[tuple[str, str], dict[Any, Any]] = {}
+"""Of a task's window: the state of each group and extent when it fired last."""
 seen: list[Segment] = []
 state: list[int] = [0]
 handled: list[str] = []
@@ -27,6 +29,7 @@ class CaseError(Exception):
 def reset() -> None:
     for each in (recorded, seen, handled, raised, attempts):
         each.clear()
+    extents.clear()
     state[:] = [0]
 
 
@@ -56,7 +59,7 @@ def times_three(segment: Segment) -> Segment:
 
 
 def inc(segment: Segment) -> Segment:
-    return {"n": segment["n"] + 1}
+    return {**segment, "n": segment["n"] + 1}
 
 
 def increment_n(segment: Segment) -> Segment:
@@ -75,6 +78,11 @@ def inc_batch(batch: list[Segment]) -> list[Any]:
 def record(segment: Segment) -> Segment:
     recorded.append(segment)
     return segment
+
+
+def keep_extent(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) -> None:
+    place = state_event["group_key"], state_event["lower_bound"]
+    extents.setdefault((window.task, window.id), {})[place] = state
 
 
 def raise_some(segment: Segment) -> Segment:
