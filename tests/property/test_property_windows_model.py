@@ -32,7 +32,7 @@ from onyx.windows.firing import Firing
 from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import Record, TaskWindows
 
-SHARDS = 4
+SHARDS = 2
 Outcome = tuple[Counter[str], tuple[int, ...]]
 """Firings of a step, and the segments that were late."""
 
@@ -223,27 +223,34 @@ def nothing(number: int) -> None:
 
 
 @given(scripts())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_batches_do_what_the_interpreter_says(script: Script) -> None:
     assert_agree(script.steps, script, Owners(script), nothing)
 
 
 @given(scripts())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_segments_one_by_one_do_what_the_interpreter_says(script: Script) -> None:
     single = script.one_by_one()
     assert_agree(single.steps, single, Owners(single), nothing)
 
 
-@given(scripts(), st.integers(2, 4))
+@given(scripts(passing=True), st.booleans())
 @settings(max_examples=60)
+def test_extents_fire_again_when_they_have_changed(script: Script, by_snapshot: bool) -> None:
+    owners = Owners(script)
+    assert_agree(script.steps, script, owners, lambda number: owners.restart(1, by_snapshot))
+
+
+@given(scripts(), st.integers(2, 4))
+@settings(max_examples=40)
 def test_it_does_not_matter_how_many_owners_share_the_shards(script: Script, count: int) -> None:
     assert_agree(script.steps, script, Owners(script, count), nothing)
 
 
 @pytest.mark.parametrize("by_snapshot", [False, True], ids=["changes", "snapshots"])
 @given(scripts(), st.lists(st.integers(1, 3), min_size=1, max_size=4))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_owners_may_die_after_every_step(
     by_snapshot: bool, script: Script, counts: list[int]
 ) -> None:
@@ -256,7 +263,7 @@ def test_owners_may_die_after_every_step(
 
 
 @given(scripts(), st.lists(st.booleans(), min_size=1, max_size=5))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_snapshots_followed_by_changes_restore_what_there_was(
     script: Script, snapshots: list[bool]
 ) -> None:

@@ -100,6 +100,8 @@ class Extent:
     """Of the texts of earlier segments what `last_one` has kept."""
     unfired: list[Trigger] = field(default_factory=list)
     """Watermark triggers that have not seen all its segments."""
+    session_key: Any = None
+    """Value of the window's `sessionKey`, which tells sessions of a group apart."""
 
 
 def units(amount: tuple[int, str]) -> int:
@@ -309,7 +311,7 @@ class WindowModel:
         """The extents that take a segment, made where needed; none when it is late."""
         there = self.groups.setdefault(group, [])
         if self.window.type == "session":
-            found = [self._session(there, segment[self.window.window_key])]
+            found = [self._session(there, segment)]
         else:
             found = []
             for lower, upper in self._bounds(segment):
@@ -322,16 +324,19 @@ class WindowModel:
 
     def _is_joined(self, extent: Extent, into: Extent) -> bool:
         inside = into.lower <= extent.lower and extent.upper <= into.upper
-        return self.window.type == "session" and inside
+        same = extent.session_key == into.session_key
+        return self.window.type == "session" and inside and same
 
-    def _session(self, there: Sequence[Extent], place: float) -> Extent:
-        """The session of a place, with all that are no further away than the gap."""
+    def _session(self, there: Sequence[Extent], segment: dict[str, Any]) -> Extent:
+        """The session of a segment, with all that are no further away than the gap."""
         gap = units(self.window.timeout_gap or (0, "elements"))
-        near = [each for each in there if each.lower - gap <= place <= each.upper + gap]
+        place, key = segment[self.window.window_key], segment.get(self.window.session_key or "")
+        same = [each for each in there if each.session_key == key]
+        near = [each for each in same if each.lower - gap <= place <= each.upper + gap]
         near.sort(key=lambda each: each.lower)
         lower = min([place, *(each.lower for each in near)])
         upper = max([place, *(each.upper for each in near)])
-        joined = Extent(lower, upper)
+        joined = Extent(lower, upper, session_key=key)
         for each in near:
             joined.segments += each.segments
         return joined
