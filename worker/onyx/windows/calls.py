@@ -23,7 +23,7 @@ def find_calls(
     Raises:
         UserError: it does not return a mapping with `needed`, and of `optional` at most.
     """
-    calls = resolve(name)()
+    calls = find_function(name, where, resolve)()
     known = (*needed, *optional)
     if not isinstance(calls, Mapping):
         raise UserError(

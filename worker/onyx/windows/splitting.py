@@ -25,6 +25,10 @@ class Part(NamedTuple):
     """The segments; None for the whole batch."""
 
 
+PLACE_MAX = 2**62
+"""Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""
+
+
 def split(tiling: Tiling, places: Sequence[Number], ints: bool) -> list[Part]:
     """The parts of a batch, by its places; `ints` when all are ints."""
     if not places:
@@ -39,9 +43,12 @@ def split(tiling: Tiling, places: Sequence[Number], ints: bool) -> list[Part]:
 
 
 def _split_ints(tiling: Tiling, places: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Part]:
-    low, high = tiling.numbers(int(places.min())), tiling.numbers(int(places.max()))
+    least, most = int(places.min()), int(places.max())
+    low, high = tiling.numbers(least), tiling.numbers(most)
     if low == high:
         return [Part(low, None)]
+    if max(-least, most, abs(tiling.minimum), tiling.width) > PLACE_MAX:
+        return _split_slowly(tiling, places.tolist())
     distances = places - tiling.minimum
     steps = distances // tiling.slide
     if tiling.width % tiling.slide:

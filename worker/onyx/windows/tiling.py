@@ -24,10 +24,6 @@ class Tiling:
     width: int
     slide: int
 
-    def first(self, place: Number) -> int:
-        """Number of the first extent that has this place."""
-        return int((place - self.minimum) // self.slide)
-
     def numbers(self, place: Number) -> range:
         """Numbers of all extents that have this place."""
         distance = place - self.minimum

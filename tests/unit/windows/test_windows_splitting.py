@@ -1,0 +1,62 @@
+"""A batch split by extents: by vectors and one by one it is the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.windows.splitting import PLACE_MAX, by_extent, split
+from onyx.windows.tiling import Tiling
+
+PLACES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
+TILINGS = st.builds(
+    lambda minimum, width, slide: Tiling(minimum, max(width, slide), slide),
+    st.integers(-20, 20),
+    st.integers(1, 12),
+    st.integers(1, 12),
+)
+
+
+@given(TILINGS, PLACES)
+def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
+    for ints in (True, False):
+        found = {}
+        for part in split(tiling, places, ints):
+            indices = range(len(places)) if part.indices is None else part.indices
+            found |= {index: list(part.numbers) for index in indices}
+            assert list(indices) == sorted(indices)
+        assert found == {i: list(tiling.numbers(place)) for i, place in enumerate(places)}
+
+
+@given(TILINGS, PLACES)
+def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
+    parts = by_extent(split(tiling, places, True))
+    told = [
+        (n, range(len(places)) if part.indices is None else part.indices)
+        for part in parts
+        for n in part.numbers
+    ]
+    wanted = {}
+    for index, place in enumerate(places):
+        for number in tiling.numbers(place):
+            wanted.setdefault(number, []).append(index)
+    assert {number: list(indices) for number, indices in told} == wanted
+    assert len(told) == len(wanted)
+
+
+@pytest.mark.parametrize("far", [2**70, -(2**70), PLACE_MAX * 2 - 1])
+def test_places_beyond_64_bits_are_split_as_well(far):
+    tiling = Tiling(-1_000, 10, 10)
+    parts = split(tiling, [far, 0], True)
+    assert sorted(part.numbers[0] for part in parts) == sorted(
+        tiling.numbers(place)[0] for place in (far, 0)
+    )
+
+
+@given(TILINGS, st.integers(-100, 100))
+def test_a_place_lies_within_the_bounds_of_its_extents(tiling, place):
+    numbers = tiling.numbers(place)
+    assert len(numbers) in {tiling.width // tiling.slide, -(-tiling.width // tiling.slide)}
+    for number in numbers:
+        first, last = tiling.bounds(number)
+        if place >= tiling.minimum:
+            assert first <= place <= last
