@@ -311,6 +311,23 @@ def test_a_job_file_in_a_config_map_is_run(
     assert len(submitted(logs)) == 1
 
 
+def test_a_job_that_has_ended_stays_so_without_its_file(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    api.create(config_map("big", job("other")))
+    api.create({**job(), "spec": {"jobRef": {"configMap": "big"}}})
+    found = api.wait_for("onyxjobs", "job", phase("Running"))
+    workers.finish(found["status"]["jobId"])
+    api.wait_for("onyxjobs", "job", phase("Completed"))
+    api.delete("configmaps", "big")
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "False", "JobRefNotFound"))
+    assert phase("Completed", "Finished")(found)
+    assert condition("Completed", "True")(found)
+    declare(api, restartNonce=1)
+    api.wait_for("onyxjobs", "job", phase("Pending", "JobRefNotFound"))
+    assert len(submitted(logs)) == 1
+
+
 def test_a_job_file_that_comes_later_is_found_before_the_next_resync(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
@@ -387,7 +404,8 @@ def test_a_cluster_whose_zookeeper_is_gone_stalls_no_other(
 def test_a_deleted_job_whose_log_is_gone_is_let_go_in_time(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
-    quick = settings(JOBS_RELEASE_TIMEOUT_S="1", JOBS_RESYNC_INTERVAL_S="0.2")
+    # The time of a deletion has no fractions: up to a second of this has passed already.
+    quick = settings(JOBS_RELEASE_TIMEOUT_S="2", JOBS_RESYNC_INTERVAL_S="0.2")
     with Operator(api, logs.connect, quick):
         api.create(cluster())
         job_id = started(api)

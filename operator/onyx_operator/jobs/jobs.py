@@ -177,8 +177,15 @@ class Jobs:
                 for job in ids:
                     await view.learn(job)
         log = view.seen(ids) if isinstance(view, LogView) else view
-        now_s = self._now_s()
-        return Seen(now_s, FINALIZER in finalizers(body), record, log, _invalid_s(body, now_s))
+        now_s, status = self._now_s(), body.get("status") or {}
+        return Seen(
+            now_s,
+            FINALIZER in finalizers(body),
+            record,
+            log,
+            invalid_s=_invalid_s(status, now_s),
+            told=status.get("observedGeneration") == body["metadata"].get("generation"),
+        )
 
     async def _tell(self, spec: Spec, seen: Seen, found: Plan, body: Object) -> None:
         """Write the status if it has changed, and an event if its reason has."""
@@ -288,8 +295,8 @@ class Jobs:
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
 
 
-def _invalid_s(body: Object, now_s: float) -> float:
-    """For how long an object's spec has been wrong."""
-    validated = by_type(body.get("status") or {}).get("Validated", {})
+def _invalid_s(status: Mapping[str, Any], now_s: float) -> float:
+    """For how long a spec has been wrong."""
+    validated = by_type(status).get("Validated", {})
     since_s = seconds(str(validated.get("lastTransitionTime", "")))
     return 0.0 if since_s is None or validated.get("status") != "False" else now_s - since_s

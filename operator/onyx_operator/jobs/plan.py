@@ -126,11 +126,20 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
 def _invalid(spec: Spec, seen: Seen, log: Log) -> Plan:
     """A bad spec starts nothing and stops nothing: a job that runs goes on as it was."""
     job = log.job(seen.record.job_id)
+    if job.stage != "live" and _has_ended_before(spec, seen):
+        message = "the job has ended; its file is not there any more"
+        return _ended(spec, seen, seen.record.phase, "Finished", message)
     if job.stage != "live":
         return _unusable(spec, seen)
     phase, _, _ = _going_on(job)
     message = f"the job of the former spec goes on; the new one is wrong: {spec.problem_short}"
     return Plan((), phase, spec.problem_reason, message, _until_file(spec, seen))
+
+
+def _has_ended_before(spec: Spec, seen: Seen) -> bool:
+    """Whether the file of a job went after the job had ended: nothing asks for another one."""
+    gone = spec.problem_reason == JOB_REF_NOT_FOUND and seen.told
+    return gone and seen.record.phase in ("Completed", "Stopped", "Failed", "Killed")
 
 
 def _unusable(spec: Spec, seen: Seen) -> Plan:

@@ -102,6 +102,8 @@ class Seen:
     log: Log | Trouble
     invalid_s: float = 0.0
     """For how long condition Validated has been False."""
+    told: bool = False
+    """The status is about the spec as it is now."""
 
 
 def read_record(body: Mapping[str, Any]) -> Record:
