@@ -6,6 +6,7 @@ it also serves as the incarnation in frames, log entries and staging directories
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import NewType
 
 JobId = NewType("JobId", str)
@@ -25,3 +26,9 @@ PartitionNumber = NewType("PartitionNumber", int)
 
 NO_POSITION = Position(-1)
 """Before the first entry of the log."""
+
+
+def name_number(*names: str) -> int:
+    """A number of 64 bits for some names in order: the same everywhere and for ever."""
+    named = "\0".join(names).encode()
+    return int.from_bytes(blake2b(named, digest_size=8).digest(), "little")

@@ -10,7 +10,9 @@ from onyx.ledger.lineage import (
     pack_roots,
     positions_of,
     range_key,
+    renumbered,
     root_ids,
+    source_number,
     unpack,
 )
 
@@ -45,19 +47,29 @@ def test_ranges_are_4096_positions_of_one_partition_and_attempt():
     assert keys[0] != range_key(pack_roots(2, 1, u64(0)))[0]
 
 
-def test_ids_of_input_segments_are_all_different_over_partitions_and_positions():
+def test_ids_of_input_segments_are_all_different_and_never_zero():
     positions = np.arange(50_000, dtype=np.uint64)
-    ids = np.concatenate([root_ids(partition, positions) for partition in (0, 1, 65_535)])
-    assert len(np.unique(ids)) == 150_000
+    sources = [source_number(task, name) for task in ("a", "b") for name in ("0", "1")]
+    ids = np.concatenate([root_ids(source, positions) for source in [*sources, 2**63 - 1]])
+    assert len(np.unique(ids)) == 250_000
     assert (ids != 0).all()
 
 
-def test_ids_of_input_segments_are_their_partitions_and_positions():
+def test_ids_of_input_segments_are_made_of_names_and_positions():
     """Frozen: a replay after an upgrade must give the same ids."""
-    assert root_ids(0, u64(0, 1)).tolist() == [1, 2]
+    source = source_number("read", "0")
+    assert source == 7197049121424620397
     positions = [0, 1_000_000, POSITIONS_MAX - 1]
-    expected = [(3 << 48) + position + 1 for position in positions]
-    assert root_ids(3, u64(*positions)).tolist() == expected
+    expected = [source + position + 1 for position in positions]
+    assert root_ids(source, u64(*positions)).tolist() == expected
+
+
+def test_roots_get_the_partitions_of_another_job_and_those_it_lacks_go():
+    old = np.concatenate([pack_roots(n, 0, u64(5, 6)) for n in (0, 1, 65_535)])
+    roots, ids = renumbered(old, u64(1, 2, 3, 4, 5, 6), {0: 7, 65_535: 0})
+    wanted = np.concatenate([pack_roots(7, 0, u64(5, 6)), pack_roots(0, 0, u64(5, 6))])
+    assert roots.tolist() == wanted.tolist()
+    assert ids.tolist() == [1, 2, 5, 6]
 
 
 def test_ids_of_children_are_frozen_too():

@@ -24,7 +24,7 @@ class Share(NamedTuple):
     """What goes along one edge, by where it comes from."""
 
     edge: int
-    """Number of the edge in the job's workflow."""
+    """Number of the edge (`workflow.edge_number`)."""
     parents: Indices | None
     """For each segment the index in the batch of its parent, never falling; None: i-th of i-th."""
     child_index: Indices | None

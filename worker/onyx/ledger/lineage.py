@@ -4,23 +4,27 @@ A *root* names one attempt at one input segment: partition (16 bits), attempt (8
 All descendants carry it. Attempts count modulo 256: what could confuse two of them would have to be
 late by 256 pending timeouts.
 
-An *id* names one segment of a tree: an input segment by partition and position; an only child by
-the id of its parent, which it keeps (see `hop`); any other by a splitmix64 of its parent's id, the
-edge and its index among the parent's children. It is never made of the attempt. So the ids of a
-tree look random beside each other, as the XOR ledger needs, and are the same on every replay, so
-that they also tell a repeat. Random ack vals, as in Storm and the original, would need a second
-column for that.
+An *id* names one segment of a tree: an input segment by the name of its partition and its position;
+an only child by the id of its parent, which it keeps (see `hop`); any other by a splitmix64 of its
+parent's id, the edge and its index among the parent's children. It is never made of the attempt. So
+the ids of a tree look random beside each other, as the XOR ledger needs, and are the same on every
+replay, so that they also tell a repeat. Random ack vals, as in Storm and the original, would need a
+second column for that. Names and not numbers, which a job has for itself, so that a job that goes
+on where another one stopped knows what that one has applied.
 
 Everything works on whole columns; nothing here loops over segments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from onyx.ids import name_number
 
 U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]
@@ -134,14 +138,34 @@ def mix(values: U64) -> U64:
     return values
 
 
-def root_ids(partition: int, positions: U64) -> U64:
-    """Ids of input segments: the same whichever attempt reads them, all different, never 0.
+def source_number(task: str, partition: str) -> int:
+    """What a partition is called in the ids of its segments, in every job: of 63 bits."""
+    return name_number(task, partition) >> 1
+
+
+def root_ids(source: int, positions: U64) -> U64:
+    """Ids of input segments: the same whichever attempt reads them, different for each position,
+    never 0.
 
     Not mixed: the ids of one tree have to look random beside each other, and there is only one of
     these in each.
+
+    Args:
+        source: `source_number` of the partition.
+        positions: below 2**40.
     """
-    assert 0 <= partition < PARTITIONS_MAX
-    return positions + np.uint64((partition << 48) + 1)
+    return positions + np.uint64(source + 1)
+
+
+def renumbered(roots: U64, ids: U64, numbers: Mapping[int, int]) -> tuple[U64, U64]:
+    """Roots as they are in a job in which partitions have other numbers, with their ids; those of
+    partitions that it does not have are left out."""
+    table = np.full(PARTITIONS_MAX, -1, dtype=np.int64)
+    table[list(numbers)] = list(numbers.values())
+    found = table[partitions_of(roots).view(np.int64)]
+    kept = found >= 0
+    low = roots[kept] & np.uint64((1 << PARTITION_SHIFT) - 1)
+    return (found[kept].astype(np.uint64) << _PARTITION_SHIFT) | low, ids[kept]
 
 
 def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) -> U64:
@@ -149,8 +173,7 @@ def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) ->
 
     Args:
         parent_ids: for each child, the id of the segment that it was made of.
-        edge: number of the edge in the job's workflow: a segment that goes to two tasks has two
-            ids.
+        edge: number of the edge: a segment that goes to two tasks has two ids.
         child_index: index among the children of the same parent; None means 0 for all.
 
     Returns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from onyx.ids import name_number
 from onyx.model.job import Job
 
 Edge = tuple[str, str]
@@ -109,14 +110,17 @@ def depth(edges: Sequence[Edge]) -> int:
 
 
 def edge_number(job: Job, parent: str, child: str) -> int:
-    """Number of an edge within its job: its index among the sorted edges.
+    """Number of an edge, of 64 bits.
 
-    Lineage ids are mixed from it, so it depends on nothing but the workflow.
+    Lineage ids are mixed from it, so it depends on nothing but the names of the two tasks: another
+    edge beside it, in a later version of the job, does not change what it is.
 
     Raises:
         ValueError: the job has no such edge.
     """
-    return sorted(job.workflow).index((parent, child))
+    if (parent, child) not in job.workflow:
+        raise ValueError(f"{parent} -> {child} is not in the workflow")
+    return name_number(parent, child)
 
 
 def edges_of(targets: Mapping[str, Iterable[str]]) -> tuple[Edge, ...]:

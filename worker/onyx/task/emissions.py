@@ -17,7 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from onyx.flow.batch import Batch, Segment
-from onyx.ledger.lineage import PARTITION_SHIFT, U64, cut, positions_of, root_ids
+from onyx.ledger.lineage import (
+    PARTITION_SHIFT,
+    U64,
+    cut,
+    positions_of,
+    root_ids,
+    source_number,
+)
 from onyx.ledger.pending import PendingWindow
 from onyx.seams import Clock
 
@@ -41,6 +48,8 @@ class _Shard:
     window: PendingWindow | None
     """None without trees."""
     next_position: int
+    source: int
+    """`source_number` of the partition that its emissions are."""
     unsent: deque[Emission] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
     kept: dict[int, Emission] = field(default_factory=dict)
@@ -52,13 +61,17 @@ class _Shard:
 class Emissions:
     """Of one windowed task on one peer, in one allocation version. Not thread-safe."""
 
-    def __init__(self, first_partition: int | None, clock: Clock, timeout_s: float) -> None:
+    def __init__(
+        self, task: str, first_partition: int | None, clock: Clock, timeout_s: float
+    ) -> None:
         """
         Args:
+            task: its name, part of the ids of what it emits.
             first_partition: number of the partition of shard 0; None without trees.
             clock: for time-outs.
             timeout_s: a tree that is not complete after this is sent again.
         """
+        self._task = task
         self._first = first_partition
         self._clock = clock
         self._timeout_s = timeout_s
@@ -174,7 +187,8 @@ class Emissions:
 
     def _shard(self, shard: int, settled: int) -> _Shard:
         if shard not in self._shards:
-            self._shards[shard] = _Shard(self._window(shard, settled), settled)
+            source = source_number(self._task, str(shard))
+            self._shards[shard] = _Shard(self._window(shard, settled), settled, source)
         return self._shards[shard]
 
     def _window(self, shard: int, settled: int) -> PendingWindow | None:
@@ -226,8 +240,13 @@ class Emissions:
         columns = [roots for _, roots in parts if roots is not None]
         if not columns:
             return Batch(segments)
-        ids = [root_ids(int(roots[0]) >> PARTITION_SHIFT, positions_of(roots)) for roots in columns]
+        ids = [root_ids(self._source(roots), positions_of(roots)) for roots in columns]
         return Batch(segments, np.concatenate(columns), np.concatenate(ids))
+
+    def _source(self, roots: U64) -> int:
+        _, there = self._of_partition(int(roots[0]) >> PARTITION_SHIFT)
+        assert there is not None, "its emissions are sent here"
+        return there.source
 
     def _check_timeouts(self) -> None:
         now_s = self._clock.monotonic_s()

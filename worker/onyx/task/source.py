@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Segment
-from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of, root_ids
+from onyx.ledger.lineage import (
+    PARTITION_SHIFT,
+    POSITIONS_MAX,
+    cut,
+    positions_of,
+    root_ids,
+    source_number,
+)
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Cursor, Input, Reader
@@ -46,6 +53,8 @@ class Partition:
     reader: Reader
     window: PendingWindow
     next_position: int
+    source: int
+    """`source_number` of the partition."""
     sent_before: int = 0
     """Former owners have sent nothing from this position on."""
     to_retry: deque[tuple[int, int]] = field(default_factory=deque)
@@ -139,6 +148,7 @@ class Source:
             ),
             next_position=at.position,
             counted_from=at.position,
+            source=source_number(self._entry.name, name),
             sent_before=at.reserved if self._tracked else 0,
         )
 
@@ -307,7 +317,7 @@ class Source:
         if not self._tracked:
             return Batch(segments)
         roots = partition.window.emit(len(segments), self._clock.monotonic_s())
-        return Batch(segments, roots, root_ids(partition.number, positions_of(roots)))
+        return Batch(segments, roots, root_ids(partition.source, positions_of(roots)))
 
     def _reserved(self, partition: Partition) -> int:
         """Positions that may be sent now: each is reserved in the store before it ever is."""
@@ -346,7 +356,7 @@ class Source:
         return Batch(
             [segments[index] for index in chosen.tolist()],
             roots,
-            root_ids(partition.number, positions),
+            root_ids(partition.source, positions),
         )
 
     def _reread(self, partition: Partition, first: int, last: int) -> list[Segment]:

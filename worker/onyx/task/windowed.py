@@ -57,7 +57,7 @@ def recover_state(task: Task) -> Progress:
     timeout_s = static.entry.pending_timeout / 1000
     task.live.windowing = Windowing(
         TaskWindows(its.compiled, _only_shard if its.group_key is None else shard_of),
-        Emissions(first, services.clock, timeout_s),
+        Emissions(task.name, first, services.clock, timeout_s),
         recovered,
         static.job.guarantee == "exactly-once",
         services.background,
