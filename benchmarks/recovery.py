@@ -32,8 +32,8 @@ T = TypeVar("T")
 MODULE = onyx_run.JOBS / "bench_state.py"
 KEEPER = TaskName("keep")
 PAYLOAD_BYTES = 1_000
-FILL, FILL_QUICK, FILL_SMALL = 1_400_000, 50_000, 1_000
-"""Groups: text does compress a little, and a gigabyte is to be on the disk."""
+FILL, FILL_QUICK, FILL_SMALL = 1_000_000, 50_000, 1_000
+"""Groups, of which each takes a kilobyte on the disk."""
 SESSION_TIMEOUT_S = 6.0
 GOAL_RESTORED_S = 30.0
 GOAL_RESULT_S = SESSION_TIMEOUT_S + 5.0

@@ -6,6 +6,7 @@ in the folder that the lifecycle's options name.
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class Seen:
 
 
 seen = Seen()
+writing = threading.Lock()
+"""Tasks of a process may end on several threads."""
 
 
 # CPU and time of a task's life
@@ -62,7 +65,8 @@ def end(event, lifecycle):
         "count": seen.count,
         "blocked": seen.blocked,
     }
-    Path(lifecycle.options["folder"], f"span-{os.getpid()}.json").write_text(json.dumps(span))
+    with writing:
+        Path(lifecycle.options["folder"], f"span-{os.getpid()}.json").write_text(json.dumps(span))
 
 
 # A sink that blocks once
