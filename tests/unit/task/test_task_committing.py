@@ -49,7 +49,7 @@ def staged(folder: Path) -> list[Path]:
     return [path for path in (folder / ".staging").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("rounds", [*range(0, 60, 2), *range(60, 120, 5)])
+@pytest.mark.parametrize("rounds", range(0, 100, 6))
 @pytest.mark.parametrize("who", ["read", "write"])
 def test_nothing_is_written_twice_whenever_a_peer_dies(
     who: str, rounds: int, tmp_path: Path
@@ -63,7 +63,7 @@ def test_nothing_is_written_twice_whenever_a_peer_dies(
     assert numbers(tmp_path / "out") == EXPECTED
 
 
-@pytest.mark.parametrize("rounds", range(5, 90, 9))
+@pytest.mark.parametrize("rounds", range(5, 90, 15))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
 def test_nothing_is_written_twice_when_the_output_is_rescaled(
     before: int, after: int, rounds: int, tmp_path: Path
