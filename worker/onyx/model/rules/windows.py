@@ -190,7 +190,7 @@ def check_delays(spec: Draft, path: str, report: Report) -> None:
 
 
 def check_emissions(spec: Draft, path: str, report: Report) -> None:
-    """Only what triggers emit leaves a reduce task, and it has somewhere to go."""
+    """Only what triggers emit leaves a reduce task; what they emit has somewhere to go."""
     edges = good(spec, "workflow")
     if edges is None or not (_readable(spec, "windows") and _readable(spec, "triggers")):
         return
@@ -202,10 +202,10 @@ def check_emissions(spec: Draft, path: str, report: Report) -> None:
     }
     for draft, where in entries(spec, "catalog", path, "catalog"):
         name = good(draft, "name")
-        if good(draft, "type") != "reduce" or name not in below:
+        if good(draft, "type") not in ("reduce", "output") or name not in below:
             continue
         fed = [child for child in below[name] if (name, child) not in late]
-        if fed and name not in emitting:
+        if fed and name not in emitting and good(draft, "type") == "reduce":
             report.add(
                 at(where, "type"),
                 f"is reduce, but none of its triggers has emit: {fed[0]} would get nothing",
