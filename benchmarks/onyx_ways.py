@@ -71,7 +71,7 @@ def shares(output: str, folder: Path) -> Answer:
 
 
 def emitted(output: str, folder: Path) -> Answer:
-    """Keys and their values in what windows emitted (`bench_windows`); repeats are added up."""
+    """Keys and their values in what windows emitted (`bench_sums`); repeats are added up."""
     values: Counter[tuple[str, int]] = Counter()
     for path in sorted((folder / OUT).glob("*.jsonl")):
         for line in path.read_text().splitlines():

@@ -33,7 +33,7 @@ def workload() -> Workload:
             bytewax("final_count", "bytewax-final", "count_final"),
             pyflink("words"),
         ),
-        contenders(WAYS, ["bench_windows"], emitted),
+        contenders(WAYS, ["bench_sums"], emitted),
         GOALS,
         quick=["plain", "bytewax", "onyx-1"],
     )

@@ -29,7 +29,7 @@ def workload() -> Workload:
         "Workload c: sums by key and minute",
         events,
         installed(plain("windows"), bytewax("windows", note="fold_window"), pyflink("windows")),
-        contenders(WAYS, ["bench_windows"], emitted),
+        contenders(WAYS, ["bench_sums"], emitted),
         GOALS,
         quick=["plain", "bytewax", "onyx-1"],
     )

@@ -78,9 +78,9 @@ def test_onyx_runs_the_manifest_with_data_peers_and_guarantee_filled_in(
     tmp_path: Path, bench_data: Path
 ) -> None:
     three = onyx_ways.Way("b.yaml", "", processes=3, guarantee="exactly-once", peers={"count": 3})
-    contender = onyx_ways.contenders({"three": three}, ["bench_windows"], onyx_ways.emitted)
+    contender = onyx_ways.contenders({"three": three}, ["bench_sums"], onyx_ways.emitted)
     command = contender["three"].command(data.words(20), tmp_path)
-    assert list(command[-4:]) == ["--processes", "3", "--modules", "bench_windows"]
+    assert list(command[-4:]) == ["--processes", "3", "--modules", "bench_sums"]
     job = parse_manifest((tmp_path / "job.yaml").read_bytes(), "job.yaml")
     read, split, count, write = job.catalog
     assert job.guarantee == "exactly-once"
