@@ -1,4 +1,4 @@
-"""Kinds of values that are made of others: lists, amounts, edges, predicates."""
+"""Kinds of values that are made of others: lists, mappings, amounts, edges, predicates."""
 
 from __future__ import annotations
 
@@ -39,6 +39,34 @@ class ListOf:
 
     def told(self) -> str:
         return f"a list, each {self.item.told()}"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Values of one kind by names of another."""
+
+    name: Kind
+    value: Kind
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, dict):
+            return refuse(self, value, path, report)
+        if len(value) > LIST_ITEMS_MAX:
+            report.add(path, f"has {len(value)} keys, but takes at most {LIST_ITEMS_MAX}")
+            return INVALID
+        names_read = [self.name.read(name, at(path, name), report) for name in value]
+        read = {name: self.value.read(value[name], at(path, name), report) for name in value}
+        return INVALID if INVALID in (*names_read, *read.values()) else read
+
+    def schema(self) -> Schema:
+        return {
+            "type": "object",
+            "maxProperties": LIST_ITEMS_MAX,
+            "additionalProperties": self.value.schema(),
+        }
+
+    def told(self) -> str:
+        return f"a mapping of {self.name.told()} to {self.value.told()}"
 
 
 @dataclass(frozen=True, slots=True)

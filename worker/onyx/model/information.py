@@ -4,7 +4,7 @@ Parsing, defaults, the CRD and the reference pages are all derived from here, an
 the table with the dataclasses of `job.py`. Two eras of Onyx are united: keys that 0.14 dropped but
 an engine with acknowledgement needs (`maxPending`, `pendingTimeout`, `uniquenessKey`), and keys
 that 0.10 to 0.14 added (`storageStrategy`, `emit`, `delay`). Not taken over: `language` (there is
-one), the barrier keys and resume points (they come with snapshots), `bulk?` and `restart-pred-fn`
+one), the barrier keys (they come with snapshots), `bulk?` and `restart-pred-fn`
 (gone from Onyx itself), and open keys (`options` takes their place, so that a typo is found).
 """
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from onyx.model import names
 from onyx.model.compound import Amount, Edge, ListOf, OneOrMore, Predicate
 from onyx.model.information_declaration import DECLARATION
+from onyx.model.information_upgrade import RESUME_POINT
 from onyx.model.information_windows import TRIGGER, WINDOW
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
 from onyx.model.kinds import Choice, Count, Flag, Function, Name, Options, Text
@@ -326,6 +327,12 @@ SPEC = Section(
         Key(
             "triggers", Entries(TRIGGER, TASKS_MAX),
             "When windows hand on what they hold.", default=(), origin="triggers",
+        ),
+        Key(
+            "resume_point", Entry(RESUME_POINT),
+            "Another job that ends as this one begins, and from whose state this one starts.",
+            origin="resume-point", era="0.10+",
+            restriction="Not for guarantee at-most-once.",
         ),
         Key(
             "percentage", Count(0, 100, "percent"),

@@ -127,6 +127,15 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The job in whose place a job comes, and what of that is carried over (`onyx.upgrade`)."""
+
+    job: str
+    tasks: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    windows: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A whole job, valid by construction: `parse_manifest` is the way to make one."""
 
@@ -139,6 +148,7 @@ class Job:
     lifecycles: tuple[Lifecycle, ...] = ()
     windows: tuple[Window, ...] = ()
     triggers: tuple[Trigger, ...] = ()
+    resume_point: ResumePoint | None = None
     percentage: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     acker_percentage: int = 1

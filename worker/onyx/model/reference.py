@@ -6,6 +6,7 @@ from typing import Any
 
 from onyx.model.information import API_VERSION, KIND, SECTIONS
 from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
+from onyx.model.information_upgrade import RESUME_POINT
 from onyx.model.schema import Entries, Entry, Key, Section, told_default
 
 _PAGES = {
@@ -30,14 +31,20 @@ _ORIGIN = """
 def pages() -> dict[str, str]:
     """The text of every page by its file name."""
     return {f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()} | {
-        "declaration.md": _declaration_page()
+        "declaration.md": _nested_page(
+            f"{DECLARATION.doc} They stand under `spec` too.", DECLARATION, FAILURE_POLICY, JOB_REF
+        ),
+        "resume-point.md": _nested_page(
+            f"{RESUME_POINT.doc} It stands under `spec.resumePoint`; see [upgrading a job]"
+            "(../guide/upgrading.md).",
+            RESUME_POINT,
+        ),
     }
 
 
 def _page(name: str, section: Section) -> str:
     where = "" if name == "spec" else f" Entries of `spec.{name}`."
-    title = section.name[0].upper() + section.name[1:]
-    parts = [f"# {title}\n\n{_HEAD}\n\n{section.doc}{where}\n"]
+    parts = [f"# {_title(section)}\n\n{_HEAD}\n\n{section.doc}{where}\n"]
     if name == "spec":
         parts.append(_JOB)
     parts.append("\n| key | value | required | default |\n|---|---|---|---|\n")
@@ -47,17 +54,22 @@ def _page(name: str, section: Section) -> str:
     return "".join(parts)
 
 
-def _declaration_page() -> str:
-    parts = [f"# Declaration\n\n{_HEAD}\n\n{DECLARATION.doc} They stand under `spec` too.\n"]
-    for section in (DECLARATION, FAILURE_POLICY, JOB_REF):
-        if section is not DECLARATION:
+def _nested_page(doc: str, *sections: Section) -> str:
+    """A section, and those within it, each as a table."""
+    parts = [f"# {_title(sections[0])}\n\n{_HEAD}\n\n{doc}\n"]
+    for section in sections:
+        if section is not sections[0]:
             parts.append(f"\n## {section.name}\n\n{section.doc}\n")
         parts.append("\n| key | value | default | meaning |\n|---|---|---|---|\n")
-        parts.extend(_declaration_row(key) for key in section.keys)
+        parts.extend(_nested_row(key) for key in section.keys)
     return "".join(parts)
 
 
-def _declaration_row(key: Key) -> str:
+def _title(section: Section) -> str:
+    return section.name[0].upper() + section.name[1:]
+
+
+def _nested_row(key: Key) -> str:
     value = key.kind.section.name if isinstance(key.kind, Entry) else key.kind.told()
     default = "required" if key.required else shown_default(key.default)
     return f"| `{key.yaml}` | {value} | {default} | {f'{key.doc} {key.restriction}'.strip()} |\n"
@@ -71,6 +83,8 @@ def _row(key: Key) -> str:
 def _value(key: Key) -> str:
     if isinstance(key.kind, Entries):
         return f"a list: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
+    if isinstance(key.kind, Entry):
+        return f"a mapping: [{key.kind.section.name}]({key.kind.section.name.replace(' ', '-')}.md)"
     return key.kind.told()
 
 

@@ -136,6 +136,8 @@ class Section:
             value = getattr(entry, key.field)
             if isinstance(key.kind, Entries):
                 value = [key.kind.section.write(each) for each in value]
+            elif isinstance(key.kind, Entry) and value is not None:
+                value = key.kind.section.write(value)
             if key.required or value != key.default:
                 written[key.yaml] = _plain(value)
         return written

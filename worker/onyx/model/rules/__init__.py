@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.model.report import Report
-from onyx.model.rules import catalog, flow, lifecycles, windows, workflow
+from onyx.model.rules import catalog, flow, lifecycles, resume, windows, workflow
 from onyx.model.schema import Draft
 
 EntryRule = Callable[[Draft, str, Report], None]
@@ -43,4 +43,5 @@ JOB: tuple[JobRule, ...] = (
     windows.check_trigger_windows,
     windows.check_delays,
     windows.check_emissions,
+    resume.check_resume_point,
 )

@@ -1,0 +1,40 @@
+"""The information model of a job that comes in the place of another one.
+
+The original names for each task and window a snapshot: tenancy, job, replica version, epoch. Here
+state is the newest there is, so the job is enough, and what has the same name is carried over
+unless something is said of it.
+"""
+
+from __future__ import annotations
+
+from onyx.model.compound import MapOf
+from onyx.model.job import EMPTY, ResumePoint
+from onyx.model.kinds import Choice, Name, Text
+from onyx.model.schema import Key, Section
+
+_MODE = Choice(("resume", "initialize"))
+
+RESUME_POINT = Section(
+    "resume point",
+    "From where a job goes on. Tasks and windows of the same name are carried over.",
+    (
+        Key(
+            "job", Text(), "Id of the other job. It is killed in the moment in which this begins.",
+            required=True, era="ours",
+        ),
+        Key(
+            "tasks", MapOf(Name("task"), _MODE),
+            "initialize: the task begins anew. An input reads from the beginning, an output "
+            "forgets what it has written, a task with windows has empty ones. resume: it is "
+            "carried over, even where segments in flight may count twice.",
+            default=EMPTY, era="ours",
+            restriction="Inputs, outputs, and tasks with windows.",
+        ),
+        Key(
+            "windows", MapOf(Name("window"), _MODE),
+            "initialize: the window begins empty.",
+            default=EMPTY, era="ours", restriction="Windows of the job.",
+        ),
+    ),
+    ResumePoint,
+)  # fmt: skip
