@@ -70,7 +70,8 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
     """Start a ZooKeeper server of one's own, with TLS if `zookeeper_server.tls` names files.
 
     Args:
-        settings: what else holds; the address of the server is put into those of the result.
+        settings: what else holds; the address of the server is put into those of the result, and a
+            place for the state of windows beside its data, unless they say where.
         data_dir: where it keeps its data; None means a temporary folder.
     """
     settings = settings or Settings()
@@ -82,7 +83,9 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
     if tls == TlsSettings():
         # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
         zookeeper = dataclasses.replace(zookeeper, tls=tls)
-    return Env(dataclasses.replace(settings, zookeeper=zookeeper), server)
+    url = settings.state.url or str((folder / "state").absolute())
+    state = dataclasses.replace(settings.state, url=url)
+    return Env(dataclasses.replace(settings, zookeeper=zookeeper, state=state), server)
 
 
 def shutdown_env(env: Env) -> None:

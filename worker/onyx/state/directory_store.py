@@ -53,7 +53,10 @@ class DirectoryStore:
         path = self._root / name
         with _our_errors(path):
             path.unlink(missing_ok=True)
-            _remove_if_empty(path.parent)
+            for directory in path.parents:
+                if directory == self._root:
+                    break
+                _remove_if_empty(directory)
 
 
 def _linked(path: Path, data: bytes) -> bool:
