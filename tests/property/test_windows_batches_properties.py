@@ -44,7 +44,7 @@ def extents(windows: TaskWindows) -> list[str]:
 @pytest.mark.parametrize("aggregation", [("sum", "v"), ("average", "v"), "conj"], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @given(segments=SEGMENTS, cuts=st.sets(st.integers(0, 30)), watermark=st.integers(0, 70))
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 def test_batches_show_nowhere(shape, aggregation, segments, cuts, watermark):
     whole, cut, restored = (made(shape, aggregation) for _ in range(3))
     whole.add(segments, [each["k"] for each in segments], 0)
