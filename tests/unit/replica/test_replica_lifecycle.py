@@ -125,3 +125,46 @@ def test_the_end_of_a_suspended_job_leaves_nothing_behind(end):
     log.tell("drain-job", job="j")
     log.tell(end, job="j", job_id="j")
     assert (log.new.suspended_jobs, log.new.draining_jobs) == (Map(), Map())
+
+
+def test_a_job_in_the_place_of_another_begins_in_the_moment_in_which_that_is_killed():
+    log = running()
+    log.submit("next", resumes="j")
+    assert (log.new.jobs, log.new.killed_jobs) == (("next",), ("j",))
+    assert log.new.resumed_jobs == Map({"next": "j"})
+    assert set(log.new.allocations) == {"next"}
+    assert log.new.partitions["j"]["read"].count == 2
+
+
+def test_a_job_that_goes_on_where_a_killed_one_stopped_finds_its_partitions():
+    log = running()
+    before = log.new.partitions
+    log.tell("kill-job", job="j")
+    log.submit("next", resumes="j")
+    assert log.new.partitions == before
+    assert set(log.new.allocations) == {"next"}
+
+
+def test_a_job_that_completes_leaves_no_partitions():
+    log = running()
+    log.tell("exhaust-input", job="j", task="read", partitions=[1])
+    log.tell("seal-output", job="j", task="write")
+    assert log.new.completed_jobs == ("j",)
+    assert log.new.partitions == Map()
+
+
+def test_a_job_whose_beginning_is_forgotten_before_it_has_taken_over_is_killed():
+    log = running()
+    log.submit("next", resumes="j").submit("other")
+    log.tell("gc", id="c", jobs=["j"])
+    assert (log.new.jobs, log.new.killed_jobs) == (("other",), ("next",))
+    log.tell("gc", id="c", jobs=["next"])
+    assert log.new.resumed_jobs == Map()
+
+
+def test_a_job_that_has_taken_over_needs_the_other_no_more():
+    log = running()
+    log.submit("next", resumes="j")
+    log.tell("gc", id="c", jobs=["j"], taken_over=["next"])
+    assert (log.new.jobs, log.new.killed_jobs) == (("next",), ())
+    assert "j" not in log.new.partitions

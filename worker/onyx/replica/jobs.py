@@ -17,7 +17,6 @@ RUN_KEYS = (
     "task_slot_ids",
     "ackers",
     "allocation_version",
-    "partitions",
     "exhausted_partitions",
     "exhausted_inputs",
     "sealed_outputs",
@@ -25,7 +24,11 @@ RUN_KEYS = (
 )
 """What a job has only while it runs."""
 
+STATE_KEYS = ("partitions",)
+"""What a job has that comes in the place of a job that was killed."""
+
 SUBMITTED_KEYS = (
+    "resumed_jobs",
     "job_digests",
     "tasks",
     "input_tasks",
@@ -56,12 +59,13 @@ def kill(replica: Replica, job: JobId) -> Replica:
 
 
 def complete(replica: Replica, job: JobId) -> Replica:
-    return replace(_stop(replica, job), completed_jobs=(*replica.completed_jobs, job))
+    stopped = _clear(_stop(replica, job), STATE_KEYS, (job,))
+    return replace(stopped, completed_jobs=(*replica.completed_jobs, job))
 
 
 def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
     """Everything about jobs that have ended."""
-    return _clear(replica, (*RUN_KEYS, *SUBMITTED_KEYS), tuple(jobs))
+    return _clear(replica, (*RUN_KEYS, *STATE_KEYS, *SUBMITTED_KEYS), tuple(jobs))
 
 
 def sources(replica: Replica, job: JobId) -> tuple[TaskName, ...]:

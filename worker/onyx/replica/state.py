@@ -66,6 +66,9 @@ class Replica:
     """Those of `jobs` that want no peers for now."""
     draining_jobs: Map[JobId, None] = NOTHING
     """Those of `jobs` whose inputs read nothing new any more."""
+    resumed_jobs: Map[JobId, JobId] = NOTHING
+    """For jobs that came in the place of another one, which that was: their state begins with that
+    of the other."""
     job_digests: Map[JobId, str] = NOTHING
     """Content address of the job itself, in the chunk store."""
     tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
@@ -97,6 +100,7 @@ class Replica:
     """Allocation version for which an allocated peer has signalled that it can receive."""
 
     partitions: Map[JobId, Map[TaskName, Partitions]] = NOTHING
+    """Of jobs that run, and of those that were killed: others may go on where they stopped."""
     exhausted_partitions: Map[JobId, Map[int, None]] = NOTHING
     exhausted_inputs: Map[JobId, Map[TaskName, None]] = NOTHING
     sealed_outputs: Map[JobId, Map[TaskName, None]] = NOTHING

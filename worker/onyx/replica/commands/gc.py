@@ -2,6 +2,8 @@
 
 Without `jobs`, as in the original, all of them. Our caller names those of which it has deleted what
 lies beside the log (frontiers): an id that is free again must not find the frontiers of another.
+So nothing named can stay any more; a job that needs one of them, because it was submitted in its
+place in this moment, cannot run and is killed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ class Args(Arguments, frozen=True):
     """The caller, who alone trims the log."""
     jobs: tuple[Job, ...] | None = None
     """Those to forget; others, and those that have not ended, stay."""
+    taken_over: tuple[Job, ...] = ()
+    """Jobs that need nothing any more of those in whose place they came."""
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
@@ -29,6 +33,9 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     forgotten = [job for job in ended if job in gone]
     if not forgotten:
         return replica
+    for job, old in sorted(replica.resumed_jobs.items()):
+        if old in forgotten and job in replica.jobs and job not in args.taken_over:
+            replica = jobs.kill(replica, job)
     return replace(
         jobs.forget(replica, forgotten),
         completed_jobs=tuple(job for job in replica.completed_jobs if job not in gone),

@@ -1,5 +1,8 @@
 """A job enters the cluster. The first entry of an id wins; a repeat changes nothing.
 
+One that comes in the place of another job kills that in the same step: there is no moment in which
+both run, and none in which others could take the peers that become free.
+
 The arguments say what scheduling must know; the job itself lies in the chunk store under `digest`.
 A limit that is missing, null or the text "Infinity" means no limit (JSON has no infinity).
 """
@@ -55,6 +58,8 @@ class Args(Arguments, frozen=True):
     percentage: Percent | None = None
     task_percentages: dict[Task, Percent] | None = None
     digest: str = ""
+    resumes: Job | None = None
+    """The job in whose place it comes."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.tasks) <= TASKS_MAX or len(set(self.tasks)) < len(self.tasks):
@@ -79,6 +84,10 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if jobs.is_known(replica, args.id):
         return replica
     job = args.id
+    if args.resumes not in (None, job):
+        replica = replace(replica, resumed_jobs=replica.resumed_jobs.set(job, args.resumes))
+        if args.resumes in replica.jobs:
+            replica = jobs.kill(replica, args.resumes)
     by_share = replica.job_scheduler == "percentage" and args.percentage is not None
     tasks_by_share = args.task_scheduler == "percentage"
     limits = {task: _limit(limit) for task, limit in (args.task_saturation or {}).items()}
