@@ -185,6 +185,7 @@ class Client:
         for job in ended:
             self.log.delete_documents(kept.frontiers(job))
             self.log.delete_documents(kept.exception(job))
+            self.log.delete_documents(kept.place(job))
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
             some = list(ended[start : start + FORGOTTEN_AT_ONCE])

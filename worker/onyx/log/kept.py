@@ -15,6 +15,11 @@ def frontier(job: JobId, partition: int) -> str:
     return f"{frontiers(job)}/{partition}"
 
 
+def place(job: JobId) -> str:
+    """Name of the place where the state of a job is."""
+    return f"place/{job}"
+
+
 def exception(job: JobId) -> str:
     """What killed a job."""
     return f"exception/{job}"

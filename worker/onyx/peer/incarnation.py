@@ -9,7 +9,6 @@ its tasks are stopped and nothing of it is used again.
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +71,7 @@ from onyx.seams import Clock, Randomness
 from onyx.settings import Settings
 from onyx.state.interface import ChunkStore
 from onyx.state.memory_store import MemoryChunkStore
-from onyx.state.stores import open_store, remove
+from onyx.state.stores import open_store, remove, state_place
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
@@ -413,11 +412,7 @@ class Incarnation:
             return self._memory_store
         with self._store_lock:
             if self._store is None:
-                place = self.settings.state.url or ".onyx/state"
-                is_url = "://" in place
-                self._store = open_store(
-                    place if is_url else os.path.join(self.settings.data_dir, place)
-                )
+                self._store = open_store(state_place(self.settings))
             return self._store
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:

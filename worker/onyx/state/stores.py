@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from onyx.errors import UserError
 from onyx.objects.urls import is_url, parse_url
+from onyx.settings import Settings
 from onyx.state.directory_store import DirectoryStore
 from onyx.state.interface import ChunkStore
 from onyx.state.object_store import ObjectChunkStore
 
-__all__ = ["ChunkStore", "open_store", "remove"]
+__all__ = ["ChunkStore", "open_store", "remove", "state_place"]
+
+DEFAULT_FOLDER = ".onyx/state"
+"""Below the data folder."""
 
 
 def open_store(place: str) -> ChunkStore:
@@ -26,6 +31,12 @@ def open_store(place: str) -> ChunkStore:
         return ObjectChunkStore(parse_url(place))
     except UserError as error:
         raise type(error)(f"ONYX_STATE_URL {error}") from error
+
+
+def state_place(settings: Settings) -> str:
+    """URL or path of the place where a worker with these settings keeps state."""
+    place = settings.state.url or DEFAULT_FOLDER
+    return place if is_url(place) else os.path.join(settings.data_dir, place)
 
 
 def remove(store: ChunkStore, job: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from onyx.errors import Fenced
 from onyx.state.recovery import Recovered, recover
+from onyx.state.sharing import check_shared
+from onyx.state.stores import state_place
 from onyx.task.state import Task
 
 logger = logging.getLogger("onyx.task")
@@ -26,8 +28,13 @@ def recovered_state(
     wiring, services = task.live.wiring, task.services
 
     def work() -> Recovered:
+        durable = task.static.tracked
+        store = services.state_store(durable)
+        if durable:
+            place = state_place(services.settings)
+            check_shared(store, services.log, task.job_id, task.peer, place)
         recovered = recover(
-            services.state_store(durable=task.static.tracked),
+            store,
             task.job_id,
             task.name,
             wiring.version,

@@ -1,0 +1,58 @@
+"""Whether all workers keep the state of a job in one place: checked, not believed.
+
+A path that is the same everywhere can be a folder of its own in each pod (`/tmp` is). A peer that
+took over shards would find no log there and go on with empty windows. So whoever comes first gives
+the place a name, and the first name of all is kept beside the log: who finds another name in its
+place has another place, or one that was emptied since.
+
+Rejected: a look for the logs of the other peers, since a task may have only one peer; a rule about
+paths, since any path may be mounted from anywhere.
+"""
+
+from __future__ import annotations
+
+from onyx.errors import StateError, Unavailable
+from onyx.ids import JobId, PeerId
+from onyx.log import kept
+from onyx.log.interface import LogReader
+from onyx.state.interface import ChunkStore
+
+_NAME = "_place"
+"""Beside the tasks of a job, whose names begin with a letter or a digit."""
+
+
+def check_shared(store: ChunkStore, log: LogReader, job: JobId, peer: PeerId, place: str) -> None:
+    """Make sure that `store` is where all peers keep the state of the job. Blocks; to be called
+    before anything of the job is read there.
+
+    Args:
+        peer: who asks; the place is named so if it has no name yet.
+        place: the URL or path of the store, for the message.
+
+    Raises:
+        StateError: it is another place than that of who came first.
+        Fenced, Unavailable, UserError: as everything of log and store.
+    """
+    found = _named(store, job, peer)
+    path = kept.place(job)
+    first = log.get_document(path)
+    if first is None and log.put_document(path, found, None) is None:
+        first = log.get_document(path)
+    if first is not None and first.data != found:
+        raise StateError(
+            f"the state of this job is not in {place} of this worker: that is not the place where "
+            "the other workers keep it, or what was there is gone. Set ONYX_STATE_URL of all "
+            "workers to one folder that they share and that stays, or to s3://bucket/prefix, and "
+            "submit the job again"
+        )
+
+
+def _named(store: ChunkStore, job: JobId, peer: PeerId) -> bytes:
+    """The name of the place, which the first who comes gives it."""
+    name, own = f"{job}/{_NAME}", peer.encode()
+    if store.create(name, own):
+        return own
+    found = store.read(name)
+    if found is None:
+        raise Unavailable(f"the state of job {job} is being removed")
+    return found
