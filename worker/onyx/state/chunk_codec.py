@@ -78,6 +78,9 @@ class Frame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """SNAPSHOT: number of its first part."""
     last: bool = False
     """SNAPSHOT: whether this is its last part."""
+    inherits: bool = False
+    """OPEN: the log has its shards only once its first snapshot is marked as complete, because some
+    of them come from another job."""
 
 
 class _Shard(msgspec.Struct, array_like=True, frozen=True):

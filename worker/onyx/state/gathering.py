@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,6 +77,12 @@ class Gathered:
         self._forget(newer.forgotten)
         self.size.snapshot += newer.size.snapshot
         self.size.since += newer.size.since
+
+    def begin(self, shards: Mapping[int, ShardState], roots: U64, ids: U64) -> None:
+        """What shards that no log has begin with."""
+        for number, shard in shards.items():
+            self.shards[number].extend(shard)
+        self._columns.append((roots, ids))
 
     def applied(self) -> tuple[U64, U64]:
         """Roots and ids of the segments applied, without what has been forgotten."""

@@ -11,6 +11,10 @@ shard's history is found in the newest older log that has it. Order matters in t
   log that was opened too late to be seen here never acknowledged anything, and every log of a
   version that did is seen by all who come after.
 
+A job that comes in the place of another one has shards at first that no log of it has. They are
+asked of `inherit`, and are a snapshot in the own log before that is ready. Until the mark of the
+snapshot is there, the log does not count, so whoever comes then asks again.
+
 Only logs of the newest older version, and those that the shards come from, are fenced: whoever
 opened a newer log has fenced what was older.
 """
@@ -20,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from onyx.errors import Fenced, StateError
 from onyx.flow.batch import U64
@@ -33,10 +38,25 @@ from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
 
-__all__ = ["Progress", "Recovered", "ShardState", "recover"]
+__all__ = ["Inherited", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Hears bytes read so far and bytes to read; called from the thread that recovers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What shards begin with that no log of the job has."""
+
+    shards: Mapping[int, ShardState]
+    """Those that have a state."""
+    roots: U64
+    ids: U64
+    watermark: Watermark | None
+
+
+Inherit = Callable[[frozenset[int]], Inherited]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,7 @@ def recover(
     shards: Iterable[int],
     settings: StateSettings,
     progress: Progress = lambda done, total: None,
+    inherit: Inherit | None = None,
 ) -> Recovered:
     """Fence the logs of older allocation versions, read what they say of these shards, and open
     the log of this version and rank. Blocks. To be repeated as it is when it fails.
@@ -73,14 +94,53 @@ def recover(
         Unavailable, UserError: as everything of the store.
     """
     place, own = TaskPlace(job, task), LogKey(version, rank)
+    return _attempts(
+        store,
+        place,
+        progress,
+        lambda reader, logs: _Recovery(
+            store, place, own, frozenset(shards), reader, logs, inherit
+        ).run(settings),
+    )
+
+
+def read_state(
+    store: ChunkStore,
+    job: str,
+    task: str,
+    shards: Iterable[int],
+    progress: Progress = lambda done, total: None,
+) -> Gathered:
+    """Fence the logs of a job that has ended, and read what they say of these shards. Raises like
+    `recover`."""
+    place = TaskPlace(job, task)
+    return _attempts(
+        store,
+        place,
+        progress,
+        lambda reader, logs: _Recovery(
+            store, place, _AFTER_ALL, frozenset(shards), reader, logs, None
+        ).read(),
+    )
+
+
+_AFTER_ALL = LogKey((1 << 63) - 1, 0)
+"""No allocation version is as high."""
+
+
+def _attempts(
+    store: ChunkStore,
+    place: TaskPlace,
+    progress: Progress,
+    attempt: Callable[[Reader, dict[LogKey, Listed]], T],
+) -> T:
+    """List the logs and try, until what was listed is there."""
     before: dict[LogKey, Listed] | None = None
     with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
         while True:
             logs = by_log(place, store.list(place.prefix))
-            reader = Reader(store, place, progress, threads)
-            recovery = _Recovery(store, place, own, frozenset(shards), settings, reader, logs)
             try:
-                return recovery.run()
+                return attempt(Reader(store, place, progress, threads), logs)
             except ChunkMissing as error:
                 if logs == before:
                     raise _lost(place, f"chunk {error} is gone") from error
@@ -107,20 +167,22 @@ class _Recovery:
         place: TaskPlace,
         own: LogKey,
         shards: frozenset[int],
-        settings: StateSettings,
         reader: Reader,
         logs: dict[LogKey, Listed],
+        inherit: Inherit | None,
     ) -> None:
         self._store = store
         self._place = place
         self._own = own
         self._shards = shards
-        self._settings = settings
         self._reader = reader
         self._logs = logs
+        self._inherit = inherit
         self._bases: list[Base] = []
+        self._missing: frozenset[int] = frozenset()
+        """Shards that no log has, once that is known."""
 
-    def run(self) -> Recovered:
+    def run(self, settings: StateSettings) -> Recovered:
         """
         Raises:
             ChunkMissing: the listing is out of date.
@@ -129,32 +191,48 @@ class _Recovery:
         newest = max((key.version for key in self._logs), default=0)
         if newest > self._own.version:
             raise self._fenced(f"version {newest} has begun")
-        again = self._logs.get(self._own)
-        sources = self._own_again(again) if again else self._fenced_sources()
+        begun = self._logs.get(self._own)
+        found = self.read()
+        inherits = self._inherit is not None and bool(self._missing)
+        if begun is None:
+            self._open(found, inherits)
+        seq = 1 if begun is None else begun.last + 1
+        roots, ids = found.applied()
+        log = StateLog(self._store, self._place, self._own, self._shards, seq, found.size, settings)
+        if inherits:
+            whole = {number: shard.change() for number, shard in found.shards.items()}
+            log.snapshot(Chunk(whole, roots, ids, watermark=found.watermark))
+            self._store.create(self._place.mark(self._own, seq), b"")
+        return Recovered(log, found.shards, roots, ids, found.watermark)
+
+    def read(self) -> Gathered:
+        """What is known of the shards. Raises like `run`."""
+        begun = self._logs.get(self._own)
+        sources = self._own_again(begun) if begun else self._fenced_sources()
+        self._missing = self._shards.difference(*(source.shards for source in sources))
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
         gathered = [self._gather(source) for source in sources]
         found = Gathered.of(self._shards)
+        watermarks = [each.watermark for each in gathered]
+        if self._inherit is not None and self._missing:
+            inherited = self._inherit(self._missing)
+            found.begin(inherited.shards, inherited.roots, inherited.ids)
+            watermarks.append(inherited.watermark)
         for base in self._behind(sources, gathered):
             found.absorb(self._gather_base(base))
         for each in gathered:
             found.absorb(each)
-        watermarks = [each.watermark for each in gathered]
-        seq = sources[0].end if again else 1
         known = [each for each in watermarks if each is not None]
         found.watermark = min(known) if known and len(known) == len(watermarks) else None
-        roots, ids = found.applied()
-        if not again:
-            self._open(found)
-        log = StateLog(
-            self._store, self._place, self._own, self._shards, seq, found.size, self._settings
-        )
-        return Recovered(log, found.shards, roots, ids, found.watermark)
+        return found
 
     def _own_again(self, log: Listed) -> list[_Source]:
         """An earlier attempt of this peer opened the log, and may have appended to it."""
         opened = self._reader.one(self._own, 0)
         if log.last > 0 and self._reader.one(self._own, log.last).frame.kind is Kind.FENCE:
             raise self._fenced("a newer version has taken over")
+        if not _counts(opened, log):
+            return self._fenced_sources()
         return [_Source(self._own, self._shards, opened, log.last + 1)]
 
     def _fenced_sources(self) -> list[_Source]:
@@ -168,7 +246,10 @@ class _Recovery:
         sources: list[_Source] = []
         for version in sorted({key.version for key in older}, reverse=True):
             opened = self._reader.opened(key for key in older if key.version == version)
-            shards = {key: missing.intersection(opened[key].frame.shards) for key in opened}
+            shards = {
+                key: missing.intersection(each.frame.shards if _counts(each, older[key]) else ())
+                for key, each in opened.items()
+            }
             newest = not sources
             ends = self._reader.fences({key: older[key] for key in opened if shards[key] or newest})
             sources += [
@@ -229,13 +310,19 @@ class _Recovery:
             if base.first <= seq < base.end
         )
 
-    def _open(self, found: Gathered) -> None:
-        frame = Frame(Kind.OPEN, 0, tuple(sorted(self._shards)), _merged(self._bases))
+    def _open(self, found: Gathered, inherits: bool) -> None:
+        shards, bases = tuple(sorted(self._shards)), _merged(self._bases)
+        frame = Frame(Kind.OPEN, 0, shards, bases, inherits=inherits)
         chunk = Chunk(watermark=found.watermark)
         data = encode_chunk(self._place, self._own, frame, chunk, ())
         name = self._place.chunk(self._own, 0)
         if not self._store.create(name, data):
             raise ChunkMissing(name)  # an earlier attempt of this peer opened it otherwise
+
+
+def _counts(opened: ChunkReader, log: Listed) -> bool:
+    """Whether a log has all that its first chunk says."""
+    return not opened.frame.inherits or bool(log.marks)
 
 
 def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:

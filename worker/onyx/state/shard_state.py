@@ -9,7 +9,8 @@ from typing import Any
 
 from onyx.codec.values import decode_values
 from onyx.flow.batch import Segment
-from onyx.state.chunk_codec import StoredShard
+from onyx.state.chunk_codec import StoredShard, sections_of
+from onyx.state.chunks import ShardChange
 
 
 @dataclass(slots=True)
@@ -28,6 +29,17 @@ class ShardState:
         """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
         return map(_decoded, self._records)
 
+    @classmethod
+    def of(cls, change: ShardChange) -> ShardState:
+        """A shard that begins with this.
+
+        Raises:
+            SegmentError: a value has no encoding.
+        """
+        section = next(sections_of([(0, change)]))
+        stored = (section.records, section.emitted, section.keys)
+        return cls(change.settled, change.closed, *([part] if part else [] for part in stored))
+
     @property
     def emitted(self) -> list[tuple[int, Segment]]:
         """What is not settled, by position."""
@@ -38,6 +50,11 @@ class ShardState:
     def keys(self) -> list[Any]:
         """Values of the `uniquenessKey`, oldest first."""
         return [key for part in self._keys for key in decode_values(part)]
+
+    def change(self) -> ShardChange:
+        """All of it, for a snapshot."""
+        records = [record for part in self.records() for record in part]
+        return ShardChange(records, self.emitted, self.settled, self.closed, self.keys)
 
     def extend(self, newer: StoredShard | ShardState) -> None:
         """With what came after."""
