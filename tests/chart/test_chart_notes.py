@@ -27,6 +27,13 @@ def test_it_has_nothing_to_say_about_what_is_there() -> None:
     assert "NOTE" not in notes(value_set("production"))
 
 
+def test_it_says_when_there_is_no_place_for_state() -> None:
+    told = notes({"s3": {"existingSecret": "keys"}})
+
+    assert "cluster.settings.ONYX_STATE_URL=s3://bucket/prefix" in told
+    assert "ONYX_STATE_URL" not in notes({"data": {"create": True}})
+
+
 def test_it_warns_of_a_zookeeper_that_forgets() -> None:
     told = notes({"zookeeper": {"persistence": {"enabled": False}}})
 

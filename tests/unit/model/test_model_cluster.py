@@ -95,6 +95,7 @@ def test_nothing_has_to_be_given() -> None:
         ({"settings": {"ONYX_LEGDER_ACK_INTERVAL_S": "1"}}, "mean ONYX_LEDGER_ACK_INTERVAL_S?"),
         ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": "soon"}}, "expected a number"),
         ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": 1}}, "is the number 1, but must be text"),
+        ({"settings": {"ONYX_STATE_URL": "/tmp/state"}}, "name a folder of the volume"),
         ({"settings": {"MINE": "1"}}, "a variable of your own goes under env"),
         ({"settings": {"ONYX_TENANCY_ID": "x"}}, "set by the operator (use spec.tenancyId)"),
         ({"env": [{"name": "ONYX_MODULES"}]}, "set by the operator (use spec.modules)"),

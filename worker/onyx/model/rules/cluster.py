@@ -11,7 +11,9 @@ from onyx.model.rules.looking import entries, good
 from onyx.model.schema import Draft
 from onyx.settings import from_environment, variables
 
-_TAKEN_PATHS = ("/tmp", "/etc/onyx", "/opt/onyx")  # noqa: S108 - names of mounts, not files
+_OWN_FOLDER = "/tmp"  # noqa: S108 - the name of a mount, not a file
+_TAKEN_PATHS = (_OWN_FOLDER, "/etc/onyx", "/opt/onyx")
+_STATE = "ONYX_STATE_URL"
 _REFERENCES = {
     "configMapRef": ("name", "optional"),
     "secretRef": ("name", "optional"),
@@ -53,6 +55,12 @@ def _check_setting(name: str, value: str, path: str, report: Report) -> None:
         from_environment({name: value})
     except SettingsError as error:
         report.add(path, f"cannot be read: {error}")
+    if name == _STATE and f"{value}/".startswith(f"{_OWN_FOLDER}/"):
+        report.add(
+            path,
+            f"is {value}, but each worker has a {_OWN_FOLDER} of its own",
+            "name a folder of the volume that spec.data mounts, or s3://bucket/prefix",
+        )
 
 
 def _check_variables(spec: Draft, path: str, report: Report) -> None:
