@@ -58,6 +58,17 @@ def kill(replica: Replica, job: JobId) -> Replica:
     return replace(_stop(replica, job), killed_jobs=(*replica.killed_jobs, job))
 
 
+def kill_by_flux(replica: Replica, leaving: Iterable[PeerId]) -> Replica:
+    """Kill the jobs that lose a peer on a task of flux policy `kill`."""
+    for peer in leaving:
+        place = assignment(replica, peer)
+        if place is not None:
+            job, task = place
+            if replica.flux_policies.get(job, NOTHING).get(task) == "kill":
+                replica = kill(replica, job)
+    return replica
+
+
 def complete(replica: Replica, job: JobId) -> Replica:
     stopped = _clear(_stop(replica, job), STATE_KEYS, (job,))
     return replace(stopped, completed_jobs=(*replica.completed_jobs, job))

@@ -13,7 +13,7 @@ from typing import Any
 
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Segment
-from onyx.flow.grouping import SHARDS, key_getter, shard_of
+from onyx.flow.grouping import SHARDS, key_getter, keys_of, shard_of
 from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
@@ -32,6 +32,9 @@ from onyx.windows.groups import group_value, hashable_keys
 from onyx.windows.task_windows import TaskWindows
 
 logger = logging.getLogger("onyx.task")
+
+COMPLETED_AT_ONCE = 16
+"""Shards that fire for the last time in one step."""
 
 PHASE = Phase.ASSIGN_WINDOWS.value
 
@@ -89,7 +92,7 @@ def read_groups(task: Task) -> None:
     """The groups of a batch, before the function may change what it is given."""
     batch, its = task.batch, task.static.windowed
     if batch is not None and its is not None and its.group_key is not None:
-        task.groups = hashable_keys(list(map(its.group_key, batch.segments)))
+        task.groups = hashable_keys(keys_of(its.group_key, batch.segments))
 
 
 def assign_windows(task: Task) -> Progress:
@@ -266,20 +269,19 @@ def _close(task: Task, windowing: Windowing) -> bool:
 
 
 def _complete_some(task: Task, windowing: Windowing) -> bool:
-    """Fire shards that have not fired for the last time, until that has made a batch; False when
-    none is left. A large state does not become one large chunk."""
+    """Fire some of the shards that have not fired for the last time; False when none is left. A
+    large state becomes several chunks, and is not gone through for each shard."""
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
-    enough = windowing.emissions.added + task.static.entry.batch_size
-    now_ms = task.services.clock.wall_ms()
-    for shard in left:
+    chosen = left[:COMPLETED_AT_ONCE]
+    if chosen:
         try:
-            _carry_out(task, windowing, windowing.windows.complete([shard], now_ms))
+            now_ms = task.services.clock.wall_ms()
+            _carry_out(task, windowing, windowing.windows.complete(chosen, now_ms))
         except Exception as error:
             raise _failure(task, error) from error
-        windowing.close(shard)
-        if windowing.emissions.added >= enough:
-            break
-    return bool(left)
+        for shard in chosen:
+            windowing.close(shard)
+    return bool(chosen)
 
 
 def _propose_exhausted(task: Task, windowing: Windowing) -> None:

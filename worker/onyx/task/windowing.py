@@ -262,10 +262,11 @@ class Windowing:
         for each in self._unique.values():
             each.take_news()
         shards = {}
+        records = self.windows.snapshots(self.shards)
         for shard in self.shards:
             settled, emitted = self.emissions.pending(shard)
             shards[shard] = ShardChange(
-                records=self.windows.snapshot(shard),
+                records=records.get(shard, []),
                 emitted=_stored([*emitted, *new.get(shard, ())]),
                 settled=settled,
                 closed=shard in self.closed,

@@ -1,13 +1,13 @@
 """A group is gone: written by its watcher, or by itself when it leaves in order.
 
-A job with a task of flux policy `kill` is not killed by this (as in the original): it goes on with
-fewer peers there. Only the leaving of a single peer kills it.
+A job is killed that had a peer of it on a task of flux policy `kill`. The original looks for the
+group among the peers there, finds none, and the job goes on without part of its state.
 """
 
 from __future__ import annotations
 
 from onyx.ids import GroupId, Position
-from onyx.replica import members, ring
+from onyx.replica import jobs, members, ring
 from onyx.replica.commands.contract import Arguments, Diff, Group
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
@@ -22,7 +22,8 @@ class Args(Arguments, frozen=True):
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if args.id in replica.left:
         return replica
-    return members.leave(replica, args.id, position)
+    peers = replica.groups_index.get(args.id, ())
+    return members.leave(jobs.kill_by_flux(replica, peers), args.id, position)
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:

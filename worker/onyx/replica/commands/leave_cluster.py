@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from onyx.ids import GroupId, PeerId, Position
+from onyx.ids import GroupId, Position
 from onyx.replica import jobs, members
 from onyx.replica.commands.contract import Arguments, Diff, Group, Peer
 from onyx.replica.entry import Command
@@ -26,17 +26,7 @@ class Args(Arguments, frozen=True):
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if args.id not in replica.groups_reverse_index:
         return replica
-    return members.remove_peers(_enforce_flux(replica, args.id), (args.id,))
-
-
-def _enforce_flux(replica: Replica, peer: PeerId) -> Replica:
-    place = jobs.assignment(replica, peer)
-    if place is None:
-        return replica
-    job, task = place
-    policies = replica.flux_policies.get(job)
-    kills = policies is not None and policies.get(task) == "kill"
-    return jobs.kill(replica, job) if kills else replica
+    return members.remove_peers(jobs.kill_by_flux(replica, (args.id,)), (args.id,))
 
 
 def diff(old: Replica, new: Replica, args: Args) -> Diff:

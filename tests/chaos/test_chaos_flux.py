@@ -1,0 +1,81 @@
+"""What becomes of a grouped state when a peer goes: by the flux policy of its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cluster import Cluster
+from tests.support.exactly_once import (
+    MODULE,
+    PARTITIONS,
+    Gate,
+    compare,
+    expected,
+    manifest,
+    written,
+)
+
+from onyx.ids import JobId
+from onyx.log.server import ZooKeeperServer
+
+pytestmark = pytest.mark.server
+
+SEGMENTS = 40_000
+
+
+def windowed(folder: Path, policy: str, **peers: int) -> dict[str, Any]:
+    job = manifest(folder, SEGMENTS)
+    counts = {"read": 1, "pass": 1, "sum": 2, "write": 2}
+    for entry in job["spec"]["catalog"]:
+        for key in ("minPeers", "maxPeers"):
+            entry.pop(key, None)
+        entry["nPeers"] = counts[entry["name"]]
+        if entry["name"] == "sum":
+            entry["fluxPolicy"] = policy
+            if policy == "continue":
+                del entry["nPeers"]
+                entry |= {"minPeers": 1, "maxPeers": 2}
+    return job
+
+
+def half_way(cluster: Cluster, folder: Path, policy: str) -> tuple[JobId, Gate]:
+    gate = Gate(folder / "gate", SEGMENTS // PARTITIONS)
+    job = cluster.submit(windowed(folder, policy))
+    cluster.await_ready(job)
+    gate.open(0.5)
+    return job, gate
+
+
+def kill_one_with_state(cluster: Cluster, job: JobId) -> None:
+    worker = cluster.worker_of(cluster.replica.allocations[job]["sum"][0])  # type: ignore[index]
+    dead = cluster.group_of(worker)
+    worker.kill()
+    cluster.await_gone([dead])
+
+
+@pytest.mark.parametrize(("policy", "peers"), [("recover", 4), ("continue", 6)])
+def test_a_job_goes_on_with_the_same_state(
+    policy: str, peers: int, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """With `recover` it waits for a peer in the place of the one that is gone."""
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        cluster.start_workers(2, peers)
+        job, gate = half_way(cluster, tmp_path, policy)
+        kill_one_with_state(cluster, job)
+        if policy == "recover":
+            cluster.until(lambda replica: job not in replica.allocations, "it waits")
+            cluster.start_workers(1, peers)
+        cluster.await_ready(job)
+        gate.open(1)
+        cluster.await_completed(job)
+    compare(written(tmp_path), expected(SEGMENTS))
+
+
+def test_a_job_is_killed_with_its_state(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        cluster.start_workers(2, peers=4)
+        job, _ = half_way(cluster, tmp_path, "kill")
+        kill_one_with_state(cluster, job)
+        cluster.until(lambda replica: job in replica.killed_jobs, "it is killed")
