@@ -107,6 +107,8 @@ class Live:
     owners: Owners | None = None
     """Of partitions; known when the job is ready."""
     exhaust_proposed: bool = False
+    flush_wanted: bool = False
+    """What the plugin of an output holds is to be made durable."""
     committing: Committing | None = None
     """Of an output that writes exactly once."""
     windowing: Windowing | None = None

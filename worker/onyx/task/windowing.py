@@ -300,6 +300,7 @@ class Windowing:
 
     def _restore(self, recovered: Recovered) -> None:
         for shard, state in recovered.shards.items():
+            self.windows.restore(shard, [])  # without state as well: its watermark is kept
             for records in state.records():
                 self.windows.restore(shard, records)
             self.emissions.restore(shard, state.settled, map(_emission, state.emitted))

@@ -145,7 +145,12 @@ def route(task: Task) -> Progress:
 
 
 def write_batch(task: Task) -> Progress:
-    """Wait until every destination has taken its part."""
+    """Wait until every destination has taken its part, and flush the plugin if that was asked for:
+    here, because a phase that the store refuses is done again, and nothing is written twice."""
+    sink = task.static.sink
+    if sink is not None and task.live.flush_wanted:
+        sink.flush()
+        task.live.flush_wanted = False
     if not _hand_over(task):
         task.timer.refused(task.metrics)
         return Progress.WAITING
@@ -219,11 +224,13 @@ def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
     if task.live.committing is not None:
         task.live.committing.write(batch, leaves)
         return
-    values, windowing = batch.ids, task.live.windowing
-    if windowing is not None and batch.roots is not None and batch.ids is not None:
-        values, withheld = split_values(batch.ids)
-        windowing.withhold(batch.roots, withheld)
+    windowing = task.live.windowing
+    if windowing is None or batch.roots is None or batch.ids is None:
+        sink.write(leaves.segments, batch.roots, batch.ids)
+        return
+    values, withheld = split_values(batch.ids)
     sink.write(leaves.segments, batch.roots, values)
+    windowing.withhold(batch.roots, withheld)
 
 
 def _pass_controls(task: Task) -> None:
@@ -243,12 +250,12 @@ def _pass_controls(task: Task) -> None:
     windowed.follow(task)
     event_time.pass_on(task)
     if flush and sink is not None:
-        sink.flush()
+        live.flush_wanted = True
     elif flush:
         live.outbox.broadcast(FLUSH)
     if controls and not task.static.tracked and live.ends.all_arrived() and live.wiring.upstream:
         if sink is not None:
-            sink.flush()
+            live.flush_wanted = True
         elif windowed.has_ended(task):
             live.ends.pass_on()
 
