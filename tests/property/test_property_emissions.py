@@ -1,0 +1,147 @@
+"""Emissions of windows: sent when the log has them, kept until complete, taken over without gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from onyx.ledger.lineage import partitions_of, positions_of
+from onyx.seams import ManualClock
+from onyx.task.emissions import CHECK_INTERVAL_S, Emission, Emissions
+from onyx.task.windowing import Taken
+
+FIRST = 5
+SHARDS = 3
+TIMEOUT_S = 10.0
+Place = tuple[int, int]
+"""Shard and position."""
+
+
+class EmissionsMachine(RuleBasedStateMachine):
+    """A model beside them: what was added, what the log has, what is complete."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.log: dict[int, list[Emission]] = {shard: [] for shard in range(SHARDS)}
+        """What is durable, by shard and position."""
+        self.settled = dict.fromkeys(range(SHARDS), 0)
+        self.complete: set[Place] = set()
+        self.ids: dict[Place, int] = {}
+        self.added = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new allocation version: everything that is durable and not settled is taken over."""
+        self.emissions = Emissions("count", FIRST, self.clock, TIMEOUT_S)
+        self.waiting: list[Taken] = []
+        self.roots: dict[Place, int] = {}
+        """The newest root of each one that was sent."""
+        for shard, emissions in self.log.items():
+            self.emissions.restore(shard, self.settled[shard], emissions[self.settled[shard] :])
+
+    @rule(shard=st.integers(0, SHARDS - 1), count=st.integers(0, 4), late=st.booleans())
+    def emit(self, shard: int, count: int, late: bool) -> None:
+        numbers = range(self.added, self.added + count)
+        self.added += count
+        child = "late" if late else None
+        self.emissions.add(shard, [Emission({"n": number}, child) for number in numbers])
+
+    @rule()
+    def cut(self) -> None:
+        self.waiting.append(self.emissions.take_fresh())
+
+    @rule()
+    def becomes_durable(self) -> None:
+        if not self.waiting:
+            return
+        taken = self.waiting.pop(0)
+        for shard, emissions in taken.items():
+            assert [position for position, _ in emissions] == list(
+                range(len(self.log[shard]), len(self.log[shard]) + len(emissions))
+            )
+            self.log[shard] += [emission for _, emission in emissions]
+        self.emissions.release(taken)
+
+    @rule(most=st.integers(1, 5))
+    def send(self, most: int) -> None:
+        for child, batch in self.emissions.read(most):
+            assert batch.roots is not None
+            assert batch.ids is not None
+            shards = (partitions_of(batch.roots).astype(int) - FIRST).tolist()
+            positions = positions_of(batch.roots).tolist()
+            for index, place in enumerate(zip(shards, positions, strict=True)):
+                shard, position = place
+                assert self.log[shard][position] == Emission(batch.segments[index], child)
+                found = int(batch.ids[index])
+                assert self.ids.setdefault(place, found) == found, "another id than before"
+                self.roots[place] = int(batch.roots[index])
+
+    @rule(every=st.integers(1, 3))
+    def trees_are_complete(self, every: int) -> None:
+        done = sorted(set(self.roots) - self.complete)[::every]
+        roots = np.array(sorted(self.roots[place] for place in done), dtype=np.uint64)
+        self.emissions.complete(roots)
+        self.complete.update(done)
+
+    @rule()
+    def some_are_wanted_again(self) -> None:
+        roots = sorted(self.roots[place] for place in set(self.roots) - self.complete)
+        self.emissions.force_retry(np.array(roots[:2], dtype=np.uint64))
+
+    @rule()
+    def time_passes(self) -> None:
+        self.clock.advance(TIMEOUT_S + CHECK_INTERVAL_S)
+
+    @rule()
+    def settled_is_stored(self) -> None:
+        for shard, position in self.emissions.take_settled().items():
+            assert all((shard, each) in self.complete for each in range(position))
+            self.settled[shard] = position
+
+    @rule()
+    def the_peer_dies(self) -> None:
+        self.complete = {(s, p) for s, p in self.complete if p < self.settled[s]}
+        self.begin()
+
+    @invariant()
+    def a_snapshot_has_all_that_is_durable_and_not_settled(self) -> None:
+        for shard in range(SHARDS):
+            settled, pending = self.emissions.pending(shard)
+            durable = list(enumerate(self.log[shard]))
+            assert pending == durable[settled:]
+
+    @invariant()
+    def all_that_is_durable_is_sent_in_the_end(self) -> None:
+        if self.emissions.waiting:
+            return
+        for shard, emissions in self.log.items():
+            for position in range(self.settled[shard], len(emissions)):
+                assert (shard, position) in self.roots
+
+
+TestEmissions = EmissionsMachine.TestCase
+TestEmissions.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_nothing_is_sent_before_the_log_has_it() -> None:
+    emissions = Emissions("count", FIRST, ManualClock(), TIMEOUT_S)
+    emissions.add(2, [Emission({"n": 1}), Emission({"n": 2})])
+    taken = emissions.take_fresh()
+    assert emissions.read(10) == []
+    emissions.release(taken)
+    ((_, batch),) = emissions.read(10)
+    assert batch.segments == [{"n": 1}, {"n": 2}]
+
+
+def test_without_trees_an_emission_is_sent_once_and_forgotten() -> None:
+    emissions = Emissions("count", None, ManualClock(), TIMEOUT_S)
+    emissions.add(0, [Emission({"n": 1}), Emission({"n": 2}, "late")])
+    assert emissions.unsettled == 2
+    emissions.release(emissions.take_fresh())
+    sent = [(child, batch.segments, batch.roots) for child, batch in emissions.read(10)]
+    assert sent == [(None, [{"n": 1}], None), ("late", [{"n": 2}], None)]
+    assert emissions.unsettled == 0
+    assert emissions.pending(0) == (2, [])
