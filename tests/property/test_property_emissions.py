@@ -1,4 +1,4 @@
-"""Emissions of windows: sent when the log has them, kept until complete, taken over without gaps."""
+"""Emissions: sent when the log has them, kept until complete, taken over without gaps."""
 
 from __future__ import annotations
 
