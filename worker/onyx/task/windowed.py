@@ -173,6 +173,8 @@ def _carry_out(task: Task, windowing: Windowing, firings: Iterable[Firing]) -> N
     its, event = task.static.windowed, task.static.event
     assert its is not None, "only windows fire"
     for firing in firings:
+        if firing.shard in windowing.closed:
+            continue  # a timer or a watermark that came late: nobody listens any more
         trigger = firing.trigger
         state_event = firing.state_event()
         if trigger.sync is not None:
