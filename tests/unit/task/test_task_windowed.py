@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench
 
+from onyx.state.memory_store import MemoryChunkStore
+
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
 
@@ -128,6 +130,18 @@ def test_counts_are_exact_when_the_task_is_rescaled(before: int, after: int, rou
     bench.settle()
     assert bench.completed
     assert counts(bench) == EXPECTED
+
+
+def test_state_that_is_gone_kills_the_job_instead_of_beginning_anew() -> None:
+    bench = Bench(spec(), FUNCTIONS, peers={"count": 2})
+    bench.start()
+    bench.store = MemoryChunkStore()
+    bench.rewire(count=1)
+    bench.settle()
+    assert "submit the job again" in bench.exceptions[0]["detail"]
+    assert bench.exceptions[0]["task"] == "count"
+    assert bench.proposals("kill-job")
+    assert bench.written("write") == []
 
 
 def test_trees_that_are_replayed_change_nothing() -> None:

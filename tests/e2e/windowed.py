@@ -1,0 +1,98 @@
+"""A windowed job whose every window is known in advance: sums of squares of consecutive numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.kube import until
+from tests.e2e.release import PARTITIONS, Release
+
+GROUPS = 8
+"""As many as `squares.py` makes."""
+WIDTH = 100
+"""Of a window, in numbers."""
+_READ = """
+import pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.jsonl")):
+    print(path.read_text(), end="")
+"""
+
+
+class Windowed:
+    """The job, on a release.
+
+    Args:
+        segments: numbers from 0.
+    """
+
+    def __init__(self, release: Release, name: str, segments: int) -> None:
+        self.name = name
+        self._release = release
+        self._segments = segments
+
+    def manifest(self, per_second: int) -> dict[str, Any]:
+        options = {
+            "segments": self._segments,
+            "ratePerSecond": per_second,
+            "partitions": PARTITIONS,
+        }
+        files = {"path": f"windowed/{self.name}", "format": "jsonl", "rollSeconds": 1}
+        sums = {"groupByKey": "group", "fluxPolicy": "continue"}
+        catalog = [
+            {"name": "numbers", "type": "input", "plugin": "generator", "options": options,
+             "maxPeers": 2, "watermarkKey": "n"},
+            {"name": "square", "type": "function", "fn": "squares:square_of_group", "maxPeers": 2},
+            {"name": "sums", "type": "reduce", **sums},
+            {"name": "write", "type": "output", "plugin": "files", "options": files, "maxPeers": 2},
+        ]  # fmt: skip
+        window = {"id": "hundreds", "task": "sums", "type": "fixed", "windowKey": "n",
+                  "range": [WIDTH, "elements"], "aggregation": ["sum", "square"]}  # fmt: skip
+        trigger = {"windowId": "hundreds", "type": "watermark", "postEvictor": ["all"],
+                   "emit": "squares:total"}  # fmt: skip
+        return {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": self.name},
+            "spec": {
+                "guarantee": "exactly-once",
+                "workflow": [["numbers", "square"], ["square", "sums"], ["sums", "write"]],
+                "catalog": [{**each, "batchSize": 100} for each in catalog],
+                "windows": [window],
+                "triggers": [trigger],
+            },
+        }
+
+    def start(self, per_second: int) -> None:
+        self._release.kube.apply(self.manifest(per_second))
+
+    def written(self) -> list[tuple[int, int, int]]:
+        """Group, lower bound and sum of each window that was written until now, in order."""
+        pod, path = self._release.worker(), f"/data/windowed/{self.name}"
+        lines = self._release.kube.python(pod, _READ, path).splitlines()
+        rows = [json.loads(line) for line in lines if line]
+        return sorted((row["group"], row["from"], row["total"]) for row in rows)
+
+    def await_more(self) -> None:
+        """Wait until windows are written that were not when this was called."""
+        before = len(self.written())
+        until(lambda: len(self.written()) > before, f"{self.name} writes more windows")
+
+    def assert_unfinished(self) -> None:
+        """The fault that has just been made came before the end."""
+        phase = self._release.kube.phase(self.name)
+        assert phase not in ("Completed", "Failed"), "the job was too short for this test"
+
+    def assert_exact(self) -> None:
+        """The job completes, and each window was written once, with the sum that it must have."""
+        self._release.await_completed(self.name)
+        assert self.written() == expected(self._segments)
+
+
+def expected(segments: int) -> list[tuple[int, int, int]]:
+    """Group, lower bound and sum of each window, in order."""
+    sums: dict[tuple[int, int], int] = {}
+    for n in range(segments):
+        key = n % GROUPS, n - n % WIDTH
+        sums[key] = sums.get(key, 0) + n**2
+    return sorted((group, lower, total) for (group, lower), total in sums.items())
