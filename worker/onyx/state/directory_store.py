@@ -107,7 +107,8 @@ def _our_errors(path: Path) -> Iterator[None]:
         what = f"state cannot be kept in {path}: {error.strerror or error}"
         if error.errno in _UNUSABLE:
             raise UserError(
-                f"{what}; give the workers a directory that they may write (ONYX_STATE_URL)"
+                f"{what}; set ONYX_STATE_URL of all workers to a folder that they share and may "
+                "write, or to s3://bucket/prefix"
             ) from error
         if error.errno in _FULL:
             what = f"{what}; make room on the disk, and the job goes on"
