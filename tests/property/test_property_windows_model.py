@@ -2,13 +2,14 @@
 
 One script of batches, watermarks and ticks is told to the interpreter segment by segment, and to
 `TaskWindows` in batches, one by one, spread over owners of shards, and with owners that die after
-every step and are restored elsewhere from what they had written.
+every step and are restored elsewhere from what they had written. All of it also with hardly a
+state in memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from tests.support.window_strategies import (
     scripts,
 )
 
+from onyx.state.spilled import Spill
+from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
 from onyx.windows.groups import hashable_keys
@@ -112,8 +115,11 @@ class Reference:
 class Owners:
     """`TaskWindows` that own the shards between them, and what each shard has written."""
 
-    def __init__(self, script: Script, count: int = 1) -> None:
+    def __init__(
+        self, script: Script, count: int = 1, holder: Callable[[], Holder] = InMemory
+    ) -> None:
         self.script = script
+        self.holder = holder
         self.compiled = compile_windows(script.job(), TASK, resolve)
         assert self.compiled is not None
         shards = range(SHARDS) if script.grouped else range(1)
@@ -123,7 +129,7 @@ class Owners:
 
     def _fresh(self, count: int) -> list[TaskWindows]:
         assert self.compiled is not None
-        return [TaskWindows(self.compiled, shard_of) for _ in range(count)]
+        return [TaskWindows(self.compiled, shard_of, self.holder()) for _ in range(count)]
 
     def _restore(self) -> None:
         for shard, records in self.written.items():
@@ -181,9 +187,11 @@ class Owners:
     def restart(self, count: int, by_snapshot: bool) -> None:
         """All owners die; `count` others go on from snapshots, or from all that was written."""
         if by_snapshot:
-            old = self.owners
-            shards = {shard: old[self.owner(shard)].snapshot(shard) for shard in self.written}
-            self.written = {shard: list(records) for shard, records in shards.items()}
+            for rank, owner in enumerate(self.owners):
+                shards = self._shards(rank)
+                frozen = owner.freeze(shards)
+                owner.complete(shards, 0)
+                self.written |= {shard: list(frozen(shard)) for shard in shards}
         self.owners = self._fresh(count)
         self._restore()
 
@@ -279,6 +287,44 @@ def test_snapshots_followed_by_changes_restore_what_there_was(
 @settings(max_examples=40)
 def test_shards_may_move_to_an_owner_that_joins(script: Script, when: int) -> None:
     owners = Owners(script)
+    if not script.grouped:
+        return
+
+    def between(number: int) -> None:
+        if number == when:
+            owners.move()
+
+    assert_agree(script.steps, script, owners, between)
+
+
+@pytest.fixture(scope="module", params=[0, 2], ids=["none-in-memory", "two-in-memory"])
+def spill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Spill:
+    return Spill(tmp_path_factory.mktemp("scratch"), extents_max=request.param)
+
+
+@given(scripts(), st.integers(1, 2), st.booleans())
+@settings(max_examples=50)
+def test_states_may_be_on_disk(spill: Spill, script: Script, count: int, single: bool) -> None:
+    script = script.one_by_one() if single else script
+    owners = Owners(script, count, lambda: spill)
+    assert_agree(script.steps, script, owners, nothing)
+
+
+@given(scripts(), st.lists(st.booleans(), min_size=1, max_size=5))
+@settings(max_examples=50)
+def test_states_on_disk_are_restored(spill: Spill, script: Script, snapshots: list[bool]) -> None:
+    owners = Owners(script, 2, lambda: spill)
+
+    def between(number: int) -> None:
+        owners.restart(1 + number % 2, by_snapshot=snapshots[number % len(snapshots)])
+
+    assert_agree(script.steps, script, owners, between)
+
+
+@given(scripts(), st.integers(0, 8))
+@settings(max_examples=25)
+def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> None:
+    owners = Owners(script, 1, lambda: spill)
     if not script.grouped:
         return
 

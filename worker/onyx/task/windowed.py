@@ -18,6 +18,7 @@ from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import ancestors, children
+from onyx.state.spilled import holder
 from onyx.task.emissions import UNSETTLED_MAX, Emissions
 from onyx.task.failures import Failure, describe, place
 from onyx.task.messages import Completions
@@ -59,7 +60,11 @@ def recover_state(task: Task) -> Progress:
     services, static = task.services, task.static
     timeout_s = static.entry.pending_timeout / 1000
     task.live.windowing = Windowing(
-        TaskWindows(its.compiled, _only_shard if its.group_key is None else shard_of),
+        TaskWindows(
+            its.compiled,
+            _only_shard if its.group_key is None else shard_of,
+            holder(services.settings),
+        ),
         Emissions(task.name, first, services.clock, timeout_s),
         recovered,
         static.job.guarantee == "exactly-once",

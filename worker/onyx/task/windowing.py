@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
 from onyx.task.emissions import Emission, Emissions
 from onyx.windows.firing import Firing
+from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 from onyx.windows.watermarks import Mark
@@ -262,18 +263,17 @@ class Windowing:
         for each in self._unique.values():
             each.take_news()
         shards = {}
-        records = self.windows.snapshots(self.shards)
         for shard in self.shards:
             settled, emitted = self.emissions.pending(shard)
             shards[shard] = ShardChange(
-                records=records.get(shard, []),
                 emitted=_stored([*emitted, *new.get(shard, ())]),
                 settled=settled,
                 closed=shard in self.closed,
                 keys=self._unique[shard].snapshot() if shard in self._unique else [],
             )
         columns = self._applied.columns() if self._applied is not None else (_NONE, _NONE)
-        return Chunk(shards, *columns, watermark=self._watermark)
+        whole = _Whole(shards, self.windows.freeze(self.shards))
+        return Chunk(whole, *columns, watermark=self._watermark)
 
     def _write_snapshot(self, chunk: Chunk) -> None:
         self._log.snapshot(chunk)
@@ -307,6 +307,25 @@ class Windowing:
             if state.keys:
                 self._unique[shard] = UniqueKeys()
                 self._unique[shard].restore(state.keys)
+
+
+class _Whole(Mapping[int, ShardChange]):
+    """A snapshot, of which only the shard that is being written need be in memory."""
+
+    def __init__(
+        self, shards: dict[int, ShardChange], records: Callable[[int], list[Record]]
+    ) -> None:
+        self._shards = shards
+        self._records = records
+
+    def __getitem__(self, shard: int) -> ShardChange:
+        return replace(self._shards[shard], records=self._records(shard))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
 
 
 _NONE = np.empty(0, dtype=np.uint64)

@@ -23,21 +23,8 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.model.job import Window
+from onyx.windows.buckets import Bucket, Form
 from onyx.windows.calls import Call
-
-
-class Bucket(dict[Any, Any]):
-    """States of one extent by group; a group that is not there begins with the first state."""
-
-    __slots__ = ("_init",)
-
-    def __init__(self, init: Callable[[], Any]) -> None:
-        super().__init__()
-        self._init = init
-
-    def __missing__(self, key: Any) -> Any:
-        state = self[key] = self._init()
-        return state
 
 
 class Aggregation:
@@ -94,6 +81,11 @@ class Aggregation:
     def load(self, data: Any) -> Any:
         """The state from what `dump` gave."""
         return data
+
+    def form(self) -> Form:
+        """Of a bucket of states."""
+        load = self.load
+        return Form(self.init, self.dump, lambda key, data: load(data))
 
     def refuse(self, extracted: Sequence[Any], error: TypeError) -> Exception:
         """What to raise when values cannot be computed with."""

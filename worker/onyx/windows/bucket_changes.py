@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from onyx.windows.aggregations import Aggregation, Bucket
+from onyx.windows.aggregations import Aggregation
+from onyx.windows.buckets import Bucket
 from onyx.windows.groups import Shards, dump_key, dump_keys
 from onyx.windows.passing import Keys
 from onyx.windows.records import Records, tell

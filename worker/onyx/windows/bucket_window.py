@@ -9,12 +9,12 @@ gives the same as one by one: states change in the order of the segments, and no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.aggregations import Bucket
 from onyx.windows.bucket_changes import BucketChanges
+from onyx.windows.buckets import Bucket, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
@@ -33,8 +33,11 @@ EVERYWHERE = (float("-inf"), float("inf"))
 class BucketWindow(WindowState):
     """A fixed, sliding or global window."""
 
-    def __init__(self, compiled: CompiledWindow, grouped: bool, shards: Shards) -> None:
-        super().__init__(compiled, grouped, shards)
+    def __init__(
+        self, compiled: CompiledWindow, grouped: bool, shards: Shards, holder: Holder
+    ) -> None:
+        super().__init__(compiled, grouped, shards, holder)
+        self._form = self._aggregation.form()
         self._tiling = compiled.tiling
         self._places = compiled.places
         self._buckets: dict[int, Bucket] = {}
@@ -49,7 +52,8 @@ class BucketWindow(WindowState):
         self._expiring: Dues[int] = Dues()
         self._changes = BucketChanges(compiled.window.id, self._aggregation)
         self._index: dict[int, dict[int, Keys]] | None = {}
-        """Groups by shard and extent while shards are being restored; None when not known."""
+        """Groups by shard and extent while shards are being restored; None when not known. Not
+        kept of states that are not in memory."""
 
     # Batches.
 
@@ -112,6 +116,7 @@ class BucketWindow(WindowState):
                 self._changes.fold(number, bucket, keys, extracted)
         except TypeError as error:
             raise self._aggregation.refuse(extracted, error) from error
+        bucket.used(touched)
         self._touch(number, touched)
 
     def _touch(self, number: int, touched: Keys) -> None:
@@ -133,7 +138,7 @@ class BucketWindow(WindowState):
     def _bucket(self, number: int) -> Bucket:
         bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[number] = Bucket(self._aggregation.init)
+            bucket = self._buckets[number] = self._holder.bucket(self._form, self._shards)
             if self.compiled.lateness is not None and self._tiling is not None:
                 _, upper = self._bounds(number)
                 self._expiring.put(number, upper + self.compiled.lateness + 1)
@@ -175,6 +180,7 @@ class BucketWindow(WindowState):
             bucket[key] = aggregation.apply(state, aggregation.create(state, extracted))
         except TypeError as error:
             raise aggregation.refuse([extracted], error) from error
+        bucket.used(touched)
         self._changes.states(number, touched)
         if self._watching:
             self._touch(number, touched)
@@ -202,9 +208,11 @@ class BucketWindow(WindowState):
         if passing is None:
             return fired
         for number, waiting in passing.take(watermark):
-            bucket: dict[Any, Any] = self._buckets.get(number, {})
-            keys = [key for key in (bucket if waiting is None else waiting) if key in bucket]
-            if keys:
+            bucket = self._buckets.get(number)
+            if bucket is None:
+                continue
+            keys = None if waiting is None else [key for key in waiting if key in bucket]
+            if keys is None or keys:
                 self._fire_extent(fired, trigger, passing, number, keys, watermark)
         return fired
 
@@ -214,28 +222,34 @@ class BucketWindow(WindowState):
         trigger: CompiledTrigger,
         passing: Passing,
         number: int,
-        keys: Sequence[Any],
+        keys: Sequence[Any] | None,
         watermark: Number,
     ) -> None:
-        """Groups of an extent that has been passed fire, all at once when nothing differs."""
+        """Groups of an extent that has been passed fire, all at once when nothing differs; None:
+        all that it has."""
         bucket = self._buckets[number]
         refinement = trigger.refinement
         if refinement.calls or (refinement.discards and not trigger.forgets):
-            for key in keys:
+            for key in bucket.groups() if keys is None else keys:
                 self._fire(fired, trigger, "watermark", key, number, None)
         else:
+            states: Iterable[tuple[Any, Any]] = (
+                bucket.items() if keys is None else ((key, bucket[key]) for key in keys)
+            )
             own, view, shards = trigger.trigger, self._aggregation.view, self._shards
             window, grouped, bounds = self._window, self._grouped, self._bounds(number)
             fired += [
                 Firing(
                     window, own, "watermark", shards[key], grouped, group_value(key), *bounds,
-                    view(bucket[key]), None, watermark,
+                    view(state), None, watermark,
                 )
-                for key in keys
+                for key, state in states
             ]  # fmt: skip
         if not trigger.forgets:
             passing.keep(number)
-        elif len(keys) == len(bucket):
+        elif number not in self._buckets:
+            return
+        elif keys is None or len(keys) == len(bucket):
             self._clear(number)
         else:
             for key in keys:
@@ -265,14 +279,9 @@ class BucketWindow(WindowState):
         return [number for number, bucket in self._buckets.items() if key in bucket]
 
     def _everything(self, shards: Collection[int] | None = None) -> Iterator[tuple[Any, int]]:
-        return iter(
-            [
-                (key, number)
-                for number, bucket in self._buckets.items()
-                for key in bucket
-                if shards is None or self._shards[key] in shards
-            ]
-        )
+        for number, bucket in list(self._buckets.items()):
+            for key in bucket.groups(shards):
+                yield key, number
 
     def _alive(self, key: Any, extent: int) -> bool:
         return key in self._buckets.get(extent, {})
@@ -299,12 +308,14 @@ class BucketWindow(WindowState):
 
     def _clear(self, number: int) -> None:
         """An extent goes with all its groups."""
-        shards = dict.fromkeys(self._shards[key] for key in self._buckets[number])
-        self._changes.cleared(number, shards)
+        shards = self._shards
+        in_memory = self._holder.in_memory
+        had = (shards[key] for key in self._buckets[number]) if in_memory else shards.known
+        self._changes.cleared(number, dict.fromkeys(had))
         self._forget(number)
 
     def _forget(self, number: int) -> None:
-        del self._buckets[number]
+        self._buckets.pop(number).free()
         self._expiring.remove(number)
         for passing in self._passing.values():
             passing.forget(number)
@@ -346,9 +357,22 @@ class BucketWindow(WindowState):
     def _snapshot_extents(self, shards: Collection[int], records: Records) -> None:
         for number, bucket in self._buckets.items():
             self._changes.tell(records, number, bucket, bucket, self._shards, shards)
+
+    def _snapshot_rest(self, shards: Collection[int], records: Records) -> None:
         for (name, own), passing in self._passing.items():
             for number in passing.fired:
                 self._tell_fired(records, name, passing, number, own, shards)
+        super()._snapshot_rest(shards, records)
+
+    def _freeze_extents(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        window, buckets = self._window.id, list(self._buckets.items())
+
+        def records(shard: int) -> Iterator[Record]:
+            for number, bucket in buckets:
+                for keys, states in frozen.pages(bucket, shard):
+                    yield ["set", window, number, keys, states]
+
+        return records
 
     def _restore_extents(self, shard: int, record: Record) -> None:
         kind, number = record[0], record[2]
@@ -370,15 +394,17 @@ class BucketWindow(WindowState):
             for data in record[3]:
                 self._restored_remove(shard, number, load_key(data))
         elif kind == "clear":
-            for key in list(self._of_shard(shard).get(number, {})):
+            for key in list(self._of_shard(shard, number)):
                 self._restored_remove(shard, number, key)
 
     def _restored_touch(self, shard: int, number: int, keys: Keys) -> None:
-        self._of_shard(shard).setdefault(number, {}).update(keys)
+        if self._holder.in_memory:
+            self._indexed(shard).setdefault(number, {}).update(keys)
         self._touch(number, keys)
 
     def _restored_remove(self, shard: int, number: int, key: Any) -> None:
-        self._of_shard(shard).get(number, {}).pop(key, None)
+        if self._holder.in_memory:
+            self._indexed(shard).get(number, {}).pop(key, None)
         bucket = self._buckets.get(number)
         if bucket is not None and key in bucket:
             del bucket[key]
@@ -392,11 +418,17 @@ class BucketWindow(WindowState):
         if passing is None or number not in self._buckets:
             return
         waiting = {load_key(data): None for data in listed}
-        mine = self._of_shard(shard).get(number, {})
+        mine = self._of_shard(shard, number)
         fired = {key: None for key in mine if key not in waiting}
         passing.settle(number, self._buckets[number], fired)
 
-    def _of_shard(self, shard: int) -> dict[int, Keys]:
+    def _of_shard(self, shard: int, number: int) -> Iterable[Any]:
+        """Groups of an extent that are in a shard."""
+        if self._holder.in_memory:
+            return self._indexed(shard).get(number, ())
+        return self._buckets[number].groups([shard]) if number in self._buckets else ()
+
+    def _indexed(self, shard: int) -> dict[int, Keys]:
         """Groups of a shard by extent, so that records about a whole extent need no search."""
         if self._index is None:
             self._index = {}

@@ -10,10 +10,12 @@ is closed, else the places and updates since the last time, which merge again in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
+from onyx.windows.aggregations import Aggregation
+from onyx.windows.buckets import Form, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number
@@ -42,13 +44,15 @@ class Session:
 class SessionWindow(WindowState):
     """A session window."""
 
-    def __init__(self, compiled: CompiledWindow, grouped: bool, shards: Shards) -> None:
-        super().__init__(compiled, grouped, shards)
+    def __init__(
+        self, compiled: CompiledWindow, grouped: bool, shards: Shards, holder: Holder
+    ) -> None:
+        super().__init__(compiled, grouped, shards, holder)
         assert compiled.places is not None
         self._places = compiled.places
         self._gap = compiled.gap
         self._session_key = compiled.window.session_key
-        self._groups: dict[Any, dict[Any, list[Session]]] = {}
+        self._groups = holder.bucket(_form(self._aggregation), shards)
         """Sessions in order of their places, by group and session key."""
         self._watching = [each for each in self._triggers if each.by_watermark]
         self._passing: dict[tuple[str, int | None], Dues[Owner]] = {}
@@ -76,6 +80,7 @@ class SessionWindow(WindowState):
             if self._by_segment:
                 woken = self._on_segment(key, [session], segments[index], place)
                 fired += [(index, firing) for firing in woken]
+        self._groups.used(keys)
         return fired, late
 
     def _session_key_of(self, segment: Segment) -> Any:
@@ -94,7 +99,8 @@ class SessionWindow(WindowState):
         return [each for each in held if each.lower - gap <= place <= each.upper + gap]
 
     def _sessions(self, owner: Owner) -> list[Session]:
-        return self._groups.get(owner[0], {}).get(owner[1], [])
+        found: list[Session] = self._groups.get(owner[0], {}).get(owner[1], [])
+        return found
 
     def _is_late(self, owner: Owner, place: Number) -> bool:
         if self.compiled.lateness is None:
@@ -125,7 +131,7 @@ class SessionWindow(WindowState):
         near = self._near(owner, place)
         if not near:
             session = Session(owner, place, place, self._aggregation.init())
-            held = self._groups.setdefault(owner[0], {}).setdefault(owner[1], [])
+            held = self._groups[owner[0]].setdefault(owner[1], [])
             held.append(session)
             held.sort(key=_lower)
             self._await(session)
@@ -192,14 +198,9 @@ class SessionWindow(WindowState):
         return [each for held in self._groups.get(key, {}).values() for each in held]
 
     def _everything(self, shards: Collection[int] | None = None) -> Iterator[tuple[Any, Session]]:
-        return iter(
-            [
-                (key, session)
-                for key in self._groups
-                if shards is None or self._shard(key) in shards
-                for session in self._extents(key)
-            ]
-        )
+        for key in self._groups.groups(shards):
+            for session in self._extents(key):
+                yield key, session
 
     def _alive(self, key: Any, extent: Session) -> bool:
         return extent in self._sessions(extent.owner)
@@ -246,12 +247,8 @@ class SessionWindow(WindowState):
         self._told, self._updates = {}, {}
 
     def _tell_sessions(self, records: Records, owner: Owner) -> None:
-        dump = self._aggregation.dump
         group, session_key = map(dump_key, owner)
-        sessions = [
-            [each.lower, each.upper, dump(each.state), list(each.fired)]
-            for each in self._sessions(owner)
-        ]
+        sessions = _dumped(self._aggregation, self._sessions(owner))
         record = ["sessions", self._window.id, group, session_key, sessions]
         tell(records, self._shard(owner[0]), record)
 
@@ -261,6 +258,17 @@ class SessionWindow(WindowState):
                 for session_key in held:
                     self._tell_sessions(records, (group, session_key))
 
+    def _freeze_extents(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        window, held = self._window.id, self._groups
+
+        def records(shard: int) -> Iterator[Record]:
+            for keys, groups in frozen.pages(held, shard):
+                for group, owners in zip(keys, groups, strict=True):
+                    for session_key, sessions in owners:
+                        yield ["sessions", window, group, session_key, sessions]
+
+        return records
+
     def _restore_extents(self, shard: int, record: Record) -> None:
         kind, _, group, session_key, content = record
         owner = (load_key(group), load_key(session_key))
@@ -269,16 +277,14 @@ class SessionWindow(WindowState):
                 session = self._join(owner, place)
                 session.state = self._aggregation.apply(session.state, update)
             return
-        held = self._groups.setdefault(owner[0], {})[owner[1]] = []
-        for lower, upper, state, fired in content:
-            session = Session(owner, lower, upper, self._aggregation.load(state))
-            session.fired = list(fired)
-            held.append(session)
+        held = _loaded(self._aggregation, owner, content)
+        self._groups[owner[0]][owner[1]] = held
+        for session in held:
             self._await(session)
         self._tidy(owner)
 
     def _drop_extents(self, shards: Collection[int]) -> None:
-        for group in [group for group in self._groups if self._shard(group) in shards]:
+        for group in list(self._groups.groups(shards)):
             del self._groups[group]
         for owner in [each for each in self._told if self._shard(each[0]) in shards]:
             del self._told[owner]
@@ -288,3 +294,30 @@ class SessionWindow(WindowState):
 
 def _lower(session: Session) -> Number:
     return session.lower
+
+
+def _dumped(aggregation: Aggregation, sessions: Sequence[Session]) -> list[list[Any]]:
+    dump = aggregation.dump
+    return [[each.lower, each.upper, dump(each.state), list(each.fired)] for each in sessions]
+
+
+def _loaded(aggregation: Aggregation, owner: Owner, sessions: Sequence[Any]) -> list[Session]:
+    found = []
+    for lower, upper, state, fired in sessions:
+        session = Session(owner, lower, upper, aggregation.load(state))
+        session.fired = list(fired)
+        found.append(session)
+    return found
+
+
+def _form(aggregation: Aggregation) -> Form:
+    """Of the sessions of a group."""
+
+    def dump(held: dict[Any, list[Session]]) -> list[Any]:
+        return [[dump_key(key), _dumped(aggregation, each)] for key, each in held.items()]
+
+    def load(group: Any, data: list[Any]) -> dict[Any, list[Session]]:
+        owners = [((group, load_key(key)), each) for key, each in data]
+        return {owner[1]: _loaded(aggregation, owner, each) for owner, each in owners}
+
+    return Form(dict, dump, load)

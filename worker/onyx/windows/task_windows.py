@@ -8,13 +8,15 @@ When a call raises, the state is between two batches and must be restored before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.windows.bucket_window import BucketWindow
+from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import CompiledWindow, CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number
 from onyx.windows.groups import Shards, hashable_key
@@ -26,9 +28,15 @@ from onyx.windows.window_state import NOTHING_SEEN, WindowState
 class TaskWindows:
     """State of the windows of a task."""
 
-    def __init__(self, compiled: CompiledWindows, shard_of: Callable[[Any], int]) -> None:
+    def __init__(
+        self,
+        compiled: CompiledWindows,
+        shard_of: Callable[[Any], int],
+        holder: Holder | None = None,
+    ) -> None:
         """`shard_of` gives for the user's value of a group key the shard of its state; a task that
-        is not grouped has one group, None, in shard 0."""
+        is not grouped has one group, None, in shard 0. `holder` has the states; None: in memory."""
+        self._holder = holder or InMemory()
         self._task = compiled.task
         self._grouped = compiled.grouped
         self._shards = Shards(shard_of if self._grouped else _only_shard)
@@ -39,7 +47,7 @@ class TaskWindows:
 
     def _window(self, compiled: CompiledWindow) -> WindowState:
         make = SessionWindow if compiled.window.type == "session" else BucketWindow
-        return make(compiled, self._grouped, self._shards)
+        return make(compiled, self._grouped, self._shards, self._holder)
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -63,27 +71,31 @@ class TaskWindows:
             mine, late_here = window.add(segments, keys, now_ms)
             fired += mine
             late = set(late_here) if late is None else late & set(late_here)
+        self._holder.trim()
         if len(self._windows) > 1:
             fired.sort(key=itemgetter(0))
         return Added([firing for _, firing in fired], sorted(late or ()))
 
     def tick(self, now_ms: int) -> list[Firing]:
         """Timers that are due fire."""
-        return [each for window in self._windows.values() for each in window.tick(now_ms)]
+        return self._fired(window.tick(now_ms) for window in self._windows.values())
 
     def advance(self, watermark: Number) -> list[Firing]:
         """The watermark of the task has risen: extents that it has passed fire."""
         if watermark <= self._watermark:
             return []
         self._watermark = watermark
-        return [each for window in self._windows.values() for each in window.advance(watermark)]
+        return self._fired(window.advance(watermark) for window in self._windows.values())
 
     def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
         """The job ends for these shards: every extent fires once more."""
         chosen = frozenset(shards)
-        return [
-            each for window in self._windows.values() for each in window.complete(chosen, now_ms)
-        ]
+        return self._fired(window.complete(chosen, now_ms) for window in self._windows.values())
+
+    def _fired(self, firings: Iterable[list[Firing]]) -> list[Firing]:
+        found = list(chain.from_iterable(firings))
+        self._holder.trim()
+        return found
 
     def take_changes(self) -> dict[int, list[Record]]:
         """What has changed since the last call, by shard."""
@@ -104,6 +116,7 @@ class TaskWindows:
         self._shards.known[shard] = None
         for record in records:
             self._found(record[1]).restore(shard, record)
+            self._holder.trim()
 
     def snapshot(self, shard: int) -> list[Record]:
         """The whole state of a shard."""
@@ -115,6 +128,15 @@ class TaskWindows:
         for window in self._windows.values():
             window.snapshot(frozenset(shards), records)
         return records
+
+    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+        """What gives the whole state of each of these shards as it is now: once, later, from any
+        thread."""
+        frozen = self._holder.freeze()
+        if frozen is None:
+            return self.snapshots(shards).__getitem__
+        parts = [window.freeze(frozen, shards) for window in self._windows.values()]
+        return lambda shard: [record for part in parts for record in part(shard)]
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to others now."""

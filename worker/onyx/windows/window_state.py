@@ -9,12 +9,14 @@ are only handed around.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import chain
 from typing import Any
 
 from onyx.flow.batch import Segment
 from onyx.windows.answers import order
+from onyx.windows.buckets import Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.firing import EventType, Extent, Firing, Number
 from onyx.windows.groups import Shards, group_value
@@ -29,13 +31,16 @@ NOTHING_SEEN = float("-inf")
 class WindowState(ABC):
     """One window on one peer."""
 
-    def __init__(self, compiled: CompiledWindow, grouped: bool, shards: Shards) -> None:
+    def __init__(
+        self, compiled: CompiledWindow, grouped: bool, shards: Shards, holder: Holder
+    ) -> None:
         self.compiled = compiled
         self._window = compiled.window
         self._aggregation = compiled.aggregation
         self._triggers = compiled.triggers
         self._grouped = grouped
         self._shards = shards
+        self._holder = holder
         self._watermark: Number = NOTHING_SEEN
         self._shard_watermarks: dict[int, Number] = {}
         """Watermarks of shards that are ahead of the task's, or have their own."""
@@ -95,6 +100,10 @@ class WindowState(ABC):
 
     @abstractmethod
     def _snapshot_extents(self, shards: Collection[int], records: Records) -> None: ...
+
+    @abstractmethod
+    def _freeze_extents(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        """What makes the records of all extents of a shard, as they are frozen."""
 
     @abstractmethod
     def _drop_extents(self, shards: Collection[int]) -> None: ...
@@ -250,13 +259,11 @@ class WindowState(ABC):
         self, trigger: CompiledTrigger, event_type: EventType, everything: Iterable[tuple[Any, Any]]
     ) -> list[Firing]:
         """A trigger of the user looks at extents because of something other than a segment."""
-        extents: dict[Any, list[Any]] = {}
-        for key, extent in everything:
-            extents.setdefault(key, []).append(extent)
         fired: list[Firing] = []
-        for key, each in extents.items():
-            for extent in self._asked(trigger, event_type, key, each, None):
+        for key in dict.fromkeys(key for key, _ in everything):
+            for extent in self._asked(trigger, event_type, key, self._extents(key), None):
                 self._fire(fired, trigger, event_type, key, extent, None)
+            self._holder.trim()
         return fired
 
     def _asked(
@@ -378,6 +385,16 @@ class WindowState(ABC):
     def snapshot(self, shards: Collection[int], records: Records) -> None:
         """Add the whole state of some shards."""
         self._snapshot_extents(shards, records)
+        self._snapshot_rest(shards, records)
+
+    def freeze(self, frozen: Frozen, shards: Collection[int]) -> Callable[[int], Iterator[Record]]:
+        """What makes the same for each of these shards, as it is now."""
+        extents = self._freeze_extents(frozen)
+        rest: Records = {}
+        self._snapshot_rest(shards, rest)
+        return lambda shard: chain(extents(shard), rest.get(shard, ()))
+
+    def _snapshot_rest(self, shards: Collection[int], records: Records) -> None:
         self._states.snapshot(shards, records)
         self._timers.snapshot(shards, records)
         if self._keeps_watermarks():

@@ -1,0 +1,320 @@
+"""Buckets that keep in memory what was used last, and the rest in a RocksDB on the local disk.
+
+What is on disk is a cache of the state log and nothing more: it is not synced, has no log of its
+own, and is gone with its owner. In a bucket, what the dict itself holds counts; a group that it
+does not hold is looked for on disk. What was written of a group that is in memory again stays there
+until it is overwritten, so that reading alone writes nothing.
+
+Rejected: an entry in memory for each group on disk (then memory would still grow with the groups),
+and a place on disk for each shard (a peer touches all its shards all the time).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, KeysView
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary, finalize
+
+from onyx.codec.values import decode_values, encode_values
+from onyx.errors import SettingsError
+from onyx.flow.grouping import key_bytes
+from onyx.settings import Settings
+from onyx.state.scratch import Scratch
+from onyx.windows.buckets import Bucket, Form, Holder, InMemory
+from onyx.windows.groups import Shards, dump_key, group_value, load_key
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+PAGE = 1_024
+"""Extents that are read or written at once."""
+KEPT = 7 / 8
+"""Of what may be in memory, what stays there when it has become too much."""
+CACHE_BYTES = 16_777_216
+WRITE_BUFFER_BYTES = 8_388_608
+_ABSENT: Any = object()
+
+
+def holder(settings: Settings) -> Holder:
+    """Where the windows of a task have their states.
+
+    Raises:
+        SettingsError: as `Spill`.
+    """
+    its = settings.state
+    if not its.memory_extents_max:
+        return InMemory()
+    folder = Path(its.scratch_dir or Path(tempfile.gettempdir(), "onyx-scratch"))
+    return Spill(Path(settings.data_dir, folder), its.memory_extents_max)
+
+
+class Spill:
+    """Makes the buckets of one task on one peer, and has the database that they share."""
+
+    in_memory = False
+
+    def __init__(self, parent: Path, extents_max: int) -> None:
+        """`extents_max`: in memory, all buckets together, between two calls.
+
+        Raises:
+            SettingsError: rocksdict is not installed, or `parent` cannot be written to.
+        """
+        self.held = 0
+        """Extents in memory."""
+        self.db = _open(parent, self)
+        self._extents_max = extents_max
+        self._buckets: WeakValueDictionary[int, SpilledBucket] = WeakValueDictionary()
+        """Weak, so that the database ends when the windows do."""
+        self._made = 0
+
+    def bucket(self, form: Form, shards: Shards) -> Bucket:
+        self._made += 1
+        made = SpilledBucket(self._made, form, shards, self)
+        self._buckets[self._made] = made
+        return made
+
+    def trim(self) -> None:
+        """Write what was used least, of each bucket the same share."""
+        if self.held <= self._extents_max:
+            return
+        share = 1 - KEPT * self._extents_max / self.held
+        for bucket in list(self._buckets.values()):
+            bucket.evict(share)
+
+    def freeze(self) -> FrozenSpill:
+        """What is in memory is written as well, and stays there."""
+        for bucket in list(self._buckets.values()):
+            bucket.copy_out()
+        return FrozenSpill(self)
+
+    def forget(self, number: int) -> None:
+        """A bucket is not used any more."""
+        self._buckets.pop(number, None)
+
+
+class SpilledBucket(Bucket):
+    """States by group, of which only some are in memory."""
+
+    __slots__ = ("__weakref__", "_cold", "_form", "_number", "_spill", "_written", "prefix")
+
+    def __init__(self, number: int, form: Form, shards: Shards, spill: Spill) -> None:
+        super().__init__(form, shards)
+        self._number = number
+        self._form = form
+        self._spill = spill
+        self._cold = 0
+        """Groups that are only on disk."""
+        self._written = False
+        """Whether there may be anything on disk."""
+        self.prefix = number.to_bytes(8, "big")
+
+    # As a mapping.
+
+    def __missing__(self, key: Any) -> Any:
+        state = self._stored(key)
+        if state is _ABSENT:
+            state = self._init()
+        else:
+            self._cold -= 1
+        dict.__setitem__(self, key, state)
+        self._spill.held += 1
+        return state
+
+    def __setitem__(self, key: Any, state: Any) -> None:
+        if not dict.__contains__(self, key):
+            self._cold -= self._is_stored(key)
+            self._spill.held += 1
+        dict.__setitem__(self, key, state)
+
+    def __delitem__(self, key: Any) -> None:
+        if dict.__contains__(self, key):
+            dict.__delitem__(self, key)
+            self._spill.held -= 1
+        elif self._is_stored(key):
+            self._cold -= 1
+        else:
+            raise KeyError(key)
+        if self._written:
+            self._spill.db.delete(self._name(key))
+
+    def __contains__(self, key: Any) -> bool:
+        return dict.__contains__(self, key) or self._is_stored(key)
+
+    def __len__(self) -> int:
+        return dict.__len__(self) + self._cold
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.groups())
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self[key] if key in self else default  # noqa: SIM401 - this is what it does
+
+    def keys(self) -> KeysView[Any]:  # type: ignore[override]
+        return KeysView(self)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:  # type: ignore[override]
+        """Groups with their states; those that are on disk do not come into memory to stay."""
+        if not self._cold:
+            return list(dict.items(self))
+        return self._read_items()
+
+    def update(self, pairs: Iterable[tuple[Any, Any]]) -> None:  # type: ignore[override]
+        for key, state in pairs:
+            self[key] = state
+
+    # As a bucket.
+
+    def groups(self, shards: Collection[int] | None = None) -> Iterable[Any]:
+        if not self._cold and shards is None:
+            return list(dict.__iter__(self))
+        return self._read_groups(shards)
+
+    def used(self, keys: Iterable[Any]) -> None:
+        for key in keys:
+            state = dict.pop(self, key, _ABSENT)
+            if state is not _ABSENT:
+                dict.__setitem__(self, key, state)
+
+    def free(self) -> None:
+        self._spill.held -= dict.__len__(self)
+        self._spill.forget(self._number)
+        dict.clear(self)
+        self._cold = 0
+        if self._written:
+            self._spill.db.delete_range(self.prefix, _after(self.prefix))
+
+    # On disk.
+
+    def evict(self, share: float) -> None:
+        """Only on disk from now on: what was used least."""
+        many = min(dict.__len__(self), int(dict.__len__(self) * share) + 1)
+        keys = list(islice(dict.__iter__(self), many))
+        self._write(keys)
+        for key in keys:
+            dict.__delitem__(self, key)
+        self._cold += many
+        self._spill.held -= many
+
+    def copy_out(self) -> None:
+        """On disk as well: what is in memory."""
+        self._write(list(dict.__iter__(self)))
+
+    def _write(self, keys: list[Any]) -> None:
+        from rocksdict import WriteBatch
+
+        dump = self._form.dump
+        for begin in range(0, len(keys), PAGE):
+            batch = WriteBatch(raw_mode=True)
+            for key in keys[begin : begin + PAGE]:
+                state = dict.__getitem__(self, key)
+                batch.put(self._name(key), encode_values([dump_key(key), dump(state)]))
+            self._spill.db.write(batch)
+            self._written = True
+
+    def _read_groups(self, shards: Collection[int] | None) -> Iterator[Any]:
+        """From disk, where they are in the order of shards, once all are there."""
+        self.evict(1)
+        prefixes = [self.prefix] if shards is None else map(self._shard_prefix, sorted(shards))
+        for prefix in prefixes:
+            for count, (key, _) in enumerate(stored(self._spill.db, prefix), 1):
+                yield load_key(key)
+                if not count % PAGE:
+                    self._spill.trim()
+
+    def _read_items(self) -> Iterator[tuple[Any, Any]]:
+        self.evict(1)
+        load = self._form.load
+        for data, state in stored(self._spill.db, self.prefix):
+            key = load_key(data)
+            yield key, load(key, state)
+
+    def _stored(self, key: Any) -> Any:
+        """The state on disk of a group that is not in memory."""
+        data = self._spill.db.get(self._name(key)) if self._cold else None
+        return _ABSENT if data is None else self._form.load(key, decode_values(data)[1])
+
+    def _is_stored(self, key: Any) -> bool:
+        return self._cold > 0 and self._spill.db.get(self._name(key)) is not None
+
+    def _name(self, key: Any) -> bytes:
+        return self._shard_prefix(self._shards[key]) + key_bytes(group_value(key))
+
+    def _shard_prefix(self, shard: int) -> bytes:
+        return self.prefix + shard.to_bytes(2, "big")
+
+
+class FrozenSpill:
+    """Buckets as they were at one moment, for one thread at a time."""
+
+    def __init__(self, spill: Spill) -> None:
+        self._spill = spill  # whose database is open as long as somebody has it
+        # An iterator sees what there was when it was made. (What rocksdict calls a snapshot gives
+        # iterators that see the newest.)
+        self._found = spill.db.iter()
+
+    def pages(self, bucket: Bucket, shard: int) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Groups of a shard and their states, as plain data, some at a time."""
+        assert isinstance(bucket, SpilledBucket)
+        found, prefix = self._found, bucket.prefix + shard.to_bytes(2, "big")
+        found.seek(prefix)
+        keys: list[Any] = []
+        states: list[Any] = []
+        while found.valid() and found.key().startswith(prefix):
+            key, state = decode_values(found.value())
+            keys.append(key)
+            states.append(state)
+            found.next()
+            if len(keys) == PAGE:
+                yield keys, states
+                keys, states = [], []
+        if keys:
+            yield keys, states
+
+
+def stored(db: Rdict, prefix: bytes) -> Iterator[tuple[Any, Any]]:
+    """Groups and states as plain data, in the order of their names."""
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    options.set_iterate_upper_bound(_after(prefix))
+    for data in db.values(from_key=prefix, read_opt=options):
+        key, state = decode_values(data)
+        yield key, state
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first name that does not begin with it."""
+    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
+
+
+def _open(parent: Path, owner: Spill) -> Rdict:
+    """A database that ends with its owner."""
+    try:
+        import rocksdict as rocks
+    except ImportError as error:
+        raise SettingsError(
+            "ONYX_STATE_MEMORY_EXTENTS_MAX needs rocksdict: pip install 'onyx-on-kubernetes[spill]'"
+        ) from error
+    scratch = Scratch(parent)
+    table = rocks.BlockBasedOptions()
+    table.set_block_cache(rocks.Cache(CACHE_BYTES))
+    table.set_bloom_filter(10, False)
+    options = rocks.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(rocks.DBCompressionType.lz4())
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    db = rocks.Rdict(str(scratch.path / "db"), options)
+    unlogged = rocks.WriteOptions()
+    unlogged.disable_wal = True  # type: ignore[assignment,method-assign]
+    db.set_write_options(unlogged)
+    finalize(owner, _end, db, scratch)
+    return db
+
+
+def _end(db: Rdict, scratch: Scratch) -> None:
+    db.close()
+    scratch.remove()
