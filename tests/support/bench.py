@@ -117,8 +117,11 @@ class Bench:
         seal_failures: int = 0,
         settings: Settings | None = None,
         short_circuit: bool = True,
+        after: Bench | None = None,
     ) -> None:
-        """`spec` is that of the manifest; `peers` how many each task has, 1 if not said."""
+        """`spec` is that of the manifest; `peers` how many each task has, 1 if not said. `after`:
+        the job in whose place this one comes; it is stepped no more."""
+        self.id = JOB if after is None else JobId(f"{after.id}+")
         manifest = {
             "apiVersion": "onyx.dev/v1alpha1",
             "kind": "OnyxJob",
@@ -130,9 +133,11 @@ class Bench:
         self.clock = ManualClock()
         self.transport = LocalTransport(short_circuit)
         self.transport.start(GROUP, self)
-        memory = MemoryLog()
-        self.log = memory.group(GROUP)
-        self.log.register_pulse()
+        if after is None:
+            self.log = MemoryLog().group(GROUP)
+            self.log.register_pulse()
+        else:
+            self.log = after.log
         self._functions = functions or {}
         self.seal_failures = seal_failures
         self.outputs: dict[str, list[Kept]] = defaultdict(list)
@@ -146,11 +151,20 @@ class Bench:
         self.trace: dict[str, list[Phase]] = defaultdict(list)
         self._counts = {entry.name: (peers or {}).get(entry.name, 1) for entry in self.job.catalog}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
-        self._replica = self._allocated(Replica(job_digests=Map({JOB: digest})), 1)
+        submitted = Replica(job_digests=Map({self.id: digest}))
+        if after is not None:
+            before = after.replica()
+            submitted = dataclasses.replace(
+                submitted,
+                job_digests=before.job_digests.set(self.id, digest),
+                resumed_jobs=Map({self.id: after.id}),
+                partitions=before.partitions,
+            )
+        self._replica = self._allocated(submitted, 1)
         self._ready: set[PeerId] = set()
         self._exhausted: dict[str, set[int]] = defaultdict(set)
         self.sealed: set[str] = set()
-        self.store = MemoryChunkStore()
+        self.store = MemoryChunkStore() if after is None else after.store
         self.tasks: dict[PeerId, Task] = {}
         self._add_peers()
         self.acker = self._new_acker()
@@ -201,7 +215,7 @@ class Bench:
         """A new allocation version, with so many peers for the tasks named."""
         self._counts.update(counts)
         gone = [p for p in self.tasks if p not in self._all_peers()]
-        version = self._replica.allocation_version[JOB] + 1
+        version = self._replica.allocation_version[self.id] + 1
         self._replica = self._allocated(self._replica, version)
         self._ready.clear()
         self.acker.stopped = True
@@ -224,7 +238,7 @@ class Bench:
 
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
-        self._replica = dataclasses.replace(self._replica, draining_jobs=Map({JOB: None}))
+        self._replica = dataclasses.replace(self._replica, draining_jobs=Map({self.id: None}))
 
     def stop(self, task: Task, reason: str = "job-killed") -> Progress:
         task.post(Stop(reason))
@@ -232,8 +246,8 @@ class Bench:
 
     def take_away(self, task: Task) -> None:
         """The newest replica no longer has the peer on the task, and it was not told yet."""
-        left = self._replica.allocations[JOB].set(task.name, ())
-        allocations = self._replica.allocations.set(JOB, left)
+        left = self._replica.allocations[self.id].set(task.name, ())
+        allocations = self._replica.allocations.set(self.id, left)
         self._replica = dataclasses.replace(self._replica, allocations=allocations)
 
     def finish_slow(self) -> None:
@@ -249,7 +263,7 @@ class Bench:
 
     @property
     def completed(self) -> bool:
-        ended = set(self._replica.exhausted_inputs.get(JOB, ())) >= set(self._sources())
+        ended = set(self._replica.exhausted_inputs.get(self.id, ())) >= set(self._sources())
         return ended and self.sealed == set(self._named("output"))
 
     # --- Services -------------------------------------------------------------------------------
@@ -331,7 +345,7 @@ class Bench:
 
     @property
     def _version(self) -> int:
-        return self._replica.allocation_version[JOB]
+        return self._replica.allocation_version[self.id]
 
     def _peers(self, task: str) -> list[PeerId]:
         return [PeerId(f"{task}-{index}") for index in range(self._counts[task])]
@@ -356,14 +370,14 @@ class Bench:
             groups=(GROUP,),
             groups_index=Map({GROUP: tuple(peers)}),
             groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
-            jobs=(JOB,),
-            allocations=Map({JOB: allocation}),
-            task_slot_ids=Map({JOB: slots}),
-            ackers=Map({JOB: (peers[0],)}),
-            allocation_version=Map({JOB: version}),
-            input_tasks=Map({JOB: self._named("input")}),
-            output_tasks=Map({JOB: self._named("output")}),
-            windowed_tasks=Map({JOB: self._windowed()}),
+            jobs=(self.id,),
+            allocations=Map({self.id: allocation}),
+            task_slot_ids=Map({self.id: slots}),
+            ackers=Map({self.id: (peers[0],)}),
+            allocation_version=Map({self.id: version}),
+            input_tasks=Map({self.id: self._named("input")}),
+            output_tasks=Map({self.id: self._named("output")}),
+            windowed_tasks=Map({self.id: self._windowed()}),
         )
 
     def _add_peers(self) -> None:
@@ -372,7 +386,7 @@ class Bench:
             for peer in self._peers(name):
                 if peer not in self.tasks or not self.tasks[peer].wanted:
                     kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
-                    self.tasks[peer] = Task(self, peer, JOB, TaskName(name), kind_of, _nothing)
+                    self.tasks[peer] = Task(self, peer, self.id, TaskName(name), kind_of, _nothing)
 
     def _windowed(self) -> tuple[TaskName, ...]:
         if self.job.guarantee == "at-most-once":
@@ -386,15 +400,15 @@ class Bench:
 
     def _new_acker(self) -> AckerTask:
         version = AllocationVersion(self._version)
-        return AckerTask(self.transport, self.clock, JOB, version, _nothing, 480.0)
+        return AckerTask(self.transport, self.clock, self.id, version, _nothing, 480.0)
 
     def _register(self, args: Mapping[str, Any]) -> None:
-        known = self._replica.partitions.get(JOB, Map())
+        known = self._replica.partitions.get(self.id, Map())
         if args["task"] in known:
             return
         first = sum(each.count for each in known.values())
         found = Partitions(first, args["count"], args["digest"])
-        partitions = self._replica.partitions.set(JOB, known.set(args["task"], found))
+        partitions = self._replica.partitions.set(self.id, known.set(args["task"], found))
         self._replica = dataclasses.replace(self._replica, partitions=partitions)
 
     def _all_ready(self) -> None:
@@ -402,19 +416,21 @@ class Bench:
             (task, tuple(Site(peer, GROUP) for peer in self._peers(task)))
             for task in self._sources()
         )
-        self.acker.ready(Owners(self._replica, JOB, sources))
+        self.acker.ready(Owners(self._replica, self.id, sources))
         for peer in self._all_peers():
             self.tasks[peer].post(Ready(AllocationVersion(self._version)))
 
     def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:
         self._exhausted[task].update(numbers)
-        partitions = self._replica.partitions[JOB]
+        partitions = self._replica.partitions[self.id]
         ended = {
             name: None
             for name in partitions
             if len(self._exhausted[name]) == partitions[name].count
         }
-        self._replica = dataclasses.replace(self._replica, exhausted_inputs=Map({JOB: Map(ended)}))
+        self._replica = dataclasses.replace(
+            self._replica, exhausted_inputs=Map({self.id: Map(ended)})
+        )
         if set(ended) == set(self._sources()):
             for output in self._named("output"):
                 self.tasks[self._peers(output)[0]].post(Seal())

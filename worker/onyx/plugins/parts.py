@@ -221,7 +221,11 @@ class PartsWriter:
         self.flush()
 
     def close(self) -> None:
-        """Drop what is not published."""
+        """Drop what is not published, unless it has been committed: that counts as written."""
+        for part in self._finished:
+            if part.token is not None:
+                with contextlib.suppress(OnyxError, OSError):
+                    self._place.finish(part.token)
         for part in [*self._finished, *([self._part] if self._part else [])]:
             part.staged.drop()
         self._part = None

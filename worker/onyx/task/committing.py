@@ -27,6 +27,7 @@ from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
+from onyx.task.inheriting import inherit_written, may_inherit
 from onyx.task.recovering import recovered_state, shards_of_rank
 from onyx.task.sink import Sink
 from onyx.task.state import Task
@@ -140,7 +141,10 @@ def recover(task: Task) -> bool:
 
     if task.live.wiring.rank >= SHARDS:
         return True
-    recovered = recovered_state(task, shards_of_rank(task, SHARDS), finish)
+    if not may_inherit(task):
+        return False
+    shards = shards_of_rank(task, SHARDS)
+    recovered = recovered_state(task, shards, inherit_written(task), finish)
     if recovered is None:
         return False
     committing = Committing(recovered, sink)

@@ -63,6 +63,16 @@ class FrontierStore:
         """Whoever takes over the partition begins here or later."""
         return self._saved.position if self._saved is not None else 0
 
+    @property
+    def stored(self) -> bool:
+        """Whether there is one, as far as is known."""
+        return self._saved is not None
+
+    def begin(self, frontier: Frontier) -> None:
+        """Store the first one. Blocks."""
+        self._wanted = frontier
+        self._save(frontier)
+
     def load(self) -> Frontier:
         """The stored frontier, or the beginning when there is none. Blocks."""
         document = self._services.log.get_document(self._path)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import Inherit, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.state.stores import state_place
 from onyx.task.state import Task
@@ -21,10 +21,14 @@ def shards_of_rank(task: Task, shards: int) -> range:
 
 
 def recovered_state(
-    task: Task, shards: range, then: Callable[[Recovered], None] = lambda recovered: None
+    task: Task,
+    shards: range,
+    inherit: Inherit | None,
+    then: Callable[[Recovered], None] = lambda recovered: None,
 ) -> Recovered | None:
     """The state of these shards, with the log that is this peer's from now on; None while it is
-    being read. `then` is done with it in the background too."""
+    being read. `inherit` gives shards their beginning, and `then` is done with all of them, in the
+    background too."""
     wiring, services = task.live.wiring, task.services
 
     def work() -> Recovered:
@@ -42,6 +46,7 @@ def recovered_state(
             shards,
             services.settings.state,
             task.metrics.recovering,
+            inherit,
         )
         then(recovered)
         return recovered

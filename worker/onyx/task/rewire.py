@@ -17,6 +17,7 @@ from onyx.task.acks import AckSender
 from onyx.task.ends import END_PARTITION, EndOfInput
 from onyx.task.event_time import event_time_of
 from onyx.task.frontier import Frontier, FrontierStore
+from onyx.task.inheriting import load_frontiers
 from onyx.task.outbox import Outbox
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind, Progress
@@ -96,7 +97,8 @@ def resume(task: Task) -> Progress:
 
 def _load(task: Task, numbers: Iterable[int]) -> dict[int, tuple[FrontierStore, Frontier]]:
     stores = {number: FrontierStore(task.services, task.job_id, number) for number in numbers}
-    return {number: (store, store.load()) for number, store in stores.items()}
+    found = load_frontiers(task, stores)
+    return {number: (store, found[number]) for number, store in stores.items()}
 
 
 def _recover_input(task: Task) -> Progress:

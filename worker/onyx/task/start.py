@@ -12,9 +12,8 @@ from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.model.workflow import children
-from onyx.plugins.options import own_options
-from onyx.plugins.protocol import PluginContext
 from onyx.task import windowed
+from onyx.task.context import plugin_context
 from onyx.task.event_time import source_times
 from onyx.task.lifecycles import compile_lifecycles
 from onyx.task.phases import Kind, Progress
@@ -78,7 +77,7 @@ def build(task: Task) -> Progress:
     source = sink = None
     if task.kind is not Kind.FUNCTION:
         assert entry.plugin is not None, "validated: inputs and outputs name a plugin"
-        context = _context(task)
+        context = plugin_context(task)
         if task.kind is Kind.INPUT:
             plugin = services.build_input(entry.plugin, context)
             times = source_times(task)
@@ -118,25 +117,3 @@ def _groupings(task: Task) -> dict[str, Grouping]:
         for child in children(job.workflow)[task.name]
     }
     return {child: Grouping(getter) for child, getter in getters.items() if getter is not None}
-
-
-def _context(task: Task) -> PluginContext:
-    """What the plugin may know."""
-    services, static = task.services, task.static
-    replica = services.replica()
-    slot = replica.task_slot_ids[task.job_id][task.name][task.peer]
-    return PluginContext(
-        job=task.job_id,
-        job_name=static.job.name,
-        task=task.name,
-        peer=task.peer,
-        slot=slot,
-        incarnation=replica.groups_reverse_index[task.peer],
-        options=own_options(static.entry),
-        batch_size=static.entry.batch_size,
-        clock=services.clock,
-        resolve=services.resolve,
-        permitted=services.permitted,
-        wanted=lambda: task.wanted,
-        data_dir=services.settings.data_dir,
-    )

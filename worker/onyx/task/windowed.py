@@ -21,6 +21,7 @@ from onyx.model.workflow import ancestors, children
 from onyx.state.spilled import holder
 from onyx.task.emissions import UNSETTLED_MAX, Emissions
 from onyx.task.failures import Failure, describe, place
+from onyx.task.inheriting import inherit_windows, may_inherit
 from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress
 from onyx.task.recovering import recovered_state, shards_of_rank
@@ -54,7 +55,10 @@ def recover_state(task: Task) -> Progress:
     first = _first_partition(task)
     if first is None and task.static.tracked:
         return Progress.WAITING
-    recovered = recovered_state(task, shards_of_rank(task, shards_of(task)))
+    if not may_inherit(task):
+        return Progress.WAITING
+    shards = shards_of_rank(task, shards_of(task))
+    recovered = recovered_state(task, shards, inherit_windows(task))
     if recovered is None:
         return Progress.WAITING
     services, static = task.services, task.static

@@ -1,0 +1,201 @@
+"""A job in the place of another one, on the bench: what was counted there is counted on here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.support.bench import ROUNDS_MAX, Bench
+
+from onyx.settings import Settings, StateSettings
+
+WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
+EXPECTED = Counter(segment["word"] for segment in WORDS)
+EAGER = Settings(state=StateSettings(chunk_segments_max=4, snapshot_bytes_min=1))
+RESUME = {"job": "job-1"}
+
+
+def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) -> dict[str, Any]:
+    return {"word": state_event["group_key"], "count": state}
+
+
+def same(segment: dict[str, Any]) -> dict[str, Any]:
+    return segment
+
+
+FUNCTIONS = {"m:emitted": emitted, "m:same": same}
+GROUPED = {"groupByKey": "word", "minPeers": 1, "fluxPolicy": "continue"}
+
+
+def spec(kind: str = "reduce", guarantee: str = "exactly-once", **more: Any) -> dict[str, Any]:
+    """Words are counted by threes, the threes are added up, and the sums are told at the end."""
+    repeats = {} if guarantee == "exactly-once" else {"deduplicate": False}
+    grouped = {"batchSize": 5, **GROUPED, **repeats}
+    return {
+        "guarantee": guarantee,
+        "workflow": [["read", "pass"], ["pass", "count"], ["count", "add"], ["add", "write"]],
+        "catalog": [
+            {
+                "name": "read",
+                "type": "input",
+                "plugin": "sequence",
+                "batchSize": 5,
+                "options": {"segments": WORDS, "partitions": 2, **more.pop("read", {})},
+            },
+            {"name": "pass", "type": "function", "fn": "m:same", "batchSize": 5},
+            {"name": "count", "type": kind, "fn": "m:same", **grouped, **more.pop("count", {})},
+            {"name": "add", "type": "reduce", **grouped},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 5},
+        ],
+        "windows": [
+            {"id": "threes", "task": "count", "type": "global", "aggregation": "count"},
+            {"id": "sums", "task": "add", "type": "global", "aggregation": ["sum", "count"]},
+        ],
+        "triggers": [
+            {
+                "windowId": "threes", "id": "three", "type": "segment",
+                "threshold": [3, "elements"], "refinement": "discarding", "emit": "m:emitted",
+            },
+            {
+                "windowId": "sums", "id": "end", "type": "segment",
+                "threshold": [1000, "elements"], "refinement": "accumulating", "emit": "m:emitted",
+            },
+        ],
+        **more,
+    }  # fmt: skip
+
+
+def counts(*benches: Bench) -> Counter[str]:
+    """What was written last of each word, by one job after the other."""
+    written = [segment for bench in benches for segment in bench.written("write")]
+    return Counter({segment["word"]: segment["count"] for segment in written})
+
+
+def stopped(rounds: int, peers: int = 2, **more: Any) -> Bench:
+    """A job that was killed after so many rounds."""
+    bench = Bench(spec(**more), FUNCTIONS, {"count": peers}, settings=EAGER)
+    run(bench, rounds)
+    return bench
+
+
+def run(bench: Bench, rounds: int) -> None:
+    for _ in range(rounds):
+        bench.round()
+        bench.clock.advance(0.1)  # frontiers are stored every few seconds
+
+
+def after(old: Bench, peers: int = 2, **more: Any) -> Bench:
+    more.setdefault("resumePoint", RESUME)
+    return Bench(spec(**more), FUNCTIONS, {"count": peers}, settings=EAGER, after=old)
+
+
+@pytest.mark.parametrize("rounds", range(0, 430, 17))
+def test_counts_are_exact_whenever_the_old_job_stopped(rounds: int) -> None:
+    old = stopped(rounds)
+    assert not old.completed
+    new = after(old, peers=1 + rounds % 3)
+    new.settle()
+    assert new.completed
+    assert counts(old, new) == EXPECTED
+
+
+@pytest.mark.parametrize("rounds", range(2, 160, 10))
+def test_counts_are_exact_though_the_old_job_does_not_know_yet(rounds: int) -> None:
+    """Its peers go on until they hear that it was killed, and whatever they do counts or not."""
+    old = stopped(rounds)
+    new = after(old)
+    for _ in range(ROUNDS_MAX):
+        moved = new.round()
+        if old is not None and not new.completed:
+            moved |= old.round()
+        if new.completed and not moved:
+            break
+    assert new.completed
+    assert counts(new) == EXPECTED
+
+
+@pytest.mark.parametrize("rounds", range(0, 60, 4))
+def test_counts_are_exact_though_a_peer_of_the_new_job_dies_while_it_takes_over(
+    rounds: int,
+) -> None:
+    new = after(stopped(40))
+    run(new, rounds)
+    new.crash(new.task("count", rounds % 2))
+    for _ in range(rounds // 3):
+        new.round()
+    new.rewire(count=3, add=2)
+    new.settle()
+    assert new.completed
+    assert counts(new) == EXPECTED
+
+
+@pytest.mark.parametrize("rounds", range(20, 100, 20))
+def test_a_third_job_goes_on_where_the_second_one_stopped(rounds: int) -> None:
+    second = after(stopped(rounds // 2), peers=3)
+    run(second, rounds)
+    third = after(second, resumePoint={"job": second.id})
+    third.settle()
+    assert third.completed
+    assert counts(third) == EXPECTED
+
+
+def test_what_the_old_job_has_read_is_not_read_again() -> None:
+    new = after(stopped(110))
+    new.start()
+    frontiers = [each.window.frontier for each in sources(new)[0].static.source.partitions.values()]
+    assert len(frontiers) == 2
+    assert min(frontiers) > 0
+
+
+def test_an_input_that_is_initialized_reads_from_the_beginning() -> None:
+    new = after(stopped(60), resumePoint={**RESUME, "tasks": {"read": "initialize"}})
+    new.settle()
+    assert new.completed
+    assert all(counts(new)[word] > EXPECTED[word] for word in EXPECTED)
+
+
+def test_a_window_that_is_initialized_begins_empty() -> None:
+    old = Bench(spec(), FUNCTIONS, settings=EAGER)
+    while sum(task.static.source.completed for task in sources(old)) < 30:
+        old.round()
+    new = after(old, resumePoint={**RESUME, "windows": {"sums": "initialize"}})
+    new.settle()
+    assert new.completed
+    assert 0 < counts(new).total() < EXPECTED.total()
+
+
+def sources(bench: Bench) -> list[Any]:
+    return [each for each in bench.tasks.values() if each.loaded and each.static.source is not None]
+
+
+def test_a_new_partition_is_read_beside_those_that_are_carried_over() -> None:
+    old = stopped(50)
+    new = after(old, read={"partitions": 3})
+    new.settle()
+    assert new.completed
+
+
+def test_a_job_does_not_begin_where_its_state_would_be_lost_silently() -> None:
+    new = after(stopped(30), count={"groupByKey": "n"})
+    for _ in range(50):
+        new.round()
+    assert any("grouping was word and is n" in str(each) for each in new.exceptions)
+    assert not new.written("write")
+
+
+def test_a_job_does_not_begin_when_the_other_one_has_been_forgotten() -> None:
+    old = stopped(30)
+    old._replica = dataclasses.replace(old._replica, job_digests=type(old._replica.job_digests)())
+    new = after(old)
+    for _ in range(50):
+        new.round()
+    assert any("has been forgotten" in str(each) for each in new.exceptions)
+
+
+def test_at_least_once_nothing_that_was_counted_is_lost() -> None:
+    new = after(stopped(50, guarantee="at-least-once"), guarantee="at-least-once")
+    new.settle()
+    assert new.completed
+    assert all(counts(new)[word] >= EXPECTED[word] for word in EXPECTED)

@@ -1,0 +1,115 @@
+"""Whether the state of one task or window fits the one of the same name in another job."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.model.workflow import ancestors, children
+from onyx.windows.units import standard
+
+
+class Doubt(NamedTuple):
+    """Why it does not."""
+
+    why: str
+    in_flight: bool = False
+    """Whether it does but for segments in flight, so that a user may want it all the same."""
+
+
+_SHAPE = ("type", "aggregation", "window_key", "min_value", "session_key", "init")
+_AMOUNTS = ("range", "slide", "timeout_gap")
+_YAML = {
+    "window_key": "windowKey", "min_value": "minValue", "session_key": "sessionKey",
+    "timeout_gap": "timeoutGap", "uniqueness_key": "uniquenessKey",
+}  # fmt: skip
+
+
+def windowed(job: Job) -> tuple[str, ...]:
+    """Tasks with windows, in the order of the catalog."""
+    tasks = {window.task for window in job.windows}
+    return tuple(entry.name for entry in job.catalog if entry.name in tasks)
+
+
+def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """Positions are those of a plugin; the names of its partitions tell whether it reads the same,
+    so options may change."""
+    return _differs("plugin", old.plugin, new.plugin)
+
+
+def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """State is split by groups."""
+    before, after = old.entry(task), new.entry(task)
+    return _differs("grouping", _grouping(before), _grouping(after))
+
+
+def window_doubt(old: Window, new: Window) -> Doubt | None:
+    """States and extents must mean the same; when they fire is another matter."""
+    for name in _SHAPE:
+        if doubt := _differs(_YAML.get(name, name), getattr(old, name), getattr(new, name)):
+            return doubt
+    for name in _AMOUNTS:
+        before, after = getattr(old, name), getattr(new, name)
+        if _size(before) != _size(after):
+            return _differs(_YAML.get(name, name), before, after)
+    return _differs("storageStrategy", _ordered(old), _ordered(new))
+
+
+def way_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """What was applied to a task and may come again is told by ids, which are made on the way to
+    it: where segments take another way they are new ones."""
+    if new.guarantee != "exactly-once":
+        return None
+    if old.guarantee != "exactly-once":
+        why = f"the other job is {old.guarantee}, so segments in flight may count twice"
+        return Doubt(why, in_flight=True)
+    before, after = _way(old, task), _way(new, task)
+    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    if not changed:
+        return None
+    what = f"segments come to it another way ({', '.join(changed)} changed), so those in flight"
+    return Doubt(f"{what} may count twice", in_flight=True)
+
+
+def same_trigger(old: Trigger, new: Trigger) -> bool:
+    """Whether what a trigger has counted, and when it is due, still counts."""
+    names = ("type", "threshold", "period", "pred", "fire_all_extents", "watermark_percentage")
+    return all(getattr(old, name) == getattr(new, name) for name in names)
+
+
+def _way(job: Job, task: str) -> dict[str, Any]:
+    """What decides which ids come to a task: by each task on the way, where that sends what it
+    makes, and on which conditions."""
+    below = children(job.workflow)
+    return {
+        name: (
+            job.entry(name).type,
+            name in windowed(job),
+            below[name],
+            [each for each in job.flow_conditions if each.from_task in (name, "all")],
+        )
+        for name in ancestors(job.workflow, task)
+    }
+
+
+def _grouping(entry: CatalogEntry) -> Any:
+    return entry.group_by_key or entry.group_by_fn
+
+
+def _ordered(window: Window) -> bool:
+    strategy = window.storage_strategy
+    return "ordered-log" in strategy and "incremental" not in strategy
+
+
+def _size(amount: tuple[int, str] | None) -> tuple[bool, int] | None:
+    return None if amount is None else (amount[1].startswith("element"), standard(amount))
+
+
+def _differs(what: str, old: Any, new: Any) -> Doubt | None:
+    return None if old == new else Doubt(f"{what} was {_told(old)} and is {_told(new)}")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return "not given" if value is None else str(value)

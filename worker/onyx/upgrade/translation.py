@@ -1,0 +1,72 @@
+"""The state of a task in the terms of another job: without what that does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onyx.model.job import Job, Trigger
+from onyx.upgrade.fitting import same_trigger
+from onyx.upgrade.plan import Plan
+
+Record = list[Any]
+"""Of `windows.records`: its kind, its window, and what the kind needs."""
+
+_OF_TRIGGERS = ("fired", "states", "no-states", "timer")
+"""Kinds of records that name a trigger next."""
+
+
+class Translation:
+    """Of records of one task."""
+
+    def __init__(self, old: Job, new: Job, task: str, plan: Plan) -> None:
+        self._triggers = {
+            window.id: _kept(old, new, window.id)
+            for window in new.windows
+            if window.task == task and plan.carries("window", window.id)
+        }
+
+    def records(self, records: Iterable[Record]) -> list[Record]:
+        """Those of windows and triggers that are carried over."""
+        return [each for each in records if self._is_kept(each)]
+
+    def _is_kept(self, record: Record) -> bool:
+        triggers = self._triggers.get(record[1])
+        return triggers is not None and (record[0] not in _OF_TRIGGERS or record[2] in triggers)
+
+
+def numbers(
+    old: Mapping[str, tuple[int, list[str]]], new: Mapping[str, tuple[int, list[str]]]
+) -> dict[int, int]:
+    """New numbers of partitions by their old ones.
+
+    Args:
+        old: for each task that is carried over, the number of its first partition, and the names of
+            all in order.
+        new: the same in the other job.
+    """
+    found: dict[int, int] = {}
+    for task in old.keys() & new.keys():
+        first, names = new[task]
+        places = {name: first + index for index, name in enumerate(names)}
+        before, names = old[task]
+        found |= {
+            before + index: places[name] for index, name in enumerate(names) if name in places
+        }
+    return found
+
+
+def _kept(old: Job, new: Job, window: str) -> frozenset[str]:
+    """Names of triggers whose states and timers go on."""
+    before, after = _triggers(old, window), _triggers(new, window)
+    return frozenset(
+        name
+        for name, trigger in after.items()
+        if name in before and same_trigger(before[name], trigger)
+    )
+
+
+def _triggers(job: Job, window: str) -> dict[str, Trigger]:
+    """By the names that they have in records."""
+    mine = [trigger for trigger in job.triggers if trigger.window_id == window]
+    return {trigger.id or str(index): trigger for index, trigger in enumerate(mine)}
