@@ -25,7 +25,8 @@ def columns(segments: list[Segment], attempt: int) -> tuple[U64, U64]:
 
 
 class AppliedIds(RuleBasedStateMachine):
-    """Retries must be told exactly; first attempts too, where an older version may have been."""
+    """Retries must be told exactly; first attempts too, where an older version or a retry that
+    overtook them may have been."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,11 +40,18 @@ class AppliedIds(RuleBasedStateMachine):
         live = [each for each in segments if each[1] >= self.frontiers.get(each[0], 0)]
         self.applied.add(*columns(live, attempt))
         self.model.update(live)
+        if attempt:
+            for partition, position, _ in live:
+                self.limits[partition] = max(position, self.limits.get(partition, -1))
 
     @rule(segments=SEGMENTS, attempt=st.integers(1, 255))
     def look_up_retries(self, segments: list[Segment], attempt: int) -> None:
         found = self.applied.known(*columns(segments, attempt)).tolist()
-        assert found == [each in self.model for each in segments]
+        before = [segments[:index] for index in range(len(segments))]
+        assert found == [
+            each in self.model or each in earlier
+            for each, earlier in zip(segments, before, strict=True)
+        ]
 
     @rule(segments=SEGMENTS)
     def look_up_first_attempts(self, segments: list[Segment]) -> None:

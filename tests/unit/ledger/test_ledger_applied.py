@@ -37,6 +37,18 @@ def test_an_applied_retry_is_known_to_the_next_one() -> None:
     assert known(applied, roots(0, 5, attempt=2), ids(9)) == [True]
 
 
+def test_a_first_attempt_that_a_retry_has_overtaken_is_known() -> None:
+    applied = Applied()
+    applied.add(roots(0, 5, attempt=1), ids(9))
+    applied.add(roots(0, 6), ids(11))
+    assert known(applied, roots(0, 4, 5, 6), ids(8, 9, 11)) == [False, True, False]
+
+
+def test_both_attempts_in_one_batch_are_one() -> None:
+    both = np.concatenate([roots(0, 4, 5, 6), roots(0, 5, 5, attempt=1)])
+    assert known(Applied(), both, ids(8, 9, 11, 9, 10)) == [False, False, False, True, False]
+
+
 def test_first_attempts_are_looked_up_only_below_what_an_older_version_applied() -> None:
     applied = Applied(roots(0, 5, 7), ids(50, 70))
     applied.add(roots(0, 8), ids(80))

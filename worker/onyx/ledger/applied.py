@@ -1,8 +1,9 @@
 """Which segments have been applied to the state of a task: what exactly-once rests on.
 
 The id of a segment is the same on every replay, so an id that is known is a repeat. Almost never is
-one: within an allocation version a first attempt comes once, and what an older version applied lies
-below the highest position known when the new one began. Only retries and what lies below that are
+one: within an allocation version a first attempt comes once, what an older version applied lies
+below the highest position known when the new one began, and what a retry has brought that overtook
+the first attempt lies below the highest retry. Only retries and what lies below these positions are
 looked up; all else costs two columns that are kept. `forget` takes away what is below the frontier,
 so memory is bounded by how far inputs are ahead of it.
 
@@ -71,7 +72,8 @@ class Applied:
             self.rewired()
 
     def known(self, roots: U64, ids: U64) -> Mask:
-        """For each segment of a batch whether it has been applied before."""
+        """For each segment of a batch whether it has been applied before, or is in the batch twice
+        and this is not the first of them."""
         found: Mask = np.zeros(len(roots), dtype=np.bool_)
         where = self._suspects(roots)
         if where is not None and len(where):
@@ -80,11 +82,16 @@ class Applied:
             keys = _keys(wanted)
             for run in self._runs:
                 found[where] |= _is_in(run, keys, wanted.ids)
+        if any_retried(roots):
+            found |= _repeated(without_attempts(roots), ids)
         return found
 
     def add(self, roots: U64, ids: U64) -> None:
         """Segments that are applied now. The columns are kept and must not change afterwards."""
         self._recent.append(_Batch(roots, ids))
+        if any_retried(roots):
+            # Another way through the job may be shorter: the first attempt is still to come.
+            self._suspect(without_attempts(roots[attempt_bits(roots) != 0]))
 
     def forget(self, frontiers: Mapping[int, int]) -> None:
         """Drop what lies below the frontier (a position) of its partition: it never comes again."""
@@ -100,19 +107,26 @@ class Applied:
 
     def rewired(self) -> None:
         """The job has a new allocation version, so first attempts may come a second time."""
-        roots, _ = self.columns()
-        roots.sort()
-        lasts = {key: int(roots[part.stop - 1]) for key, part in cut(roots, PARTITION_SHIFT)}
         self._limits = None
-        if lasts:
-            self._limits = np.zeros(max(lasts) + 2, dtype=np.uint64)
-            for partition, last in lasts.items():
-                self._limits[partition] = last + 1
+        self._suspect(self.columns()[0])
 
     def columns(self) -> tuple[U64, U64]:
         """Roots (attempt bits cleared) and ids of all that is known, for a snapshot."""
         found = _joined([*map(_batch_of, self._runs), *self._recent])
         return without_attempts(found.roots), found.ids
+
+    def _suspect(self, roots: U64) -> None:
+        """First attempts up to the last of these positions of each partition may be repeats."""
+        roots = np.sort(roots)
+        lasts = {key: int(roots[part.stop - 1]) for key, part in cut(roots, PARTITION_SHIFT)}
+        if not lasts:
+            return
+        before = self._limits if self._limits is not None else np.empty(0, dtype=np.uint64)
+        limits = np.zeros(max(max(lasts) + 2, len(before)), dtype=np.uint64)
+        limits[: len(before)] = before
+        for partition, last in lasts.items():
+            limits[partition] = max(last + 1, int(limits[partition]))
+        self._limits = limits
 
     def _suspects(self, roots: U64) -> NDArray[np.intp] | None:
         """Which of them may have been applied before."""
@@ -147,6 +161,15 @@ def _is_in(run: _Run, keys: U64, ids: U64) -> Mask:
         found[left] = run.ids[at[left]] == ids[left]
         at[left] += 1
         left = left[~found[left] & (at[left] < len(run.keys))]
+    return found
+
+
+def _repeated(roots: U64, ids: U64) -> Mask:
+    """Segments that are the same as an earlier one."""
+    order = np.lexsort((ids, roots))
+    first, then = order[:-1], order[1:]
+    found: Mask = np.zeros(len(roots), dtype=np.bool_)
+    found[then] = (roots[then] == roots[first]) & (ids[then] == ids[first])
     return found
 
 
