@@ -16,18 +16,20 @@ from typing import Any, Literal
 
 import msgspec
 
+from onyx import takeover
 from onyx.checks import wrong_options
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
-from onyx.model.job import Job
+from onyx.model.job import Job, ResumePoint
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.replica import canonical, machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
+from onyx.upgrade.plan import Plan
 
 FORGOTTEN_AT_ONCE = 500
 """Jobs named in one entry of the log, whose size is limited."""
@@ -88,22 +90,38 @@ class Client:
     def submit(self, job: Job) -> Submission:
         """Hand a job to the cluster.
 
-        The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat.
+        The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat. A
+        job with a resume point comes in the place of another one, which it kills.
 
         Raises:
-            JobRefused: options of a plugin are wrong, or the id is taken by another job.
+            JobRefused: options of a plugin are wrong, the id is taken by another job, or it cannot
+                come in the place of the other one.
+            UserError: there is nothing left of that.
         """
         if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
         job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
         digest = self._store(job)
-        taken = self.replica().job_digests.get(job_id)
+        replica = self.replica()
+        taken = replica.job_digests.get(job_id)
+        if taken is None and job.resume_point is not None:
+            found = takeover.plan(self.log, replica, job, job.resume_point)
+            if found.problems:
+                raise JobRefused("\n".join(map(str, found.problems)))
         if taken is not None and taken != digest:
             raise JobRefused(
                 f"job {job_id} exists already with other content: choose another metadata.jobId, "
                 "or leave it out for a new one each time"
             )
         return Submission(job_id, self._append(job_id, job, digest))
+
+    def takeover_plan(self, job: Job, point: ResumePoint) -> Plan:
+        """What a job would carry over from the one in whose place it would come.
+
+        Raises:
+            UserError: there is nothing of that to carry over.
+        """
+        return takeover.plan(self.log, self.replica(), job, point)
 
     def hand_in(self, job_id: JobId, job: Job) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
@@ -175,13 +193,17 @@ class Client:
 
     def gc(self) -> Collected:
         """Forget the jobs that have ended, with all that is kept of them, and start the log from
-        the replica as it is then. Their ids are free again.
+        the replica as it is then. Their ids are free again. A job stays from which another one has
+        not taken over yet.
 
         Raises:
             Unavailable: ZooKeeper cannot be reached; call it again.
         """
         before = self.replica()
-        ended = (*before.completed_jobs, *before.killed_jobs)
+        taken, needed = takeover.progress(self.log, before)
+        ended = tuple(
+            job for job in (*before.completed_jobs, *before.killed_jobs) if job not in needed
+        )
         for job in ended:
             self.log.delete_documents(kept.frontiers(job))
             self.log.delete_documents(kept.exception(job))
@@ -189,7 +211,9 @@ class Client:
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
             some = list(ended[start : start + FORGOTTEN_AT_ONCE])
-            position = self.log.append(Command("gc", {"id": caller, "jobs": some}))
+            done = [job for job in taken if before.resumed_jobs[job] in some]
+            args = {"id": caller, "jobs": some, "taken-over": done}
+            position = self.log.append(Command("gc", args))
         replica = self.replica(at=position)
         self.log.collect(Origin(replica.version, canonical.encode(replica)))
         return Collected(ended, replica.version)

@@ -18,9 +18,11 @@ from onyx.cli.options import (
     ZooKeeperOption,
     settings,
 )
+from onyx.cli.takeover import DryRunOption, ResumeOption, show_takeover
 from onyx.cli.validate import FileArgument, read_job
 from onyx.client import Client, JobStatus
 from onyx.ids import JobId
+from onyx.upgrade.plan import in_place_of
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
@@ -31,11 +33,21 @@ def submit(
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     wait: WaitOption = False,
+    resume: ResumeOption = None,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job to a running cluster and print its id."""
+    """Submit a job to a running cluster and print its id.
+
+    With --resume it comes in the place of another job, which ends, and goes on from its state.
+    """
+    job = read_job(file)
+    if resume is not None:
+        job = in_place_of(job, resume)
     with api.connect(settings(zookeeper, tenancy)) as client:
-        submission = client.submit(read_job(file))
+        if dry_run:
+            raise typer.Exit(show_takeover(client, job, as_json))
+        submission = client.submit(job)
         if as_json:
             print(json.dumps({"job": submission.job, "position": submission.position}))
         else:

@@ -10,7 +10,7 @@ Renaming was rejected: ids of segments are made of names, so what is in flight c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from onyx.errors import Problem
@@ -46,6 +46,12 @@ class Plan:
         )
 
 
+def in_place_of(job: Job, other: str) -> Job:
+    """The same job, to come in the place of another one."""
+    point = ResumePoint(other) if job.resume_point is None else replace(job.resume_point, job=other)
+    return replace(job, resume_point=point)
+
+
 def plan(old: Job, new: Job, point: ResumePoint) -> Plan:
     """
     Args:
@@ -62,16 +68,19 @@ class _Planning:
         self._new = new
         self._point = point
         self._before = {entry.name: entry for entry in old.catalog}
+        self._exactly_once = new.guarantee == "exactly-once"
         self._steps: list[Step] = []
         self._problems: list[Problem] = []
 
     def plan(self) -> Plan:
-        if self._old.guarantee == "at-most-once":
-            message = "has guarantee at-most-once, so nothing of it is kept"
-            hint = "submit without a resume point"
-            self._problems.append(Problem("spec.resumePoint.job", message, hint))
+        for job, which in ((self._old, "the other job"), (self._new, "this job")):
+            if job.guarantee == "at-most-once":
+                message = f"{which} has guarantee at-most-once, for which no state is kept"
+                hint = "submit without a resume point"
+                self._problems.append(Problem("spec.resumePoint.job", message, hint))
         for entry in self._new.catalog:
-            if entry.type in ("input", "output"):
+            # Other outputs do not remember what they have written.
+            if entry.type == "input" or (entry.type == "output" and self._exactly_once):
                 self._source_or_sink(entry.name)
         for task in windowed(self._new):
             self._task(task)

@@ -1,0 +1,123 @@
+"""A client that submits jobs in the place of others, over a log in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from onyx.client import Client
+from onyx.errors import JobRefused, UserError
+from onyx.ids import JobId
+from onyx.log.memory import MemoryLog
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.replica.entry import Command
+from onyx.upgrade.plan import in_place_of
+
+
+def job(name: str, plugin: str = "generator") -> Job:
+    options = {"segments": 1} if plugin == "generator" else {"segments": []}
+    spec = {
+        "workflow": [["in", "out"]],
+        "catalog": [
+            {"name": "in", "type": "input", "plugin": plugin, "batchSize": 1, "options": options},
+            {"name": "out", "type": "output", "plugin": "stdout", "batchSize": 1},
+        ],
+        "metadata": {"jobId": name},
+    }
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    return parse_mapping({**head, "spec": spec})
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(MemoryLog().client(), "balanced")
+
+
+def submit(client: Client, name: str, after: str | None = None) -> JobId:
+    new = job(name) if after is None else in_place_of(job(name), after)
+    return client.submit(new).job
+
+
+def read(client: Client, name: str, documents: int) -> None:
+    """The job lists two partitions, of which so many have a frontier."""
+    args = {"job": name, "task": "in", "count": 2, "digest": "d"}
+    client.log.append(Command("register-partitions", args))
+    for number in range(documents):
+        client.log.put_document(f"frontier/{name}/{number}", b"{}", None)
+
+
+def test_the_other_job_is_killed_in_the_moment_of_submission(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    assert [(each.id, each.state) for each in client.statuses()] == [
+        ("b", "waiting"),
+        ("a", "killed"),
+    ]
+
+
+def test_submitting_again_with_the_same_id_changes_nothing(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    assert submit(client, "b", after="a") == "b"
+    assert client.replica().jobs == ("b",)
+
+
+def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_killed(
+    client: Client,
+) -> None:
+    submit(client, "a")
+    new = in_place_of(job("b", plugin="sequence"), "a")
+    with pytest.raises(JobRefused, match=r"tasks\.in: has to be said: plugin was generator"):
+        client.submit(new)
+    assert client.status(JobId("a")).state == "waiting"
+    assert new.resume_point is not None
+    (step,) = client.takeover_plan(new, new.resume_point).steps
+    assert (step.name, step.fate) == ("in", "dropped")
+
+
+def test_only_a_job_that_is_known_and_has_not_completed_can_be_taken_over(client: Client) -> None:
+    with pytest.raises(UserError, match="there is no job a"):
+        submit(client, "b", after="a")
+    submit(client, "a")
+    client.drain(JobId("a"))
+    with pytest.raises(UserError, match="job a has completed"):
+        submit(client, "b", after="a")
+
+
+def test_two_jobs_do_not_go_on_where_one_stopped_but_a_second_try_may(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    with pytest.raises(UserError, match="job b has taken the place of job a"):
+        submit(client, "c", after="a")
+    client.kill(JobId("b"))
+    assert submit(client, "c", after="a") == "c"
+
+
+def test_a_job_that_has_not_taken_over_itself_gives_nothing(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    read(client, "b", documents=1)
+    with pytest.raises(UserError, match=r"job b has not begun yet .* resume from a"):
+        submit(client, "c", after="b")
+    client.log.put_document("frontier/b/1", b"{}", None)
+    submit(client, "c", after="b")
+    assert client.replica().jobs == ("c",)
+
+
+def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    submit(client, "other")
+    client.kill(JobId("other"))
+    assert client.gc().jobs == ("other",)
+    read(client, "b", documents=2)
+    assert client.gc().jobs == ("a",)
+    assert client.replica().jobs == ("b",)
+
+
+def test_a_job_that_is_killed_before_it_has_taken_over_keeps_nothing(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    client.kill(JobId("b"))
+    assert client.gc().jobs == ("a", "b")
+    assert not client.replica().resumed_jobs

@@ -1,0 +1,218 @@
+"""What is carried over from one job to the next: told in manifests."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.upgrade.plan import in_place_of, plan
+from onyx.upgrade.translation import Translation, numbers
+
+Spec = dict[str, Any]
+OLD: Spec = {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "pass"], ["pass", "count"], ["count", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "sequence", "batchSize": 5,
+         "options": {"segments": []}},
+        {"name": "pass", "type": "function", "fn": "m:same", "batchSize": 5},
+        {"name": "count", "type": "reduce", "batchSize": 5, "groupByKey": "word", "minPeers": 1,
+         "fluxPolicy": "continue"},
+        {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 5},
+    ],
+    "windows": [
+        {"id": "hours", "task": "count", "type": "fixed", "aggregation": "count",
+         "windowKey": "time", "range": [1, "hour"]},
+        {"id": "ever", "task": "count", "type": "global", "aggregation": ["sum", "n"]},
+    ],
+    "triggers": [
+        {"windowId": "ever", "id": "tenth", "type": "segment", "threshold": [10, "elements"],
+         "refinement": "accumulating", "emit": "m:emit"},
+        {"windowId": "ever", "id": "daily", "type": "timer", "period": [1, "day"],
+         "refinement": "accumulating", "emit": "m:emit"},
+    ],
+}  # fmt: skip
+
+
+def job(spec: Spec) -> Job:
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    return parse_mapping({**head, "spec": spec})
+
+
+def changed(change: Callable[[Spec], object], point: Spec | None = None) -> Job:
+    spec = copy.deepcopy(OLD)
+    change(spec)
+    return job({**spec, "resumePoint": {"job": "old", **(point or {})}})
+
+
+def entry(spec: Spec, name: str) -> Spec:
+    return next(each for each in spec["catalog"] if each["name"] == name)
+
+
+def told(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
+    """Fate by part and name, and the problems."""
+    assert new.resume_point is not None
+    found = plan(old or job(OLD), new, new.resume_point)
+    fates = {f"{step.part} {step.name}": step.fate for step in found.steps}
+    return fates, [f"{each.path}: {each.message} ({each.hint})" for each in found.problems]
+
+
+def test_everything_of_an_unchanged_job_is_carried_over() -> None:
+    fates, problems = told(changed(lambda spec: None))
+    assert problems == []
+    assert fates == dict.fromkeys(
+        ["input read", "output write", "task count", "window hours", "window ever"], "carried over"
+    )
+
+
+def test_the_same_length_in_another_unit_is_the_same() -> None:
+    fates, problems = told(changed(lambda spec: spec["windows"][0].update(range=[60, "minutes"])))
+    assert (fates["window hours"], problems) == ("carried over", [])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"range": [2, "hours"]}, "range was [1, hour] and is [2, hours]"),
+        ({"aggregation": ["sum", "n"]}, "aggregation was count and is [sum, n]"),
+        ({"windowKey": "at"}, "windowKey was time and is at"),
+        ({"minValue": 7}, "minValue was 0 and is 7"),
+        (
+            {"type": "sliding", "slide": [1, "minute"]},
+            "type was fixed and is sliding",
+        ),
+    ],
+)
+def test_a_window_of_another_shape_has_to_be_initialized(change: Spec, why: str) -> None:
+    fates, problems = told(changed(lambda spec: spec["windows"][0].update(change)))
+    assert fates["window hours"] == "dropped"
+    assert fates["window ever"] == "carried over"
+    (problem,) = problems
+    assert problem.startswith(f"spec.resumePoint.windows.hours: has to be said: {why}")
+    assert "resume" not in problem.partition("(")[2]
+    point = {"windows": {"hours": "initialize"}}
+    fates, problems = told(changed(lambda spec: spec["windows"][0].update(change), point))
+    assert (fates["window hours"], problems) == ("initialized", [])
+
+
+def test_saying_resume_does_not_make_a_window_fit() -> None:
+    point = {"windows": {"hours": "resume"}}
+    change = {"range": [2, "hours"]}
+    _, problems = told(changed(lambda spec: spec["windows"][0].update(change), point))
+    assert len(problems) == 1
+
+
+def test_when_a_window_fires_and_how_long_it_waits_may_change() -> None:
+    def change(spec: Spec) -> None:
+        spec["triggers"][0]["threshold"] = [3, "elements"]
+        spec["windows"][0]["allowedLateness"] = [5, "minutes"]
+        entry(spec, "read")["options"] = {"segments": [{"n": 1}]}
+        entry(spec, "pass")["fn"] = "m:other"
+
+    fates, problems = told(changed(change))
+    assert (set(fates.values()), problems) == ({"carried over"}, [])
+
+
+def test_groups_by_another_key_are_other_groups() -> None:
+    fates, problems = told(changed(lambda spec: entry(spec, "count").update(groupByKey="city")))
+    assert fates["task count"] == fates["window ever"] == fates["window hours"] == "dropped"
+    (problem,) = problems
+    assert "tasks.count: has to be said: grouping was word and is city" in problem
+    point = {"tasks": {"count": "initialize"}}
+    new = changed(lambda spec: entry(spec, "count").update(groupByKey="city"), point)
+    fates, problems = told(new)
+    assert fates["task count"] == fates["window ever"] == "initialized"
+    assert problems == []
+
+
+def test_another_plugin_counts_its_positions_otherwise() -> None:
+    generator = {"plugin": "generator", "options": {"segments": 3}}
+    fates, problems = told(changed(lambda spec: entry(spec, "read").update(generator)))
+    assert fates["input read"] == "dropped"
+    assert "plugin was sequence and is generator" in problems[0]
+
+
+def beside(spec: Spec) -> None:
+    """Segments go on from `pass` to another task too."""
+    spec["workflow"].append(["pass", "aside"])
+    spec["catalog"].append(
+        {"name": "aside", "type": "output", "plugin": "blackhole", "batchSize": 5}
+    )
+
+
+def test_where_segments_come_another_way_exactly_once_has_to_be_given_up_for_those_in_flight() -> (
+    None
+):
+    fates, problems = told(changed(beside))
+    assert fates["task count"] == fates["output write"] == "dropped"
+    assert fates["output aside"] == "new"
+    assert all("(pass changed)" in each and "or resume to take that" in each for each in problems)
+    point = {"tasks": {"count": "resume", "write": "resume"}}
+    fates, problems = told(changed(beside, point))
+    assert fates["task count"] == fates["window ever"] == "carried over"
+    assert problems == []
+
+
+def test_at_least_once_the_way_does_not_matter() -> None:
+    def loose(spec: Spec) -> None:
+        spec["guarantee"] = "at-least-once"
+        entry(spec, "count")["deduplicate"] = False
+
+    old = copy.deepcopy(OLD)
+    loose(old)
+    fates, problems = told(changed(lambda spec: (loose(spec), beside(spec))), job(old))
+    assert (fates["task count"], problems) == ("carried over", [])
+
+
+def test_new_parts_begin_anew_and_those_that_are_gone_are_dropped() -> None:
+    def change(spec: Spec) -> None:
+        spec["windows"][0]["id"] = "renamed"
+
+    fates, problems = told(changed(change))
+    assert (fates["window renamed"], fates["window hours"]) == ("new", "dropped")
+    assert problems == []
+    _, problems = told(changed(change, {"windows": {"renamed": "resume"}}))
+    assert "cannot be resumed: job old has nothing like it" in problems[0]
+
+
+def test_a_job_without_state_gives_none() -> None:
+    old = copy.deepcopy(OLD)
+    old["guarantee"] = "at-most-once"
+    entry(old, "count")["deduplicate"] = False
+    _, problems = told(changed(lambda spec: None), job(old))
+    assert any("spec.resumePoint.job: the other job has guarantee" in each for each in problems)
+
+
+def test_a_job_is_put_in_the_place_of_another_one() -> None:
+    point = in_place_of(job(OLD), "a").resume_point
+    assert point is not None
+    assert point.job == "a"
+    point = in_place_of(
+        changed(lambda spec: None, {"tasks": {"read": "initialize"}}), "b"
+    ).resume_point
+    assert point is not None
+    assert (point.job, dict(point.tasks)) == ("b", {"read": "initialize"})
+
+
+def test_records_of_what_is_not_carried_over_are_left_out() -> None:
+    def change(spec: Spec) -> None:
+        spec["triggers"][0]["threshold"] = [3, "elements"]
+
+    new = changed(change, {"windows": {"hours": "initialize"}})
+    assert new.resume_point is not None
+    found = plan(job(OLD), new, new.resume_point)
+    translation = Translation(job(OLD), new, "count", found)
+    kept = [["set", "ever", 0, ["a"], [1]], ["timer", "ever", "daily", 5], ["watermark", "ever", 7]]
+    gone = [["set", "hours", 0, ["a"], [1]], ["states", "ever", "tenth", ["a"], [4]]]
+    assert translation.records([gone[0], *kept, gone[1]]) == kept
+
+
+def test_partitions_are_known_by_their_names() -> None:
+    old = {"read": (0, ["a", "b", "c"]), "count": (3, ["0", "1"])}
+    new = {"read": (2, ["c", "d", "a"]), "count": (0, ["0", "1"]), "more": (5, ["a"])}
+    assert numbers(old, new) == {0: 4, 2: 2, 3: 0, 4: 1}

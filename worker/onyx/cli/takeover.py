@@ -1,0 +1,47 @@
+"""`onyx submit --resume JOB --dry-run`: what a job would carry over from another one."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onyx.cli.exit_codes import ExitCode
+from onyx.client import Client
+from onyx.model.job import Job
+from onyx.upgrade.plan import Plan
+
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", help="Id of the job in whose place it comes: that ends.", metavar="JOB"
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be carried over and what not.")
+]
+
+
+def show_takeover(client: Client, job: Job, as_json: bool) -> ExitCode:
+    """Print the plan; the exit code says whether it can be carried out."""
+    plan = Plan((), ())
+    if job.resume_point is not None:
+        plan = client.takeover_plan(job, job.resume_point)
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(plan)))
+    elif not plan.steps:
+        print(f"job {job.name} begins anew: it has no resume point")
+    else:
+        table = Table("part", "name", "state", "remarks")
+        for step in plan.steps:
+            # As Text, for `[5, minutes]` in a str would be taken for markup.
+            table.add_row(*map(Text, (step.part, step.name, step.fate, step.why)))
+        Console().print(table)
+        for problem in plan.problems:
+            print(problem)
+    return ExitCode.INVALID if plan.problems else ExitCode.SUCCESS
