@@ -33,6 +33,7 @@ BENCHMARKS = {
     "bench_replica": "replay and scheduling",
     "bench_state": "appending to state logs, recovering from them, telling repeats",
     "bench_windows": "windows alone: segments into states, firings and changes",
+    "bench_spill": "state in memory and on disk: memory, and segments into states",
     "startup": "`onyx run` of a trivial job",
     "operator_jobs": "OnyxJobs applied, told and deleted, and what the operator takes for it",
 }

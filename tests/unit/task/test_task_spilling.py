@@ -97,4 +97,4 @@ def test_a_scratch_folder_that_cannot_be_made_kills_the_job_and_says_so(tmp_path
     bench = bench_of(GLOBAL, tmp_path / "file")
     bench.settle()
     [message] = {str(report["message"]) for report in bench.exceptions}
-    assert "ONYX_STATE_SCRATCH_DIR: no folder can be made in" in message
+    assert "ONYX_STATE_SCRATCH_DIR: nothing can be written to" in message

@@ -27,6 +27,7 @@ from onyx.errors import StateError
 from onyx.flow.batch import U64
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.names import LogKey, TaskPlace
+from onyx.state.spool import Keep, Kept
 
 MAGIC = b"ONYXST"
 FORMAT_VERSION = 1
@@ -132,7 +133,7 @@ class StoredShard(NamedTuple):
 
     settled: int
     closed: bool
-    records: bytes
+    records: Kept
     emitted: bytes
     keys: bytes
     """Each what `decode_values` takes, or empty. Copies, which do not hold the block."""
@@ -186,11 +187,14 @@ def encode_chunk(
 class ChunkReader:
     """A chunk as it was read: its header, and the rest on demand."""
 
-    def __init__(self, place: TaskPlace, key: LogKey, seq: int, data: bytes) -> None:
+    def __init__(
+        self, place: TaskPlace, key: LogKey, seq: int, data: bytes, keep: Keep = bytes
+    ) -> None:
         """
         Raises:
             StateError: these are not the bytes of this chunk.
         """
+        self._keep = keep
         self._where = f"{place.chunk(key, seq)} (job {place.job!r}, task {place.task!r})"
         self.size_bytes = len(data)
         header = _header(data, self._where)
@@ -223,8 +227,9 @@ class ChunkReader:
             if each.block != unpacked:
                 unpacked, block = each.block, self._block(each.block)
             ends = accumulate((each.at, each.records, each.emitted, each.keys))
-            values = (bytes(block[first:end]) for first, end in pairwise(ends))
-            yield each.number, StoredShard(each.settled, each.closed, *values)
+            records, *rest = (block[first:end] for first, end in pairwise(ends))
+            kept = self._keep(records) if records else b""
+            yield each.number, StoredShard(each.settled, each.closed, kept, *map(bytes, rest))
 
     def _block(self, number: int) -> memoryview:
         sizes = self._header.blocks

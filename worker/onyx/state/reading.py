@@ -14,6 +14,7 @@ from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
 from onyx.state.interface import ChunkStore
 from onyx.state.names import Listed, LogKey, TaskPlace
+from onyx.state.spool import Keep
 
 THREADS = 8
 AHEAD_CHUNKS_MAX = 64
@@ -25,7 +26,8 @@ class ChunkMissing(Exception):
 
 
 class Reader:
-    """Reads the chunks of one task; `progress` hears bytes done and to do."""
+    """Reads the chunks of one task; `progress` hears bytes done and to do, and `keep` says how the
+    records of shards are held until they are wanted."""
 
     def __init__(
         self,
@@ -33,11 +35,13 @@ class Reader:
         place: TaskPlace,
         progress: Callable[[int, int], None],
         threads: ThreadPoolExecutor,
+        keep: Keep = bytes,
     ) -> None:
         self._store = store
         self._place = place
         self._progress = progress
         self._threads = threads
+        self._keep = keep
         self._done = 0
         self._total = 0
 
@@ -55,7 +59,7 @@ class Reader:
         data = self._store.read(name)
         if data is None:
             raise ChunkMissing(name)
-        return ChunkReader(self._place, key, seq, data)
+        return ChunkReader(self._place, key, seq, data, self._keep)
 
     def opened(self, keys: Iterable[LogKey]) -> dict[LogKey, ChunkReader]:
         """The first chunks of logs. Raises like `one`."""

@@ -37,6 +37,7 @@ from onyx.state.log import StateLog
 from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
+from onyx.state.spool import Keep, keep_of
 
 __all__ = ["Inherited", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
@@ -101,6 +102,7 @@ def recover(
         lambda reader, logs: _Recovery(
             store, place, own, frozenset(shards), reader, logs, inherit
         ).run(settings),
+        keep_of(settings),
     )
 
 
@@ -133,6 +135,7 @@ def _attempts(
     place: TaskPlace,
     progress: Progress,
     attempt: Callable[[Reader, dict[LogKey, Listed]], T],
+    keep: Keep = bytes,
 ) -> T:
     """List the logs and try, until what was listed is there."""
     before: dict[LogKey, Listed] | None = None
@@ -140,7 +143,7 @@ def _attempts(
         while True:
             logs = by_log(place, store.list(place.prefix))
             try:
-                return attempt(Reader(store, place, progress, threads), logs)
+                return attempt(Reader(store, place, progress, threads, keep), logs)
             except ChunkMissing as error:
                 if logs == before:
                     raise _lost(place, f"chunk {error} is gone") from error

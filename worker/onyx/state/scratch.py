@@ -14,8 +14,23 @@ import tempfile
 from pathlib import Path
 
 from onyx.errors import SettingsError
+from onyx.settings import StateSettings
 
 _OWNER = "owner"
+
+
+def scratch_folder(settings: StateSettings) -> Path:
+    """The folder in which others are made; it is there.
+
+    Raises:
+        SettingsError: it cannot be made.
+    """
+    folder = Path(settings.scratch_dir or Path(tempfile.gettempdir(), "onyx-scratch"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return folder
 
 
 class Scratch:
@@ -27,7 +42,6 @@ class Scratch:
             SettingsError: nothing can be written there.
         """
         try:
-            parent.mkdir(parents=True, exist_ok=True)
             with (parent / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for each in parent.iterdir():
@@ -37,14 +51,19 @@ class Scratch:
                 self._owner = os.open(self.path / _OWNER, os.O_CREAT | os.O_RDWR, 0o600)
                 fcntl.flock(self._owner, fcntl.LOCK_EX)
         except OSError as error:
-            raise SettingsError(
-                f"ONYX_STATE_SCRATCH_DIR: no folder can be made in {parent} ({error.strerror})"
-            ) from error
+            raise _unusable(parent, error) from error
 
     def remove(self) -> None:
         """With all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._owner)
+
+
+def _unusable(folder: Path, error: OSError) -> SettingsError:
+    return SettingsError(
+        f"ONYX_STATE_SCRATCH_DIR: nothing can be written to {folder} ({error.strerror}); name a "
+        "folder on a local disk"
+    )
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -11,6 +11,7 @@ from onyx.codec.values import decode_values
 from onyx.flow.batch import Segment
 from onyx.state.chunk_codec import StoredShard, sections_of
 from onyx.state.chunks import ShardChange
+from onyx.state.spool import Kept, bytes_of
 
 
 @dataclass(slots=True)
@@ -21,13 +22,13 @@ class ShardState:
     """Emission frontier: the trees of all positions below are complete."""
     closed: bool = False
     """Whether it has fired for the last time."""
-    _records: list[bytes] = field(default_factory=list)
+    _records: list[Kept] = field(default_factory=list)
     _emitted: list[bytes] = field(default_factory=list)
     _keys: list[bytes] = field(default_factory=list)
 
     def records(self) -> Iterator[list[Any]]:
         """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
-        return map(_decoded, self._records)
+        return map(_decoded, map(bytes_of, self._records))
 
     @classmethod
     def of(cls, change: ShardChange) -> ShardState:
@@ -36,9 +37,12 @@ class ShardState:
         Raises:
             SegmentError: a value has no encoding.
         """
-        section = next(sections_of([(0, change)]))
-        stored = (section.records, section.emitted, section.keys)
-        return cls(change.settled, change.closed, *([part] if part else [] for part in stored))
+        said = next(sections_of([(0, change)]))
+        found = cls()
+        found.extend(
+            StoredShard(change.settled, change.closed, said.records, said.emitted, said.keys)
+        )
+        return found
 
     @property
     def emitted(self) -> list[tuple[int, Segment]]:
@@ -65,8 +69,9 @@ class ShardState:
             self._emitted += newer._emitted
             self._keys += newer._keys
             return
+        if newer.records:
+            self._records.append(newer.records)
         for values, stored in (
-            (self._records, newer.records),
             (self._emitted, newer.emitted),
             (self._keys, newer.keys),
         ):

@@ -11,7 +11,6 @@ and a place on disk for each shard (a peer touches all its shards all the time).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, KeysView
 from itertools import islice
 from pathlib import Path
@@ -21,8 +20,8 @@ from weakref import WeakValueDictionary, finalize
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SettingsError
 from onyx.flow.grouping import key_bytes
-from onyx.settings import Settings
-from onyx.state.scratch import Scratch
+from onyx.settings import StateSettings
+from onyx.state.scratch import Scratch, scratch_folder
 from onyx.windows.buckets import Bucket, Form, Holder, InMemory
 from onyx.windows.groups import Shards, dump_key, group_value, load_key
 
@@ -38,17 +37,15 @@ WRITE_BUFFER_BYTES = 8_388_608
 _ABSENT: Any = object()
 
 
-def holder(settings: Settings) -> Holder:
+def holder(settings: StateSettings) -> Holder:
     """Where the windows of a task have their states.
 
     Raises:
         SettingsError: as `Spill`.
     """
-    its = settings.state
-    if not its.memory_extents_max:
+    if not settings.memory_extents_max:
         return InMemory()
-    folder = Path(its.scratch_dir or Path(tempfile.gettempdir(), "onyx-scratch"))
-    return Spill(Path(settings.data_dir, folder), its.memory_extents_max)
+    return Spill(scratch_folder(settings), settings.memory_extents_max)
 
 
 class Spill:

@@ -67,7 +67,7 @@ def recover_state(task: Task) -> Progress:
         TaskWindows(
             its.compiled,
             _only_shard if its.group_key is None else shard_of,
-            holder(services.settings),
+            holder(services.settings.state),
         ),
         Emissions(task.name, first, services.clock, timeout_s),
         recovered,

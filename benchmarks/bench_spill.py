@@ -1,0 +1,140 @@
+"""State in memory and on disk: memory of a process, and how fast windows are with either.
+
+    python -m benchmarks.bench_spill [--quick] [--json FILE]
+
+A global count of five million groups. Each group comes once; then more segments come, 19 of 20 of
+them of one group in a hundred; then the state is told for a snapshot, shard by shard, and restored
+from it beside the first. Changes are taken after each ten batches. Each way is a process of its
+own, first with all states in memory, then with at most 200,000 of them there and the rest on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+from benchmarks.bench_windows import compiled
+from benchmarks.figures import Figure, Measured, run
+
+from onyx.flow.grouping import SHARDS, shard_of
+from onyx.state.spilled import Spill
+from onyx.windows.buckets import Holder, InMemory
+from onyx.windows.task_windows import TaskWindows
+
+GROUPS, GROUPS_QUICK = 5_000_000, 200_000
+EXTENTS_MAX, EXTENTS_MAX_QUICK = 200_000, 20_000
+SEGMENTS, SEGMENTS_QUICK = 2_000_000, 100_000
+BATCH = 2_000
+BATCHES_A_CHUNK = 10
+HOT = 100
+"""One group in so many is hot."""
+MIB = 1_048_576
+GOAL_MEMORY_MIB = 400.0
+GOAL_RATE = 20_000.0
+WINDOW = {"type": "global", "aggregation": "count"}
+AT_END = {"type": "timer", "period": (1, "hours"), "refinement": "accumulating"}
+
+
+def each_once(groups: int) -> Iterator[list[str]]:
+    """Batches of group keys, in an order of no meaning."""
+    numbers = list(range(groups))
+    random.Random(1).shuffle(numbers)
+    for begin in range(0, groups, BATCH):
+        yield [f"group-{number}" for number in numbers[begin : begin + BATCH]]
+
+
+def again(groups: int, segments: int) -> Iterator[list[str]]:
+    """Batches of group keys, most of them of few groups."""
+    chosen = random.Random(2)
+    for _ in range(0, segments, BATCH):
+        yield [
+            f"group-{chosen.randrange(groups // HOT if chosen.random() < 0.95 else groups)}"
+            for _ in range(BATCH)
+        ]
+
+
+def add(windows: TaskWindows, batches: Iterable[list[str]]) -> float:
+    """Segments a second, without the time that it takes to make them."""
+    spent_s, many = 0.0, 0
+    for number, keys in enumerate(batches, 1):
+        segments = [{} for _ in keys]
+        start = time.perf_counter()
+        windows.add(segments, keys, 0)
+        if number % BATCHES_A_CHUNK == 0:
+            windows.take_changes()
+        spent_s += time.perf_counter() - start
+        many += len(keys)
+    return many / spent_s
+
+
+def holder(folder: Path, extents_max: int) -> Holder:
+    return Spill(folder, extents_max) if extents_max else InMemory()
+
+
+def measure_one(extents_max: int, groups: int, segments: int) -> dict[str, float]:
+    """Rates, seconds, and memory beyond that of the process before."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+    found: dict[str, float] = {}
+
+    def memory(name: str) -> None:
+        found[f"{name} MiB"] = (process.memory_info().rss - before) / MIB
+
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
+        windows = TaskWindows(compiled(WINDOW, AT_END), shard_of, holder(Path(folder), extents_max))
+        found["first segments/s"] = add(windows, each_once(groups))
+        memory("first")
+        found["next segments/s"] = add(windows, again(groups, segments))
+        memory("next")
+        start = time.perf_counter()
+        frozen = windows.freeze(range(SHARDS))
+        found["frozen s"] = time.perf_counter() - start
+        other = TaskWindows(compiled(WINDOW, AT_END), shard_of, holder(Path(folder), extents_max))
+        for shard in range(SHARDS):
+            other.restore(shard, frozen(shard))
+        found["restored groups/s"] = groups / (time.perf_counter() - start)
+        del frozen
+        memory("restored")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+        found["most MiB"] = (peak - before) / MIB
+        disk = sum(each.stat().st_size for each in Path(folder).rglob("*") if each.is_file())
+        found["disk MiB"] = disk / MIB
+        del windows, other
+    return found
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    groups, segments = GROUPS, SEGMENTS
+    extents_max = EXTENTS_MAX
+    if options.quick:
+        groups, segments, extents_max = GROUPS_QUICK, SEGMENTS_QUICK, EXTENTS_MAX_QUICK
+    details = {}
+    for name, extents in {"in memory": 0, "on disk": extents_max}.items():
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            details[name] = pool.apply(measure_one, (extents, groups, segments))
+        print(name, "  ".join(f"{what} {value:,.0f}" for what, value in details[name].items()))
+    memory, disk = details["in memory"], details["on disk"]
+    return Measured(
+        [
+            Figure(
+                f"memory of {groups:,} groups on disk", disk["next MiB"], "MiB", GOAL_MEMORY_MIB,
+                note=f"in memory {memory['next MiB']:,.0f} MiB",
+            ),
+            Figure(
+                "segments into states on disk", disk["next segments/s"], "/s", GOAL_RATE,
+                at_least=True, note=f"in memory {memory['next segments/s']:,.0f}/s",
+            ),
+        ],
+        details,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    run(__doc__, measure)
