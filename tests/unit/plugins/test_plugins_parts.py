@@ -368,3 +368,57 @@ def test_published_parts_are_listed_without_staging(tmp_path):
     assert [each.suffix for each in directory_parts.published_parts(tmp_path, ".jsonl")] == [
         ".jsonl"
     ]
+
+
+def refusing(*answers):
+    """A commit that is told of these failures, one after the other, and then succeeds."""
+    left, told = list(answers), []
+
+    def commit(token, segments):
+        told.append(token)
+        if left:
+            raise left.pop(0)
+
+    return commit, told
+
+
+def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
+    commit, told = refusing(Unavailable("no answer"))
+    output = files_output(place)
+    output.begin(commit)
+    output.write(numbers(1))
+    with pytest.raises(Unavailable):
+        output.flush()
+    output.tick()
+    assert contents(place) == numbers(1)
+    assert told[0] is told[1]
+
+
+def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
+    commit, told = refusing(Unavailable("no answer"))
+    output = files_output(place)
+    output.begin(commit)
+    output.write(numbers(1))
+    with pytest.raises(Unavailable):
+        output.flush()
+    output.close()
+    assert contents(place) == []
+    files_output(place).finish(told[0])
+    assert contents(place) == numbers(1)
+
+
+def test_closing_publishes_what_has_been_committed(place, monkeypatch):
+    commit, _ = refusing()
+    output = files_output(place)
+    output.begin(commit)
+    output.write(numbers(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(output._place), "finish", fails)
+        with pytest.raises(Unavailable):
+            output.flush()
+    output.close()
+    assert contents(place) == numbers(1)
+
+
+def fails(place, token):
+    raise Unavailable("not now")

@@ -125,7 +125,9 @@ class _Part:
     opened_s: float
     segments: int = 0
     token: Token | None = None
-    """Under which it has been committed."""
+    """Under which it is committed."""
+    committed: bool = False
+    """False with a token: perhaps."""
 
 
 class PartsWriter:
@@ -154,7 +156,7 @@ class PartsWriter:
         """Write exactly once from now on: see `protocol.TransactionalOutput`."""
         with self._guarded():
             for part in self._finished:
-                if part.token is not None:
+                if part.token is not None and part.committed:
                     self._place.finish(part.token)
                     self._durable += part.segments
                 else:
@@ -221,16 +223,26 @@ class PartsWriter:
         self.flush()
 
     def close(self) -> None:
-        """Drop what is not published, unless it has been committed: that counts as written."""
-        for part in self._finished:
-            if part.token is not None:
-                with contextlib.suppress(OnyxError, OSError):
-                    self._place.finish(part.token)
-        for part in [*self._finished, *([self._part] if self._part else [])]:
-            part.staged.drop()
+        """Drop what is not published. What has been committed counts as written: it is published,
+        or left for those who read that."""
+        waiting = [part for part in self._finished if not self._is_published(part)]
+        for part in [*waiting, *([self._part] if self._part else [])]:
+            if part.token is None:
+                part.staged.drop()
         self._part = None
         self._finished.clear()
-        self._place.close()
+        if all(part.token is None for part in waiting):
+            self._place.close()
+
+    def _is_published(self, part: _Part) -> bool:
+        """Publish a part if it has been committed."""
+        if part.token is None or not part.committed:
+            return False
+        try:
+            self._place.finish(part.token)
+        except (OnyxError, OSError):
+            return False
+        return True
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -290,9 +302,10 @@ class PartsWriter:
             part.staged.publish()
             return
         if part.token is None:
-            token = part.staged.token()
-            self._commit(token, part.segments)
-            part.token = token
+            part.token = part.staged.token()
+        if not part.committed:
+            self._commit(part.token, part.segments)
+            part.committed = True
         self._place.finish(part.token)
 
     def _fence_if_due(self) -> None:
