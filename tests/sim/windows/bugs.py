@@ -1,0 +1,108 @@
+"""Bugs planted on purpose in windowed tasks: the simulator must find each.
+
+B7 segments are acked before they are durable; B9 state is taken over without a fence; B13 the
+watermark of a task is the maximum of its channels; B14 sessions that meet keep both extents; B19
+ids are forgotten as soon as their trees are complete, though whoever takes over begins further
+back; B20 emissions are sent before they are durable; B21 acks count in every allocation version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+from unittest import mock
+
+from tests.sim.windows.process import Process
+
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.state.names import Listed, LogKey
+from onyx.state.reading import Reader
+from onyx.task.source import Source
+from onyx.task.windowing import Columns, Windowing
+from onyx.windows import watermarks
+from onyx.windows.session_window import Session, SessionWindow
+from onyx.windows.watermarks import IDLE, Mark, Quiet
+
+_cut = Windowing.cut
+_join = SessionWindow._join
+_take_durable = Windowing.take_durable
+
+
+def _ack_early(windowing: Windowing) -> list[Columns]:
+    """B7: what is to be acked when the next chunk is durable is acked now."""
+    early, windowing._values = windowing._values, []
+    return _take_durable(windowing) + early
+
+
+def _no_fence(reader: Reader, key: LogKey, log: Listed) -> int:
+    """B9: where a log ends now."""
+    return log.last + 1
+
+
+def _greatest(marks: Iterable[Mark]) -> Mark:
+    """B13."""
+    return max((mark for mark in marks if not isinstance(mark, Quiet)), default=IDLE)
+
+
+def _keep_both(window: SessionWindow, owner: Any, place: Any) -> Session:
+    """B14."""
+    near = window._near(owner, place)
+    session = _join(window, owner, place)
+    held = window._sessions(owner)
+    held += near[1:]
+    held.sort(key=attrgetter("lower"))
+    return session
+
+
+def _complete_frontiers(source: Source) -> dict[int, int]:
+    """B19: how far partitions are complete, not how far that is stored."""
+    return {number: each.window.frontier for number, each in source.partitions.items()}
+
+
+def _send_early(windowing: Windowing, idle: bool) -> bool:
+    """B20."""
+    began = _cut(windowing, idle)
+    appending = windowing._appending
+    if began and appending is not None:
+        windowing.emissions.release(appending.emitted)
+        appending.emitted = {}
+    return began
+
+
+def _any_version(
+    process: Process,
+    job: JobId,
+    version: AllocationVersion,
+    acker: PeerId,
+    roots: U64,
+    values: U64,
+) -> None:
+    """B21."""
+    for found in process.ackers.values():
+        found.post(roots, values)
+
+
+_PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "B7": (Windowing, "take_durable", _ack_early),
+    "B9": (Reader, "fence", _no_fence),
+    "B13": (watermarks, "least", _greatest),
+    "B14": (SessionWindow, "_join", _keep_both),
+    "B19": (Source, "frontiers", _complete_frontiers),
+    "B20": (Windowing, "cut", _send_early),
+    "B21": (Process, "on_acks", _any_version),
+}
+NAMES = tuple(_PLANTS)
+
+
+@contextmanager
+def planted(bug: str | None) -> Iterator[None]:
+    """One of `NAMES`, or nothing."""
+    if bug is None:
+        yield
+        return
+    where, name, wrong = _PLANTS[bug]
+    with mock.patch.object(where, name, wrong):
+        yield

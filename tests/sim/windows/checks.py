@@ -1,0 +1,364 @@
+"""The invariants of windows, state, ids and frontiers. Each message begins with its name.
+
+W1 final window contents are those of the reference; W2 every firing is committed once; W3
+watermarks never fall or run ahead of the source, and what is late was so; W4 sessions of a group
+keep the gap;
+W5 what the log says is what its owner has; W6 refinements add up; W7 a committed part is not lost;
+F2 nothing of an older version is stored when a newer one has begun; C5 what counts as processed is
+durable, and what may come again is known; U no task fails; V3 the job ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from tests.sim.windows.story import keys_of, leaves_in
+from tests.sim.windows.violation import fatal
+
+from onyx.flow.batch import U64, Batch
+from onyx.flow.grouping import SHARDS, shard_of
+from onyx.ids import GroupId
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_attempts
+from onyx.log import kept
+from onyx.state.chunk_codec import ChunkReader
+from onyx.state.chunk_codec import Kind as ChunkKind
+from onyx.state.names import LogKey, TaskPlace
+from onyx.state.recovery import Recovered, recover
+from onyx.task.phases import Kind
+from onyx.task.state import Task
+from onyx.task.windowing import Windowing
+from onyx.windows.task_windows import TaskWindows
+
+if TYPE_CHECKING:
+    from tests.sim.windows.world import World
+
+REPLAY_RATE = 0.05
+"""How often the logs are read again between two rounds."""
+
+
+class Checks:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._read: Counter[int] = Counter()
+        self._marks: dict[tuple[GroupId, str, int], int] = {}
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def read(self, partition: int, until: int) -> None:
+        """The source has given all segments before this position to somebody."""
+        self._read[partition] = max(until, self._read[partition])
+
+    def created(self, place: TaskPlace, key: LogKey, chunk: ChunkReader) -> None:
+        """A chunk is durable from now on."""
+        self._world.trace.update(f"{place.chunk(key, chunk.frame.seq)}".encode())
+        noted = self._world.storage.of(place.task)
+        if chunk.frame.kind in (ChunkKind.CHANGE, ChunkKind.SNAPSHOT):
+            newest = max(noted.opened, default=key).version
+            assert newest <= key.version, (
+                f"F2: {place.task}: version {key.version} appends when {newest} has begun"
+            )
+            end = noted.fenced.get(key, math.inf)
+            assert chunk.frame.seq < end, f"F2: {place.task}: {key} goes on behind its fence"
+
+    @fatal
+    def sent(self, batch: Batch) -> None:
+        """A batch is on its way: what triggers have emitted may be seen now."""
+        if batch.roots is None:
+            return
+        for root in set(without_attempts(batch.roots).tolist()):
+            task, index = self._of_partition(root >> PARTITION_SHIFT)
+            if task != "read":
+                position = root & POSITIONS_MAX - 1
+                assert (index, position) in self._world.storage.of(task).emitted, (
+                    f"C5: {task} sends emission {index}/{position}, which is in no log"
+                )
+
+    @fatal
+    def completed(self, roots: U64) -> None:
+        """Somebody is told that these trees are complete."""
+        partitions, _, positions = unpack(roots)
+        for partition, position in zip(partitions.tolist(), positions.tolist(), strict=True):
+            for task, count in self._tree(partition, position).items():
+                root = partition << PARTITION_SHIFT | position
+                found = len(self._world.storage.of(task).ids.get(root, ()))
+                assert found >= count, (
+                    f"C5: tree {partition}/{position} counts as complete, but the log of {task} "
+                    f"has {found} of its {count} segments"
+                )
+
+    def after_round(self) -> None:
+        for task in self._tasks():
+            self._check_watermark(task)
+            windowing = task.live.windowing
+            if windowing is not None and task.name == "gather":
+                self._check_sessions(windowing)
+        if self._world.choice.random() < REPLAY_RATE:
+            self._check_replay()
+
+    # --- W3, W4 ---------------------------------------------------------------------------------
+
+    def _check_watermark(self, task: Task) -> None:
+        event_time = task.live.event_time
+        mark = event_time.watermark if event_time is not None else None
+        if mark is None:
+            return
+        key = (
+            task.services.replica().groups_reverse_index[task.peer],
+            task.peer,
+            task.live.wiring.version,
+        )
+        before = self._marks.get(key, mark)
+        self._marks[key] = mark
+        assert mark >= before, f"W3: the watermark of {task.peer} ({task.name}) falls"
+        most = self._watermark_max()
+        ahead = task.kind is not Kind.INPUT and mark > most  # an input has not all partitions
+        assert not ahead, f"W3: {task.name} is at {mark}, the source only at {most}"
+
+    def _watermark_max(self) -> float:
+        """What the source has given allows no more."""
+        story = self._world.story
+        found = math.inf
+        for number, segments in enumerate(story.partitions):
+            given = segments[: self._read[number]]
+            if len(given) < len(segments):
+                newest = max((each["time"] for each in given), default=-math.inf)
+                found = min(found, newest - story.disorder_ms)
+        return found
+
+    def _check_sessions(self, windowing: Windowing) -> None:
+        for window in self._world.story.windows("gather"):
+            if window["type"] != "session":
+                continue
+            groups: dict[Any, list[tuple[Any, Any]]] = {}
+            for each in windowing.windows.query(window["id"]):
+                groups.setdefault(each.group, []).append((each.lower, each.upper))
+            for group, sessions in groups.items():
+                self._check_gaps(window, group, sessions)
+
+    def _check_gaps(self, window: Any, group: Any, sessions: Iterable[tuple[Any, Any]]) -> None:
+        gap = window["timeoutGap"][0]
+        for (_, upper), (lower, _) in pairwise(sorted(sessions)):
+            assert lower - upper > gap, f"W4: sessions of {group} meet at {upper} and {lower}"
+
+    # --- W5 -------------------------------------------------------------------------------------
+
+    def _check_replay(self) -> None:
+        """Read the logs as a new owner of everything would."""
+        version = self._world.replica.allocation_version[self._world.job_id]
+        for name in ("gather", "again"):
+            owners = [
+                task
+                for task in self._tasks()
+                if task.name == name
+                and task.live.wiring.version == version
+                and task.live.ready
+                and task.live.windowing is not None
+            ]
+            if not owners or not self._world.storage.of(name).opened:
+                continue
+            static = owners[0].static
+            assert static.windowed is not None
+            grouped = static.windowed.group_key is not None
+            recovered = self._recovered(name, SHARDS if grouped else 1)
+            self._check_known(name, recovered)
+            for task in owners:
+                windowing = task.live.windowing
+                assert windowing is not None
+                if windowing.durable and task.batch is None:
+                    self._check_owner(task, windowing, recovered)
+
+    def _recovered(self, task: str, shards: int) -> Recovered:
+        store = self._world.storage.copy()
+        version = 10**6
+        return recover(
+            store, self._world.job_id, task, version, 0, range(shards), self._world.settings.state
+        )
+
+    def _check_owner(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
+        its = task.static.windowed
+        assert its is not None
+        grouped = its.group_key is not None
+        again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)
+        for shard in windowing.shards:
+            for records in recovered.shards[shard].records():
+                again.restore(shard, records)
+            _same(
+                task.name, shard, "state", again.snapshot(shard), windowing.windows.snapshot(shard)
+            )
+            settled, pending = windowing.emissions.pending(shard)
+            stored = recovered.shards[shard]
+            assert stored.settled <= settled, f"W5: {task.name} {shard}: settled {stored.settled}"
+            left = [position for position, _ in stored.emitted if position >= settled]
+            assert left == [position for position, _ in pending], (
+                f"W5: {task.name}, shard {shard}: the log has emissions {left} to send, "
+                f"its owner {[position for position, _ in pending]}"
+            )
+
+    def _check_known(self, task: str, recovered: Recovered) -> None:
+        """Who takes over knows every segment applied that may come again."""
+        known = set(zip(recovered.roots.tolist(), recovered.ids.tolist(), strict=True))
+        for root, ids in self._world.storage.of(task).ids.items():
+            if root & POSITIONS_MAX - 1 < self._frontier(root >> PARTITION_SHIFT):
+                continue
+            for each in ids:
+                assert (root, each) in known, (
+                    f"C5: {task} has applied {root >> PARTITION_SHIFT}/{root & POSITIONS_MAX - 1}, "
+                    "which may come again, and nobody who takes over knows"
+                )
+
+    def _frontier(self, partition: int) -> int:
+        """Where whoever takes over a partition of the source begins."""
+        task, _ = self._of_partition(partition)
+        if task != "read":
+            return POSITIONS_MAX
+        document = self._world.documents.documents.get(kept.frontier(self._world.job_id, partition))
+        return msgspec.json.decode(document.data)["position"] if document else 0
+
+    # --- at the end -----------------------------------------------------------------------------
+
+    def at_end(self) -> None:
+        self._check_replay()
+        storage, places = self._world.storage, self._world.places
+        story = self._world.story
+        emitted = list(storage.of("gather").emitted.values())
+        rows = [each["segment"] for each in emitted if each["child"] is None]
+        late = [each["segment"] for each in emitted if each["child"] == "late"]
+        self._check_late(late)
+        for window in story.windows("gather"):
+            mine = [row for row in rows if row["window"] == window["id"]]
+            self._check_window(
+                window, mine, frozenset(leaf for each in late for leaf in leaves_in([each]))
+            )
+        given = keys_of(rows)
+        raw = [] if story.reduces["gather"] else [f"leaf {n}" for n in story.leaves]
+        given.update(raw)
+        out = [each["segment"] for each in storage.of("again").emitted.values()]
+        self._check_again(out, given)
+        written = Counter(_text(each) for each in places["write"].segments())
+        expected = Counter(map(_text, out))
+        if not story.reduces["again"]:
+            found = keys_of(each for each in places["write"].segments() if each["kind"] != "keys")
+            assert found == given, f"W2: passed on and written: {_difference(given, found)}"
+            written = Counter(
+                _text(each) for each in places["write"].segments() if each["kind"] == "keys"
+            )
+        assert written == expected, f"W2: fired and written: {_difference(expected, written)}"
+        if "late" in places:
+            told = Counter(_text(each) for each in places["late"].segments())
+            wanted = Counter(map(_text, late))
+            assert told == wanted, f"W3: late and written: {_difference(wanted, told)}"
+
+    def _check_late(self, late: list[Any]) -> None:
+        assert not (late and self._world.story.honest), f"W3: late, though it was not: {late}"
+
+    def _check_window(self, window: Any, rows: list[Any], late: frozenset[int]) -> None:
+        """W1, W2 and W6 of one window of `gather`."""
+        story = self._world.story
+        where = f"window {window['id']}"
+        trigger = story.trigger(window["id"])
+        repeats = [key for key, count in keys_of(rows).items() if count > 1]
+        if trigger["type"] != "timer":
+            assert not repeats, f"W2: {where}: fired twice: {repeats}"
+        seen: Counter[int] = Counter()
+        groups: dict[Any, list[Any]] = {}
+        for row in rows:
+            counted = Counter(row["leaves"])
+            assert max(counted.values()) == 1, f"W1: {where}: counted twice in {row}"
+            seen.update(counted)
+            groups.setdefault(row["g"], []).append(row)
+        missing = story.leaves.keys() - seen.keys() - late
+        assert not missing, f"W1: {where}: leaves {sorted(missing)} are in no extent"
+        both = late.intersection(seen)
+        assert not both, f"W3: {where}: {sorted(both)} are late and counted"
+        if trigger["refinement"] == "discarding":
+            twice = [leaf for leaf, count in seen.items() if count > 1]
+            assert not twice, f"W6: {where}: {twice} come again, though discarded"
+        if story.honest:
+            self._check_extents(window, trigger, rows)
+
+    def _check_extents(self, window: Any, trigger: Any, rows: list[Any]) -> None:
+        """Nothing is late: so extents are those of the reference, and those that the watermark
+        has passed or that are there at the end are complete."""
+        where = f"window {window['id']}"
+        reference = self._world.story.extents(window)
+        whole = trigger["refinement"] == "accumulating" or trigger["type"] == "watermark"
+        for row in rows:
+            key, leaves = (row["g"], row["lower"], row["upper"]), frozenset(row["leaves"])
+            if window["type"] != "session":
+                assert leaves <= reference.get(key, frozenset()), f"W1: {where}: {row}"
+            if whole and row["type"] in ("watermark", "job-completed"):
+                assert leaves == reference.get(key), (
+                    f"W1: {where}: {row} should have {sorted(reference.get(key, ()))}"
+                )
+
+    def _check_again(self, rows: list[Any], given: Counter[str]) -> None:
+        """The chained window has been given what the first one fired, each once."""
+        story = self._world.story
+        accumulates = story.trigger("again")["refinement"] == "accumulating"
+        extents: dict[Any, list[Counter[str]]] = {}
+        for row in rows:
+            key = (row["h"], row["lower"])
+            extents.setdefault(key, []).append(Counter(row["keys"]))
+        found: Counter[str] = Counter()
+        for key, states in extents.items():
+            if accumulates:
+                last = max(states, key=lambda each: each.total())
+                assert all(each <= last for each in states), f"W6: again {key}: {states}"
+                found += last
+            else:
+                found.update(sum(states, Counter()))
+        assert found == given, f"W1: again: {_difference(given, found)}"
+
+    # --- trees ----------------------------------------------------------------------------------
+
+    def _tree(self, partition: int, position: int) -> dict[str, int]:
+        """How many segments of a tree each task with a log must have."""
+        task, index = self._of_partition(partition)
+        story = self._world.story
+        if task == "again":
+            return {"write": 1}
+        if task == "gather":
+            emission = self._world.storage.of("gather").emitted.get((index, position))
+            assert emission is not None, f"W2: emission {index}/{position} is in no log"
+            if emission["child"] is not None:
+                return {emission["child"]: 1}
+            return {"again": 1} | ({} if story.reduces["again"] else {"write": 1})
+        count = len(story.partitions[index][position]["leaves"])
+        found = {"gather": count}
+        if not story.reduces["gather"]:
+            found["again"] = count
+            if not story.reduces["again"]:
+                found["write"] = count
+        return found
+
+    def _of_partition(self, number: int) -> tuple[str, int]:
+        for task, each in self._world.replica.partitions[self._world.job_id].items():
+            if each.first <= number < each.first + each.count:
+                return task, number - each.first
+        raise AssertionError(f"partition {number} belongs to no task")
+
+    def _tasks(self) -> list[Task]:
+        world = self._world
+        processes = [*world.members.values(), *(each for each, _ in world.zombies)]
+        return [task for each in processes for task in each.tasks.values() if task.wired]
+
+
+def _same(task: str, shard: int, what: str, one: list[Any], other: list[Any]) -> None:
+    # A timer that found nothing to fire is due a period later, and nobody needs to know.
+    one, other = (
+        sorted(_text(each) for each in records if each[0] != "timer") for records in (one, other)
+    )
+    assert one == other, f"W5: {task}, shard {shard}: the log has {one}, its owner {other}"
+
+
+def _text(value: Any) -> str:
+    return repr(sorted(value.items())) if isinstance(value, dict) else repr(value)
+
+
+def _difference(expected: Counter[str], found: Counter[str]) -> str:
+    return f"missing {dict(expected - found)}, too much {dict(found - expected)}"

@@ -1,0 +1,150 @@
+"""Traffic between simulated processes, in the hands of the seed.
+
+Batches and control items go from outbox to inbox in order or are refused, as with the real
+transports; between processes they are encoded. Acks and completions wait here until the world
+delivers them: in any order, long after their version is over, or never.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from onyx.codec import segments as codec
+from onyx.flow.batch import U64, Batch
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.counters import Counters
+from onyx.transport.inbox import BoundedInbox, Encoded, Inboxes
+from onyx.transport.interface import Channel, Control
+
+if TYPE_CHECKING:
+    from tests.sim.windows.process import Process
+
+Message = tuple[GroupId, str, tuple[Any, ...]]
+"""To whom, the name of the handler, and its arguments."""
+
+
+class Network:
+    """All links; `refusals` is how often a send between processes is refused."""
+
+    def __init__(
+        self,
+        choice: random.Random,
+        refusals: float,
+        losses: float,
+        sent: Callable[[Batch], None],
+    ) -> None:
+        """`sent` hears of every batch that is on its way."""
+        self._choice = choice
+        self.sent = sent
+        self.refusals = refusals
+        self.losses = losses
+        self.processes: dict[GroupId, Process] = {}
+        self.inboxes = Inboxes()
+        self.messages: list[Message] = []
+
+    def reach(self, source: GroupId, target: GroupId) -> Process | None:
+        """The process, if it takes something now."""
+        if source != target and self._choice.random() < self.refusals:
+            return None
+        return self.processes.get(target)
+
+    def post(self, source: GroupId, message: Message) -> None:
+        if message[0] == source:
+            self.deliver(message)
+        elif self._choice.random() >= self.losses:
+            self.messages.append(message)
+
+    def deliver(self, message: Message) -> None:
+        group, handler, arguments = message
+        process = self.processes.get(group)
+        if process is not None:
+            getattr(process, handler)(*arguments)
+
+
+class Link:
+    """Implements `Transport` for one process."""
+
+    address = "simulated:0"
+
+    def __init__(self, network: Network, group: GroupId) -> None:
+        self._network = network
+        self._group = group
+
+    def start(self, group: GroupId, handlers: Any) -> None: ...
+
+    def connect(self, groups: Mapping[GroupId, str]) -> None: ...
+
+    def open_inbox(
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        segments_max: int,
+        wake: Callable[[], None],
+    ) -> BoundedInbox:
+        return self._network.inboxes.open((job, version, target), segments_max, wake, _nothing)
+
+    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+        if self._network.reach(self._group, group) is None:
+            return False
+        inbox = self._network.inboxes.find((channel.job, channel.version, channel.target))
+        if inbox is None:
+            return False
+        if isinstance(item, Batch):
+            if not item.segments:
+                return True
+            self._network.sent(item)
+            if group != self._group:
+                item = _through_bytes(item)
+        return inbox.offer(channel, item)
+
+    def send_acks(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        acker: PeerId,
+        roots: U64,
+        values: U64,
+    ) -> bool:
+        if self._network.reach(self._group, group) is None:
+            return False
+        self._network.post(self._group, (group, "on_acks", (job, version, acker, roots, values)))
+        return True
+
+    def send_completions(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+        retry: bool,
+    ) -> bool:
+        if self._network.reach(self._group, group) is None:
+            return False
+        arguments = (job, version, target, roots, retry)
+        self._network.post(self._group, (group, "on_completions", arguments))
+        return True
+
+    def counters(self) -> Counters:
+        return self._network.inboxes.counters()
+
+    def on_room(self, wake: Callable[[], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def _through_bytes(batch: Batch) -> Batch:
+    return Encoded(
+        len(batch),
+        codec.encode(batch.segments),
+        codec.encode_column(batch.roots),
+        codec.encode_column(batch.ids),
+    ).decode()
+
+
+def _nothing() -> None:
+    """The world steps every task anyway."""

@@ -1,0 +1,279 @@
+"""One simulated worker process: real tasks and ackers, stepped by the world.
+
+It sees the log as far as it has heard of it, which may be long ago; what it does in the background
+is done when the world says so, even after its death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.windows.network import Link
+from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
+from tests.sim.windows.story import FUNCTIONS
+from tests.sim.windows.violation import Violation
+
+from onyx.errors import NameNotRegistered
+from onyx.flow.batch import U64, Segment
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.model.job import Job
+from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.part_formats import JsonLinesFormat
+from onyx.plugins.parts import PartsWriter
+from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
+from onyx.plugins.roll_limits import RollLimits
+from onyx.replica.entry import Command
+from onyx.replica.state import Replica
+from onyx.seams import Clock
+from onyx.task import machine
+from onyx.task.acker import AckerTask
+from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.owners import Owners
+from onyx.task.phases import Kind, Progress
+from onyx.task.state import Task
+from onyx.task.wiring import sources_of
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
+from onyx.transport.interface import Transport
+
+if TYPE_CHECKING:
+    from tests.sim.windows.world import World
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Something done in the background."""
+
+    process: Process
+    do: Callable[[], Any]
+    future: Future[Any]
+
+    def run(self) -> None:
+        try:
+            self.future.set_result(self.do())
+        except Exception as error:
+            self.future.set_exception(error)
+
+
+class Process:
+    """`Services` of its tasks. Peers are virtual: each works on one task at a time."""
+
+    def __init__(self, world: World, number: int, peers: int) -> None:
+        self.world = world
+        self.group = GroupId(f"group-{number}")
+        self.peers = [PeerId(f"peer-{number}-{index}") for index in range(peers)]
+        self.settings = world.settings
+        self.clock: Clock = world.clock
+        self.transport: Transport = Link(world.network, self.group)
+        self.log: Any = DocumentsOf(world.documents, self.group)
+        self.tasks: dict[PeerId, Task] = {}
+        self.ackers: dict[tuple[AllocationVersion, PeerId], AckerTask] = {}
+        self.heard = len(world.entries)
+        self._replica = world.replica
+        self._sealed: set[tuple[int, str]] = set()
+        self._plugins = 0
+
+    # --- what the world does --------------------------------------------------------------------
+
+    def hear(self) -> bool:
+        """The next entry of the log; False when there is none."""
+        if self.heard == len(self.world.entries):
+            return False
+        kind, self._replica = self.world.entries[self.heard]
+        self.heard += 1
+        if kind == "allocated":
+            self._place_ackers()
+            self._place_tasks()
+        if kind == "ready":
+            version = self._version
+            owners = Owners(self._replica, self.world.job_id, self._sources())
+            for (at, _), acker in self.ackers.items():
+                if at == version:
+                    acker.ready(owners)
+            self._post_all(Ready(version))
+        self._seal()
+        return True
+
+    def step(self, task: Task) -> bool:
+        """One phase of a task; whether something was done."""
+        progress = machine.step(task)
+        if progress is Progress.DONE:
+            del self.tasks[task.peer]
+            self._start(task.peer)
+            self._seal()
+        return progress is Progress.ADVANCED
+
+    def die(self) -> None:
+        for task in self.tasks.values():
+            if task.wired:
+                task.live.inbox.close()
+
+    # --- Services -------------------------------------------------------------------------------
+
+    def replica(self) -> Replica:
+        return self._replica
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        self.world.commit(self, peer, command)
+
+    def permitted(self) -> bool:
+        return True
+
+    def background(self, work: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.world.works.append(Work(self, work, future))
+        return future
+
+    def resolve(self, name: str) -> Callable[..., Any]:
+        if name not in FUNCTIONS:
+            raise NameNotRegistered(f"{name} is not registered")
+        return FUNCTIONS[name]
+
+    def build_input(self, plugin: str, context: PluginContext) -> Input:
+        return Partitions(self.world)
+
+    def build_output(self, plugin: str, context: PluginContext) -> Output:
+        self._plugins += 1
+        world = self.world
+        place = PlaceOf(world.places[context.task], world.faults, self.group, self._plugins)
+        return Parts(place, JsonLinesFormat(context), context, world.roll_limits)
+
+    def state_store(self, durable: bool) -> Storage:
+        return self.world.storage
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        return ()
+
+    def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
+        return NULL_TASK
+
+    def restart_peer(self, peer: PeerId) -> None:
+        raise AssertionError("no lifecycle says so")
+
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        if self.group in self.world.members:
+            raise Violation(f"U: a task failed: {report}")
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    # --- Handlers of the transport ---------------------------------------------------------------
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None:
+        found = self.ackers.get((version, acker))
+        if found is not None:
+            found.post(roots, values)
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+    ) -> None:
+        self.world.checks.completed(roots)
+        task = self.tasks.get(target)
+        if task is not None:
+            task.post(Completions(version, roots, retry))
+
+    # --- the log's part -------------------------------------------------------------------------
+
+    @property
+    def _version(self) -> AllocationVersion:
+        return AllocationVersion(self._replica.allocation_version[self.world.job_id])
+
+    def _sources(self) -> Any:
+        return sources_of(self._replica, self.world.job_id)
+
+    def _place_ackers(self) -> None:
+        world, version = self.world, self._version
+        for acker in self.ackers.values():
+            acker.stopped = True
+        mine = [peer for peer in self._replica.ackers[world.job_id] if peer in self.peers]
+        self.ackers = {
+            (version, peer): AckerTask(
+                self.transport, self.clock, world.job_id, version, _nothing, 480.0
+            )
+            for peer in mine
+        }
+
+    def _place_tasks(self) -> None:
+        for peer in self.peers:
+            task = self.tasks.get(peer)
+            if task is None:
+                self._start(peer)
+            elif not task.wanted:
+                continue
+            elif self._task_of(peer) == task.name:
+                task.post(Rewire(self._version))
+            else:
+                task.post(Stop("peer-reallocated"))
+
+    def _start(self, peer: PeerId) -> None:
+        name = self._task_of(peer)
+        if name is None:
+            return
+        kind = self.world.job.entry(name).type
+        kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
+        self.tasks[peer] = Task(self, peer, self.world.job_id, name, kind_of, _nothing)
+
+    def _task_of(self, peer: PeerId) -> TaskName | None:
+        allocation = self._replica.allocations[self.world.job_id]
+        return next((task for task, peers in allocation.items() if peer in peers), None)
+
+    def _post_all(self, message: Ready) -> None:
+        for task in self.tasks.values():
+            task.post(message)
+
+    def _seal(self) -> None:
+        """The first peer of each output seals it when all sources are exhausted."""
+        job = self.world.job_id
+        ended = set(self._replica.exhausted_inputs.get(job, ()))
+        if not ended.issuperset(task for task, _ in self._sources()):
+            return
+        for name in self._replica.output_tasks[job]:
+            peer = self._replica.allocations[job][name][0]
+            task = self.tasks.get(peer)
+            if task is not None and task.name == name and (self._version, name) not in self._sealed:
+                self._sealed.add((self._version, name))
+                task.post(Seal())
+
+
+class Partitions:
+    """The source: tells the checks what has been read."""
+
+    cooperative = True
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def partitions(self) -> Sequence[str]:
+        return [str(number) for number in range(len(self._world.story.partitions))]
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        number = int(partition)
+        segments = self._world.story.partitions[number]
+
+        def fetch(first: int, segments_max: int) -> list[Segment]:
+            last = min(len(segments), first + segments_max)
+            self._world.checks.read(number, last)
+            return [dict(segment) for segment in segments[first:last]]
+
+        return IndexedReader(cursor.position, fetch, lambda: len(segments))
+
+    def close(self) -> None: ...
+
+
+class Parts(PartsWriter):
+    """The output: real parts in a place in memory."""
+
+    cooperative = True
+
+    def __init__(
+        self, place: PlaceOf, form: JsonLinesFormat, context: PluginContext, limits: RollLimits
+    ) -> None:
+        super().__init__(place, form, context, limits)  # type: ignore[arg-type]
+
+
+def _nothing() -> None:
+    """The world steps every task anyway."""
