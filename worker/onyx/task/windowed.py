@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import Any
 
-from onyx.errors import UserFunctionError
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch
 from onyx.flow.grouping import SHARDS, key_getter, keys_of, shard_of
-from onyx.flow.leaves import Leaves, describe_type
+from onyx.flow.leaves import Leaves
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import ancestors, children
+from onyx.state.recovery import Recovered
 from onyx.state.spilled import holder
 from onyx.task.emissions import UNSETTLED_MAX, Emissions
 from onyx.task.failures import Failure, describe, place
+from onyx.task.firings import call_emit, call_sync
 from onyx.task.inheriting import inherit_windows, may_inherit
 from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress
@@ -58,12 +59,20 @@ def recover_state(task: Task) -> Progress:
     if not may_inherit(task):
         return Progress.WAITING
     shards = shards_of_rank(task, shards_of(task))
-    recovered = recovered_state(task, shards, inherit_windows(task))
-    if recovered is None:
-        return Progress.WAITING
+    task.live.windowing = recovered_state(
+        task,
+        shards,
+        inherit_windows(task),
+        lambda recovered: _windowing(task, its, first, recovered),
+    )
+    return Progress.ADVANCED if task.live.windowing is not None else Progress.WAITING
+
+
+def _windowing(task: Task, its: Windowed, first: int | None, recovered: Recovered) -> Windowing:
+    """With the whole state, which takes its time; so not on a thread that tasks share."""
     services, static = task.services, task.static
     timeout_s = static.entry.pending_timeout / 1000
-    task.live.windowing = Windowing(
+    return Windowing(
         TaskWindows(
             its.compiled,
             _only_shard if its.group_key is None else shard_of,
@@ -76,7 +85,6 @@ def recover_state(task: Task) -> Progress:
         services.clock,
         services.settings.state,
     )
-    return Progress.ADVANCED
 
 
 def _only_shard(_: Any) -> int:
@@ -184,27 +192,9 @@ def _carry_out(task: Task, windowing: Windowing, firings: Iterable[Firing]) -> N
     for firing in firings:
         if firing.shard in windowing.closed:
             continue  # a timer or a watermark that came late: nobody listens any more
-        trigger = firing.trigger
-        state_event = firing.state_event()
-        if trigger.sync is not None:
-            its.functions[trigger.sync](event, firing.window, trigger, state_event, firing.state)
-        if trigger.emit is not None:
-            emit = its.functions[trigger.emit]
-            made = emit(event, firing.window, trigger, state_event, firing.state)
-            windowing.emit(firing.shard, _segments(trigger.emit, made))
+        call_sync(its.functions, event, firing)
+        windowing.emit(firing.shard, call_emit(its.functions, event, firing))
         windowing.changed(1)
-
-
-def _segments(name: str, made: Any) -> list[Segment]:
-    """What an emit function returned: one segment, several or none."""
-    if made is None:
-        return []
-    found = [made] if isinstance(made, dict) else made
-    if not isinstance(found, list | tuple) or not all(isinstance(each, dict) for each in found):
-        raise UserFunctionError(
-            f"{name} returned {describe_type(made)}: it must return a dict, a list of dicts or None"
-        )
-    return list(found)
 
 
 def _failure(task: Task, error: Exception) -> Failure:

@@ -1,0 +1,66 @@
+"""What a trigger's functions may give, and what is told when they fail."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Any
+
+import pytest
+
+from onyx.errors import UserFunctionError
+from onyx.model.job import Trigger, Window
+from onyx.task.firings import call_emit, call_sync
+from onyx.windows.firing import Firing
+
+WINDOW = Window("hours", "count", "fixed", ("count",))
+TRIGGER = Trigger("hours", "watermark", sync="m:f", emit="m:f")
+FIRING = Firing(WINDOW, TRIGGER, "watermark", 0, True, "a", 0, 3_599_999, 7)
+WHERE = "trigger watermark of window hours:"
+
+
+def emitted(made: Any) -> list[dict[str, Any]]:
+    return call_emit({"m:f": lambda *arguments: made}, {}, FIRING)
+
+
+@pytest.mark.parametrize(
+    ("made", "segments"),
+    [
+        ({"n": 1}, [{"n": 1}]),
+        ([{"n": 1}, {"n": 2}], [{"n": 1}, {"n": 2}]),
+        (({"n": 1},), [{"n": 1}]),
+        ([], []),
+        (None, []),
+    ],
+)
+def test_emit_gives_one_segment_several_or_none(made: Any, segments: list[Any]) -> None:
+    assert emitted(made) == segments
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (5, "returned an int: it must return a dict, a list of dicts or None"),
+        ([{"n": 1}, 5], "returned a list that holds an int: it must return a dict, a list of dict"),
+        ([{"n": 1}, {"n": {1}}], "returned a segment that holds a value of type set; segments may"),
+        ({"n": date(2026, 1, 1)}, "returned a segment that holds a value of type date; segments "),
+        ({1: 2}, "returned a segment that holds a key of type int; segments may hold"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_with_trigger_and_function(made: Any, told: str) -> None:
+    with pytest.raises(UserFunctionError, match=re.escape(f"{WHERE} emit m:f {told}")):
+        emitted(made)
+
+
+def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
+    def fails(*arguments: Any) -> None:
+        raise ValueError("disk full")
+
+    told = re.escape(f"{WHERE} sync m:f raised ValueError: disk full (test_task_firings.py, line ")
+    with pytest.raises(UserFunctionError, match=told):
+        call_sync({"m:f": fails}, {}, FIRING)
+
+
+def test_a_function_of_other_arguments_is_told_too() -> None:
+    with pytest.raises(UserFunctionError, match=r"emit m:f raised TypeError: .* takes 1 pos"):
+        call_emit({"m:f": lambda event: None}, {}, FIRING)

@@ -1,0 +1,83 @@
+"""What is done when a trigger fires: the user's `sync` and `emit` are called.
+
+Whoever reads an error of theirs must find the trigger in the job and the line in the code, so both
+are told here; nothing of the state is, for it is the user's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.codec.segments import examine
+from onyx.errors import UserFunctionError
+from onyx.flow.batch import Segment
+from onyx.flow.leaves import describe_type
+from onyx.model.job import Trigger
+from onyx.task.failures import describe, place
+from onyx.windows.firing import Firing
+
+Function = Callable[..., Any]
+
+
+def call_sync(functions: Mapping[str, Function], event: Any, firing: Firing) -> None:
+    """Call the trigger's `sync`, if it has one.
+
+    Raises:
+        UserFunctionError: it has raised.
+    """
+    name = firing.trigger.sync
+    if name is not None:
+        _call(functions[name], _where(firing.trigger, "sync", name), event, firing)
+
+
+def call_emit(functions: Mapping[str, Function], event: Any, firing: Firing) -> list[Segment]:
+    """The segments that the trigger's `emit` gives; none without one.
+
+    Raises:
+        UserFunctionError: it has raised, or gave something else, or what cannot be sent.
+    """
+    name = firing.trigger.emit
+    if name is None:
+        return []
+    where = _where(firing.trigger, "emit", name)
+    return _segments(where, _call(functions[name], where, event, firing))
+
+
+def _call(function: Function, where: str, event: Any, firing: Firing) -> Any:
+    arguments = (event, firing.window, firing.trigger, firing.state_event(), firing.state)
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise UserFunctionError(f"{where} raised {describe(error)}{place(error)}") from error
+
+
+def _where(trigger: Trigger, key: str, name: str) -> str:
+    return f"trigger {trigger.id or trigger.type} of window {trigger.window_id}: {key} {name}"
+
+
+def _segments(where: str, made: Any) -> list[Segment]:
+    """What an emit function returned: one segment, several or none."""
+    if made is None:
+        return []
+    found = [made] if isinstance(made, dict) else made
+    if not isinstance(found, list | tuple):
+        raise _refused(where, describe_type(made))
+    for each in found:
+        if not isinstance(each, dict):
+            raise _refused(where, f"{describe_type(made)} that holds {describe_type(each)}")
+        try:
+            examine(each)
+        except (TypeError, RecursionError) as error:
+            raise UserFunctionError(
+                f"{where} returned a segment that holds {error}; segments may hold None, bool, "
+                "int, float, str, bytes, a datetime with a time zone, and lists and dicts of these "
+                "with keys that are str"
+            ) from error
+    return list(found)
+
+
+def _refused(where: str, found: str) -> UserFunctionError:
+    return UserFunctionError(
+        f"{where} returned {found}: it must return a dict, a list of dicts or None"
+    )
