@@ -133,21 +133,21 @@ def recover(task: Task) -> bool:
     sink = task.static.sink
     assert sink is not None
 
-    def finish(recovered: Recovered) -> None:
+    def finished(recovered: Recovered) -> Committing:
         for state in recovered.shards.values():
             last: list[Any] = [record for records in state.records() for record in records][-1:]
             for token in last:
                 sink.finish(token)
+        return Committing(recovered, sink)
 
     if task.live.wiring.rank >= SHARDS:
         return True
     if not may_inherit(task):
         return False
     shards = shards_of_rank(task, SHARDS)
-    recovered = recovered_state(task, shards, inherit_written(task), finish)
-    if recovered is None:
+    committing = recovered_state(task, shards, inherit_written(task), finished)
+    if committing is None:
         return False
-    committing = Committing(recovered, sink)
     committing.begin()
     task.live.committing = committing
     return True

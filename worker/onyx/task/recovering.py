@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from onyx.errors import Fenced
 from onyx.state.recovery import Inherit, Recovered, recover
@@ -12,6 +13,8 @@ from onyx.state.stores import state_place
 from onyx.task.state import Task
 
 logger = logging.getLogger("onyx.task")
+
+Made = TypeVar("Made")
 
 
 def shards_of_rank(task: Task, shards: int) -> range:
@@ -24,32 +27,32 @@ def recovered_state(
     task: Task,
     shards: range,
     inherit: Inherit | None,
-    then: Callable[[Recovered], None] = lambda recovered: None,
-) -> Recovered | None:
-    """The state of these shards, with the log that is this peer's from now on; None while it is
-    being read. `inherit` gives shards their beginning, and `then` is done with all of them, in the
-    background too."""
+    make: Callable[[Recovered], Made],
+) -> Made | None:
+    """What `make` makes of the state of these shards, with the log that is this peer's from now on;
+    None while it is being read and made, both in the background. `inherit` gives shards their
+    beginning."""
     wiring, services = task.live.wiring, task.services
 
-    def work() -> Recovered:
+    def work() -> Made:
         durable = task.static.tracked
         store = services.state_store(durable)
         if durable:
             place = state_place(services.settings)
             check_shared(store, services.log, task.job_id, task.peer, place)
-        recovered = recover(
-            store,
-            task.job_id,
-            task.name,
-            wiring.version,
-            wiring.rank,
-            shards,
-            services.settings.state,
-            task.metrics.recovering,
-            inherit,
+        return make(
+            recover(
+                store,
+                task.job_id,
+                task.name,
+                wiring.version,
+                wiring.rank,
+                shards,
+                services.settings.state,
+                task.metrics.recovering,
+                inherit,
+            )
         )
-        then(recovered)
-        return recovered
 
     try:
         return task.poll("state", lambda: services.background(work))
