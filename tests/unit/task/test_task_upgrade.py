@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +37,13 @@ def spec(kind: str = "reduce", guarantee: str = "exactly-once", **more: Any) -> 
     grouped = {"batchSize": 5, **GROUPED, **repeats}
     return {
         "guarantee": guarantee,
-        "workflow": [["read", "pass"], ["pass", "count"], ["count", "add"], ["add", "write"]],
+        "workflow": [
+            ["read", "pass"],
+            ["pass", "count"],
+            ["count", "add"],
+            ["add", "write"],
+            *more.pop("beside", []),
+        ],
         "catalog": [
             {
                 "name": "read",
@@ -47,7 +55,8 @@ def spec(kind: str = "reduce", guarantee: str = "exactly-once", **more: Any) -> 
             {"name": "pass", "type": "function", "fn": "m:same", "batchSize": 5},
             {"name": "count", "type": kind, "fn": "m:same", **grouped, **more.pop("count", {})},
             {"name": "add", "type": "reduce", **grouped},
-            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 5},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 5}
+            | more.pop("write", {}),
         ],
         "windows": [
             {"id": "threes", "task": "count", "type": "global", "aggregation": "count"},
@@ -139,6 +148,22 @@ def test_a_third_job_goes_on_where_the_second_one_stopped(rounds: int) -> None:
     third.settle()
     assert third.completed
     assert counts(third) == EXPECTED
+
+
+@pytest.mark.parametrize("rounds", range(10, 170, 16))
+def test_an_output_writes_exactly_once_over_both_jobs(rounds: int, tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), "format": "jsonl", "rollSegments": 3}
+    more = {"write": {"plugin": "files", "options": options}, "beside": [["pass", "write"]]}
+    old = stopped(rounds, **more)
+    for task in list(old.tasks.values()):
+        old.stop(task)
+    new = after(old, **more)
+    new.settle()
+    assert new.completed
+    lines = [line for part in tmp_path.glob("part-*") for line in part.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    assert sorted(row["n"] for row in rows if "n" in row) == list(range(60))
+    assert {row["word"]: row["count"] for row in rows if "count" in row} == EXPECTED
 
 
 def test_what_the_old_job_has_read_is_not_read_again() -> None:
