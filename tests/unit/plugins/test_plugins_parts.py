@@ -407,6 +407,20 @@ def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
     assert contents(place) == numbers(1)
 
 
+def test_beginning_again_leaves_what_may_have_been_committed_for_those_who_know(place):
+    commit, told = refusing(Unavailable("no answer"))
+    output = files_output(place)
+    output.begin(commit)
+    output.write(numbers(1))
+    with pytest.raises(Unavailable):
+        output.flush()
+    output.begin(commit)
+    output.close()
+    assert contents(place) == []
+    files_output(place).finish(told[0])
+    assert contents(place) == numbers(1)
+
+
 def test_closing_publishes_what_has_been_committed(place, monkeypatch):
     commit, _ = refusing()
     output = files_output(place)

@@ -151,6 +151,8 @@ class PartsWriter:
         self._durable = 0
         self._broken: Exception | None = None
         self._commit: Commit | None = None
+        self._left = False
+        """Something was left for others to make visible, if they find that it was committed."""
 
     def begin(self, commit: Commit) -> None:
         """Write exactly once from now on: see `protocol.TransactionalOutput`."""
@@ -159,6 +161,8 @@ class PartsWriter:
                 if part.token is not None and part.committed:
                     self._place.finish(part.token)
                     self._durable += part.segments
+                elif part.token is not None:
+                    self._left = True
                 else:
                     part.staged.drop()
             if self._part is not None:
@@ -231,7 +235,7 @@ class PartsWriter:
                 part.staged.drop()
         self._part = None
         self._finished.clear()
-        if all(part.token is None for part in waiting):
+        if not self._left and all(part.token is None for part in waiting):
             self._place.close()
 
     def _is_published(self, part: _Part) -> bool:
