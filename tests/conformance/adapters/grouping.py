@@ -43,7 +43,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     for segment, each in zip(segments, case["cases"], strict=True):
         if getter(segment) != _keywords(each["group_key"]):
             return f"{segment}: expected {each['group_key']!r}, got {getter(segment)!r}"
-    slots = Grouping(getter).slots_of(segments, SLOTS).tolist()
+    slots = Grouping(getter, entry).slots_of(segments, SLOTS).tolist()
     by_key: dict[str, set[int]] = {}
     for slot, each in zip(slots, case["cases"], strict=True):
         by_key.setdefault(repr(each["group_key"]), set()).add(slot)

@@ -77,14 +77,14 @@ def test_hashes_are_the_same_in_every_process():
 
 def test_a_batch_of_mixed_types_hashes_like_each_key_alone():
     keys = ["a", 1, True, None, "1", ["a"], 1, "a", False, 0]
-    group = Grouping(lambda segment: segment["k"])
+    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
     for batch in (keys, ["a", "b", "a"], [1, 2, 1], [True, False], [0, 1]):
         hashes = group.hashes_of([{"k": key} for key in batch])
         assert hashes.tolist() == [key_hash(key) for key in batch]
 
 
 def test_a_bool_does_not_find_what_an_int_has_left():
-    group = Grouping(lambda segment: segment["k"])
+    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
     [one] = group.hashes_of([{"k": 1}]).tolist()
     [true] = group.hashes_of([{"k": True}]).tolist()
     assert one != true
@@ -92,14 +92,14 @@ def test_a_bool_does_not_find_what_an_int_has_left():
 
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(grouping, "MEMO_KEYS_MAX", 10)
-    group = Grouping(lambda segment: segment["k"])
+    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
     segments = [{"k": str(number)} for number in range(25)]
     assert group.hashes_of(segments).tolist() == [key_hash(str(n)) for n in range(25)]
     assert max(map(len, group._memos.values())) <= 10
 
 
 def test_groups_spread_over_slots_and_each_stays_on_one():
-    group = Grouping(lambda segment: segment["k"])
+    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
     segments = [{"k": f"carrier-{number % 1000}"} for number in range(2000)]
     slots = group.slots_of(segments, 4).tolist()
     assert slots[:1000] == slots[1000:]
@@ -122,3 +122,18 @@ def test_a_function_may_make_the_key():
     functions = {"m:first": lambda segment: segment["name"][0]}
     getter = key_getter(entry(group_by_fn="m:first"), functions.__getitem__)
     assert getter({"name": "JFK"}) == "J"
+
+
+def test_a_key_that_is_refused_is_told_with_task_and_key():
+    grouped = entry(group_by_key="delay")
+    group = Grouping(key_getter(grouped, {}.__getitem__), grouped)
+    with pytest.raises(UserError, match=r"^groupByKey delay of task count: a group key is a"):
+        group.hashes_of([{"delay": 1.5}])
+
+
+def test_a_function_that_raises_is_told_with_task_and_name():
+    functions = {"m:first": lambda segment: segment["name"][0]}
+    grouped = entry(group_by_fn="m:first")
+    group = Grouping(key_getter(grouped, functions.__getitem__), grouped)
+    with pytest.raises(UserError, match=r"^groupByFn m:first of task count raised KeyE"):
+        group.hashes_of([{}])

@@ -190,3 +190,23 @@ def test_extents_fire_when_the_watermark_has_passed_them(crash: int | None) -> N
     assert bench.completed
     written = {(each["word"], each["from"], each["count"]) for each in bench.written("write")}
     assert written == {(word, start, n) for (word, start), n in per_window().items()}
+
+
+@pytest.mark.parametrize(
+    ("segment", "told"),
+    [
+        ({"word": "a"}, "task count: a segment has no 'n', its uniquenessKey, and cannot be told"),
+        ({"n": None, "word": "a"}, "task count: a segment has no 'n', its uniquenessKey"),
+        ({"n": 1.5, "word": "a"}, "task count: uniquenessKey 'n': a group key is a float"),
+        ({"n": 1, "word": 1.5}, "groupByKey word of task count: a group key is a float"),
+    ],
+)
+def test_a_segment_that_cannot_be_told_from_others_kills_the_job(
+    segment: dict[str, Any], told: str
+) -> None:
+    job = spec(read={"options": {"segments": [segment, segment]}})
+    job["catalog"][1]["uniquenessKey"] = "n"
+    bench = Bench(job, FUNCTIONS)
+    bench.settle()
+    assert told in bench.exceptions[0]["detail"]
+    assert bench.proposals("kill-job")

@@ -12,14 +12,15 @@ changes with each process). What counts as one group:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserError
+from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import U64, Indices, Segment
 from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry
@@ -38,16 +39,40 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     """How a task's group key is read from a segment; None when the task is not grouped.
 
     One key gives its value, or None where it is missing; a list of keys the part of the segment
-    that has them; a function whatever it returns.
+    that has them; a function whatever it returns. What it raises is told with its name, and that
+    of the task: it is called where segments come from.
     """
     if entry.group_by_fn is not None:
-        return resolve(entry.group_by_fn)
+        where = f"groupByFn {entry.group_by_fn} of task {entry.name}"
+        return _told(resolve(entry.group_by_fn), where)
     by = entry.group_by_key
     if by is None:
         return None
     if isinstance(by, tuple):
         return lambda segment: {key: segment[key] for key in by if key in segment}
     return ByKey(by)
+
+
+def _told(function: KeyGetter, where: str) -> KeyGetter:
+    def telling(segment: Segment) -> Any:
+        try:
+            return function(segment)
+        except Exception as error:
+            raise UserFunctionError(f"{where} raised {type(error).__name__}: {error}") from error
+
+    return telling
+
+
+@contextmanager
+def naming(entry: CatalogEntry) -> Iterator[None]:
+    """A key that is refused is told with what of the job it comes from: often it is not the task
+    that fails, but the one behind it."""
+    try:
+        yield
+    except UserError as error:
+        by = entry.group_by_fn
+        what = f"groupByFn {by}" if by is not None else f"groupByKey {entry.group_by_key}"
+        raise UserError(f"{what} of task {entry.name}: {error}") from error
 
 
 class ByKey:
@@ -100,21 +125,23 @@ def shard_of(key: Any) -> int:
 class Grouping:
     """Hashes of the group keys of one task, remembered for keys that come again."""
 
-    def __init__(self, getter: KeyGetter) -> None:
+    def __init__(self, getter: KeyGetter, entry: CatalogEntry) -> None:
         self._getter = getter
+        self._entry = entry
         self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo()}
 
     def hashes_of(self, segments: Sequence[Segment]) -> U64:
         """One stable hash a segment.
 
         Raises:
-            UserError: a key cannot be grouped by. Whatever the user's `groupByFn` raises.
+            UserError: a key cannot be grouped by, or the user's `groupByFn` raises.
         """
         keys = keys_of(self._getter, segments)
         kinds = set(map(type, keys))
         memo = self._memos.get(kinds.pop()) if len(kinds) == 1 else None
         hashed = key_hash if memo is None else memo.__getitem__
-        return np.fromiter(map(hashed, keys), np.uint64, len(keys))
+        with naming(self._entry):
+            return np.fromiter(map(hashed, keys), np.uint64, len(keys))
 
     def slots_of(self, segments: Sequence[Segment], n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""

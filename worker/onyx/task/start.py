@@ -112,8 +112,6 @@ def before_task(task: Task) -> Progress:
 
 def _groupings(task: Task) -> dict[str, Grouping]:
     job = task.static.job
-    getters = {
-        child: key_getter(job.entry(child), task.services.resolve)
-        for child in children(job.workflow)[task.name]
-    }
-    return {child: Grouping(getter) for child, getter in getters.items() if getter is not None}
+    entries = [job.entry(child) for child in children(job.workflow)[task.name]]
+    getters = [(entry, key_getter(entry, task.services.resolve)) for entry in entries]
+    return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

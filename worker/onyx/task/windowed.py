@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Any
 
 from onyx.flow.batch import Batch
-from onyx.flow.grouping import SHARDS, key_getter, keys_of, shard_of
+from onyx.flow.grouping import SHARDS, key_getter, keys_of, naming, shard_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
@@ -27,6 +27,7 @@ from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress
 from onyx.task.recovering import recovered_state, shards_of_rank
 from onyx.task.state import Task, Windowed
+from onyx.task.uniqueness import first_seen
 from onyx.task.windowing import Windowing
 from onyx.transport.interface import FLUSH
 from onyx.windows.compile import compile_windows
@@ -109,7 +110,9 @@ def read_groups(task: Task) -> None:
     """The groups of a batch, before the function may change what it is given."""
     batch, its = task.batch, task.static.windowed
     if batch is not None and its is not None and its.group_key is not None:
-        task.groups = hashable_keys(keys_of(its.group_key, batch.segments))
+        keys = keys_of(its.group_key, batch.segments)
+        with naming(task.static.entry):
+            task.groups = hashable_keys(keys)
 
 
 def assign_windows(task: Task) -> Progress:
@@ -139,7 +142,7 @@ def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leave
     unique = its.unique_key
     if unique is not None and segments:
         shards = [0] * len(segments) if groups is None else list(map(_shard_of_key, groups))
-        new = windowing.first_seen(shards, [segment.get(unique) for segment in segments])
+        new = first_seen(task.name, unique, windowing, shards, segments)
         segments = list(compress(segments, new))
         groups = None if groups is None else list(compress(groups, new))
     if not segments:
