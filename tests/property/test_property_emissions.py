@@ -145,3 +145,16 @@ def test_without_trees_an_emission_is_sent_once_and_forgotten() -> None:
     assert sent == [(None, [{"n": 1}], None), ("late", [{"n": 2}], None)]
     assert emissions.unsettled == 0
     assert emissions.pending(0) == (2, [])
+
+
+def test_those_of_a_shard_that_is_late_are_missed_though_as_many_of_others_were_sent() -> None:
+    emissions = Emissions("count", FIRST, ManualClock(), TIMEOUT_S)
+    emissions.restore(0, 0, [])
+    emissions.restore(1, 0, [Emission({"n": 1}), Emission({"n": 2})])
+    before = emissions.added
+    emissions.add(0, [Emission({"n": 3})])
+    emissions.release(emissions.take_fresh())
+    emissions.read(2)
+    assert (emissions.sent, emissions.sent_through) == (2, 0)
+    emissions.read(2)
+    assert emissions.sent_through == emissions.added > before

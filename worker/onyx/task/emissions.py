@@ -44,6 +44,14 @@ class Emission(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Wave:
+    """What came into the log in one chunk, or was taken over."""
+
+    emissions: int = 0
+    unsent: int = 0
+
+
+@dataclass(slots=True)
 class _Shard:
     window: PendingWindow | None
     """None without trees."""
@@ -52,6 +60,8 @@ class _Shard:
     """`source_number` of the partition that its emissions are."""
     unsent: deque[Emission] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
+    waves: deque[tuple[_Wave, int]] = field(default_factory=deque)
+    """Of which wave how many of these are."""
     kept: dict[int, Emission] = field(default_factory=dict)
     """Sent, from the first that is not complete on, by position."""
     again: list[int] = field(default_factory=list)
@@ -85,12 +95,18 @@ class Emissions:
         """How many there have been, those taken over included."""
         self.sent = 0
         """How many of them have been sent, each counted once."""
+        self.sent_through = 0
+        """So many of the first ones have all been sent: shards are not sent in the order in which
+        they emitted, and one may have no room."""
+        self._waves: deque[_Wave] = deque()
         self._flushed = 0
 
     def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
         there = self._shard(shard, settled)
-        there.unsent.extend(emissions)
+        if not self._waves:
+            self._waves.append(_Wave())
+        self._to_send(there, list(emissions))
         there.next_position = settled + len(there.unsent)
         self.unsettled += len(there.unsent)
         self.added += len(there.unsent)
@@ -115,8 +131,11 @@ class Emissions:
 
     def release(self, taken: dict[int, list[tuple[int, Emission]]]) -> None:
         """The log has them."""
+        if not taken:
+            return
+        self._waves.append(_Wave())
         for shard, emissions in taken.items():
-            self._shards[shard].unsent.extend(each for _, each in emissions)
+            self._to_send(self._shards[shard], [each for _, each in emissions])
 
     @property
     def waiting(self) -> bool:
@@ -185,6 +204,28 @@ class Emissions:
             *enumerate(there.unsent, there.window.next_position),
         ]
 
+    def _to_send(self, there: _Shard, emissions: list[Emission]) -> None:
+        """With the newest wave."""
+        wave, count = self._waves[-1], len(emissions)
+        if not count:
+            return
+        there.unsent.extend(emissions)
+        there.waves.append((wave, count))
+        wave.emissions += count
+        wave.unsent += count
+
+    def _has_sent(self, there: _Shard, count: int) -> None:
+        self.sent += count
+        while count:
+            wave, left = there.waves.popleft()
+            part = min(count, left)
+            wave.unsent -= part
+            count -= part
+            if left > part:
+                there.waves.appendleft((wave, left - part))
+        while self._waves and not self._waves[0].unsent:
+            self.sent_through += self._waves.popleft().emissions
+
     def _shard(self, shard: int, settled: int) -> _Shard:
         if shard not in self._shards:
             source = source_number(self._task, str(shard))
@@ -226,7 +267,7 @@ class Emissions:
             while there.unsent and len(run) < most and there.unsent[0].child == child:
                 run.append(there.unsent.popleft())
             segments_max -= len(run)
-            self.sent += len(run)
+            self._has_sent(there, len(run))
             roots = None
             if window is None:
                 self.unsettled -= len(run)

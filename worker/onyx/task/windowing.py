@@ -157,7 +157,7 @@ class Windowing:
         if not self._marks or self._marks[-1][1] != mark:
             self._marks.append((self.emissions.added, mark))
         released = None
-        while self._marks and self._marks[0][0] <= self.emissions.sent:
+        while self._marks and self._marks[0][0] <= self.emissions.sent_through:
             released = self._marks.popleft()[1]
         return released
 
