@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench, chain
 
+from onyx.ledger.lineage import positions_of
+
 SEGMENTS = [{"n": n} for n in range(12)]
 Segment = dict[str, Any]
 
@@ -182,6 +184,22 @@ def test_a_source_of_several_partitions_is_shared_by_the_peers_of_the_task() -> 
     assert sorted(numbers(bench)) == list(range(20))
     exhausted = [args["partitions"] for args in bench.proposals("exhaust-input")]
     assert sorted(exhausted) == [[0, 2, 4], [1, 3]]
+
+
+def test_what_is_read_again_is_what_was_at_its_position_though_some_has_completed_since() -> None:
+    bench = Bench(chain(SEGMENTS[:10], batch_size=10), {"m:same": lambda segment: segment})
+    bench.start()
+    source = bench.task("read").static.source
+    assert source is not None
+    while (batch := source.read()) is None:
+        pass
+    source.replay_pending()
+    source.complete(batch.roots[:3])
+    again = source.read()
+    assert again is not None
+    assert again.roots is not None
+    found = [segment["n"] for segment in again.segments]
+    assert found == positions_of(again.roots).tolist() == list(range(3, 10))
 
 
 def test_more_peers_than_partitions_leaves_some_without_work_and_the_job_completes() -> None:

@@ -341,6 +341,8 @@ class Source:
 
     def _retry(self, partition: Partition) -> Batch | None:
         first, last = partition.to_retry.popleft()
+        # What has completed since need not be read again, and readers may have forgotten it.
+        first = max(first, partition.window.frontier)
         middle = min(last, first + self._entry.batch_size)
         if middle < last:
             partition.to_retry.appendleft((middle, last))
