@@ -9,7 +9,7 @@ state in memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -298,8 +298,13 @@ def test_shards_may_move_to_an_owner_that_joins(script: Script, when: int) -> No
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["none-in-memory", "two-in-memory"])
-def spill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Spill:
-    return Spill(tmp_path_factory.mktemp("scratch"), extents_max=request.param)
+def spill(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Spill]:
+    """With pages so small that most things take several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onyx.state.spilled.PAGE", 2)
+        yield Spill(tmp_path_factory.mktemp("scratch"), extents_max=request.param)
 
 
 @given(scripts(), st.integers(1, 2), st.booleans())
