@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench, chain
 
+from onyx.errors import Unavailable
 from onyx.ledger.lineage import positions_of
 
 SEGMENTS = [{"n": n} for n in range(12)]
@@ -200,6 +201,22 @@ def test_what_is_read_again_is_what_was_at_its_position_though_some_has_complete
     assert again.roots is not None
     found = [segment["n"] for segment in again.segments]
     assert found == positions_of(again.roots).tolist() == list(range(3, 10))
+
+
+def test_a_flush_that_is_refused_does_not_write_the_batch_before_it_again() -> None:
+    bench = Bench(chain(SEGMENTS, batch_size=5), {"m:same": lambda segment: segment})
+    bench.start()
+    output = bench.outputs["write"][0]
+    flush, refusals = output.flush, [Unavailable("not now"), Unavailable("not yet")]
+
+    def refusing() -> None:
+        if refusals:
+            raise refusals.pop()
+        flush()
+
+    output.flush = refusing  # type: ignore[method-assign]
+    assert sorted(numbers(finish(bench))) == list(range(12))
+    assert not refusals
 
 
 def test_more_peers_than_partitions_leaves_some_without_work_and_the_job_completes() -> None:

@@ -157,6 +157,20 @@ def test_trees_that_are_replayed_change_nothing() -> None:
     assert counts(bench) == EXPECTED
 
 
+def test_timers_do_not_fire_after_the_end() -> None:
+    timer = {"type": "timer", "period": [1, "seconds"]}
+    bench = Bench(spec(trigger=timer), FUNCTIONS)
+    bench.start()
+    bench.settle(["read", "count"])
+    windowing = bench.task("count").live.windowing
+    assert windowing is not None
+    assert set(windowing.shards) == windowing.closed
+    emitted = windowing.emissions.added
+    bench.clock.advance(10.0)
+    bench.settle(["read", "count"])
+    assert windowing.emissions.added == emitted == len(EXPECTED)
+
+
 WINDOWS = {
     "type": "fixed",
     "windowKey": "time",
