@@ -48,8 +48,8 @@ imports: setup ## Check that imports run downward only
 unit: setup ## Run all tests
 	$(BIN)/python -m pytest
 
-sim: setup ## Simulate clusters: SEEDS=2000, or one by SEED=7 STEPS=300 (BUG=B1 plants a bug)
-	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG))
+sim: setup ## Simulate clusters and windowed jobs: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))
 
 conformance: setup ## Run conformance case files: CASES='FILE...'
 	$(BIN)/python -m tests.conformance $(CASES)

@@ -177,7 +177,7 @@ class World:
                 while process.hear():
                     pass
             for task in list(process.tasks.values()):
-                for _ in range(choice.choice((0, 1, 2, 6, 15)) if self.chaos else 20):
+                for _ in range(choice.choice((0, 1, 2, 6, 15)) if self.chaos else 200):
                     if not process.step(task):
                         break
             for acker in list(process.ackers.values()):
