@@ -123,8 +123,10 @@ def described_failure(kube: Kube, job: Windowed, pool: str) -> str:
     """What `kubectl describe` says of the job, which fails on this pool."""
     manifest = job.manifest(per_second=100)
     manifest["spec"]["clusterRef"] = pool
-    (write,) = [each for each in manifest["spec"]["catalog"] if each["name"] == "write"]
-    write.update(plugin="blackhole", options={})
+    tasks = {each["name"]: each for each in manifest["spec"]["catalog"]}
+    tasks["write"].update(plugin="blackhole", options={})
+    for name in ("numbers", "square", "write"):
+        tasks[name]["maxPeers"] = 1  # so many peers are left that some of each worker have state
     kube.apply(manifest)
     until(lambda: kube.phase(job.name) == "Failed", f"{job.name} has failed")
     told = kube.kubectl("describe", "oj", job.name)
