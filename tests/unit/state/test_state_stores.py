@@ -171,6 +171,12 @@ def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
         open_store(str(tmp_path / "state")).create("job/task/1", b"one")
 
 
+def test_a_link_to_nowhere_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="ONYX_STATE_URL"):
+        open_store(str(tmp_path / "state" / "job")).create("job/task/1", b"one")
+
+
 def test_a_name_whose_durability_is_in_doubt_is_made_durable_by_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

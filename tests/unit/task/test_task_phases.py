@@ -10,6 +10,7 @@ from tests.support.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.task.frontier import Frontier
+from onyx.task.machine import WAITING_TOLD_AFTER_S
 from onyx.task.phases import TABLE, Kind, Phase, Progress
 
 SEGMENTS = [{"n": n} for n in range(4)]
@@ -91,6 +92,26 @@ def test_what_is_unavailable_now_is_asked_again(monkeypatch: pytest.MonkeyPatch)
     bench.settle()
     assert bench.completed
     assert bench.exceptions == []
+
+
+def test_what_a_task_waits_for_long_is_told_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = a_job()
+
+    def never(digest: str) -> bytes:
+        raise Unavailable("no space on the disk")
+
+    monkeypatch.setattr(bench.log, "get_chunk", never)
+    bench.settle()
+    assert caplog.messages == []
+    for _ in range(3):
+        bench.clock.advance(WAITING_TOLD_AFTER_S)
+        bench.settle()
+    names = sorted(task.name for task in bench.tasks.values())
+    assert sorted(caplog.messages) == [
+        f"task {name} waits in load-job: no space on the disk" for name in names
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,15 @@ from onyx.state.interface import Stored
 
 _TEMPORARY = "."
 """First character of names that are no chunks."""
-_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+_UNUSABLE = (
+    errno.EACCES,
+    errno.EEXIST,  # of a folder: its place is taken, by a link to nowhere for example
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

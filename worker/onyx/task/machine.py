@@ -60,6 +60,8 @@ processor's cache when its turn comes, and everything done with it takes twice a
 TURN_MAX_S = 0.02
 """No further batch is begun after this, so that a slow function holds up the other tasks of its
 process for one batch at a time."""
+WAITING_TOLD_AFTER_S = 3.0
+WAITING_TOLD_EVERY_S = 30.0
 
 
 def advance(task: Task) -> Progress:
@@ -108,8 +110,9 @@ def step(task: Task) -> Progress:
         return Progress.WAITING
     try:
         progress = RUN[phase](task)
-    except Unavailable:
+    except Unavailable as error:
         task.futures.clear()
+        _tell_why_it_waits(task, error)
         return Progress.WAITING
     except Failure as failure:
         _decide(task, failure)
@@ -119,7 +122,18 @@ def step(task: Task) -> Progress:
         return Progress.WAITING
     if progress is Progress.ADVANCED and task.phase is phase:
         task.phase = SUCCESSORS[task.kind][phase]
+        task.tell_waiting_s = None
     return progress
+
+
+def _tell_why_it_waits(task: Task, error: Unavailable) -> None:
+    """What passes soon, as while a job is allocated anew, is not worth a line."""
+    now_s = task.services.clock.monotonic_s()
+    if task.tell_waiting_s is None:
+        task.tell_waiting_s = now_s + WAITING_TOLD_AFTER_S
+    elif now_s >= task.tell_waiting_s:
+        task.tell_waiting_s = now_s + WAITING_TOLD_EVERY_S
+        logger.warning("task %s waits in %s: %s", task.name, task.phase.value, error)
 
 
 def _receive(task: Task, message: Message) -> None:

@@ -146,6 +146,8 @@ class Task:
         self.seal_attempts = 0
         self.next_save_s = 0.0
         self.retry_after_s = 0.0
+        self.tell_waiting_s: float | None = None
+        """When to say what the phase waits for, if it still does then."""
         self.partition_names: list[str] | None = None
         self.registering = False
         self.metrics: TaskMetrics = NULL_TASK
