@@ -12,7 +12,7 @@ from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.model.workflow import children
-from onyx.task import windowed
+from onyx.task import window_setup
 from onyx.task.context import plugin_context
 from onyx.task.event_time import source_times
 from onyx.task.lifecycles import compile_lifecycles
@@ -98,8 +98,8 @@ def build(task: Task) -> Progress:
         conditions=conditions,
         source=source,
         sink=sink,
-        sends_to=windowed.sends_to(static.job, task.name),
-        windowed=windowed.compiled(static.job, task.name, services.resolve),
+        sends_to=window_setup.sends_to(static.job, task.name),
+        windowed=window_setup.compiled(static.job, task.name, services.resolve),
     )
     return Progress.ADVANCED
 

@@ -14,6 +14,7 @@ from onyx.task.failures import Failure, describe
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
+from onyx.task.window_end import has_ended
 from onyx.transport.interface import FLUSH, Control, ControlKind
 
 EXHAUSTED_AT_ONCE = 10_000
@@ -256,7 +257,7 @@ def _pass_controls(task: Task) -> None:
     if controls and not task.static.tracked and live.ends.all_arrived() and live.wiring.upstream:
         if sink is not None:
             live.flush_wanted = True
-        elif windowed.has_ended(task):
+        elif has_ended(task):
             live.ends.pass_on()
 
 
@@ -266,7 +267,7 @@ def _ack_durable(task: Task) -> None:
     for roots, values in sink.take_durable():
         live.acks.add(roots, values)
     ends = live.ends
-    ended = not task.static.tracked and ends.all_arrived() and windowed.has_ended(task)
+    ended = not task.static.tracked and ends.all_arrived() and has_ended(task)
     if ended and sink.all_durable():
         ends.pass_on()
 

@@ -1,0 +1,71 @@
+"""The end of a windowed task: when all that feeds it has ended, its windows fire for the last time.
+
+The log is told when all that was emitted has arrived; only then may outputs be sealed.
+"""
+
+from __future__ import annotations
+
+from onyx.task.carry_out import carry_out
+from onyx.task.shards import first_partition
+from onyx.task.state import Task
+from onyx.task.windowing import Windowing
+from onyx.transport.interface import FLUSH
+
+COMPLETED_AT_ONCE = 16
+"""Shards that fire for the last time in one step."""
+
+
+def end(task: Task, windowing: Windowing) -> bool:
+    """Go on with ending, if it is time for that; True when something was done."""
+    if windowing.ended or not _fed_no_more(task):
+        return False
+    if _complete_some(task, windowing):
+        return True
+    if windowing.emissions.wants_flush(ends=True):
+        task.live.outbox.broadcast(FLUSH)
+        return True
+    if windowing.emissions.unsettled:
+        return False
+    windowing.ended = True
+    if task.static.tracked:
+        _propose_exhausted(task, windowing)
+    elif task.static.sink is None:
+        task.live.ends.pass_on()
+    return True
+
+
+def has_ended(task: Task) -> bool:
+    """Whether its windows, if it has any, have fired for the last time and all has arrived."""
+    return task.live.windowing is None or task.live.windowing.ended
+
+
+def _complete_some(task: Task, windowing: Windowing) -> bool:
+    """Fire some of the shards that have not fired for the last time; False when none is left. A
+    large state becomes several chunks, and is not gone through for each shard."""
+    left = [shard for shard in windowing.shards if shard not in windowing.closed]
+    chosen = left[:COMPLETED_AT_ONCE]
+    if chosen:
+        now_ms = task.services.clock.wall_ms()
+        carry_out(task, windowing, lambda: windowing.windows.complete(chosen, now_ms))
+        for shard in chosen:
+            windowing.close(shard)
+    return bool(chosen)
+
+
+def _propose_exhausted(task: Task, windowing: Windowing) -> None:
+    first = first_partition(task)
+    assert first is not None, "registered before this peer was ready"
+    partitions = [first + shard for shard in windowing.shards]
+    if partitions:
+        task.propose("exhaust-input", job=task.job_id, task=task.name, partitions=partitions)
+
+
+def _fed_no_more(task: Task) -> bool:
+    live = task.live
+    if not task.static.tracked:
+        return live.ends.all_arrived() and bool(live.wiring.upstream)
+    exhausted = task.services.replica().exhausted_inputs.get(task.job_id)
+    its = task.static.windowed
+    if its is None or exhausted is None:
+        return False
+    return all(source in exhausted for source in its.fed_by)
