@@ -80,3 +80,20 @@ def test_the_machine_takes_what_is_submitted():
     assert replica.job_digests["j"] == "d"
     assert replica.task_saturation["j"]["parse"] == float("inf")
     assert isinstance(replica, Replica)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "with_windows", "stateful"),
+    [
+        ("at-most-once", True, None),
+        ("at-least-once", True, True),
+        ("at-least-once", False, None),
+        ("exactly-once", False, True),
+    ],
+)
+def test_a_job_keeps_state_for_its_windows_and_for_outputs_that_write_once(
+    guarantee, with_windows, stateful
+):
+    job = replace(windowed(), guarantee=guarantee)
+    job = job if with_windows else replace(job, windows=(), triggers=())
+    assert args(job).get("stateful") == stateful

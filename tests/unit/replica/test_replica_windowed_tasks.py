@@ -72,7 +72,7 @@ def test_a_job_without_outputs_is_complete_when_its_sources_have_ended(last: str
 def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(groups: int) -> None:
     names = [GroupId(f"g{n}") for n in range(groups)]
     joined = Replica(groups=tuple(names))
-    submission = Entry(Position(1), Command(*submitted()))
+    submission = Entry(Position(1), Command(*submitted(stateful=True)))
     running = machine.apply(joined, submission)
     for ended in (
         Entry(Position(5), Command("complete-job", {"job-id": JOB})),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,15 @@ from tests.support.object_stores import ObjectStore
 
 from onyx.errors import Unavailable
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-"""A process that dies closes nothing, and here it leaves its files to the test."""
+
+@pytest.fixture(autouse=True)
+def files_of_the_dead() -> Iterator[None]:
+    """A process that dies closes nothing; here its files go when its task does."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
 
 SEGMENTS = [{"n": n} for n in range(60)]
 

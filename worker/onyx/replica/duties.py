@@ -142,14 +142,14 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
 
 
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
-    """One group removes what is left of a job's windows. A group that dies before it has done so
+    """One group removes the state logs of a job. A group that dies before it has done so
     leaves bytes behind, and nothing else."""
     ended = new.completed_jobs is not old.completed_jobs
-    if not old.windowed_tasks or not (ended or new.windowed_tasks is not old.windowed_tasks):
+    if not old.stateful_jobs or not (ended or new.stateful_jobs is not old.stateful_jobs):
         return
-    for job in sorted(old.windowed_tasks):
+    for job in sorted(old.stateful_jobs):
         completed = job in new.completed_jobs and job not in old.completed_jobs
-        if (completed or job not in new.windowed_tasks) and new.groups:
+        if (completed or job not in new.stateful_jobs) and new.groups:
             groups = sorted(new.groups)
             if groups[new.version % len(groups)] == me:
                 yield RemoveState(job)

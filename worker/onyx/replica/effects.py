@@ -86,7 +86,7 @@ class SealOutput:
 
 @dataclass(frozen=True, slots=True)
 class RemoveState:
-    """Nobody needs the state of this job's windows any more: it is complete, or forgotten."""
+    """Nobody needs the state logs of this job any more: it is complete, or forgotten."""
 
     job: JobId
 

@@ -34,6 +34,7 @@ SUBMITTED_KEYS = (
     "input_tasks",
     "output_tasks",
     "windowed_tasks",
+    "stateful_jobs",
     "exempt_tasks",
     "acker_percentage",
     "acker_exclude_inputs",

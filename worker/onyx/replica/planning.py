@@ -32,7 +32,7 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
         "tasks": list(tasks),
         "inputs": [task for task in tasks if entries[task].type == "input"],
         "outputs": [task for task in tasks if entries[task].type == "output"],
-        **_windowed(job, tasks),
+        **_state(job, tasks),
         "task-scheduler": job.task_scheduler,
         "saturation": _text(sum(most.values())),
         "task-saturation": {task: _text(each) for task, each in most.items()},
@@ -54,10 +54,13 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
     return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler), **resumes})
 
 
-def _windowed(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
-    """At-most-once has no trees: the end of a job is passed on from task to task."""
+def _state(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
+    """Whether the job keeps state logs, and its windowed tasks. At-most-once has neither: the end
+    of a job is passed on from task to task."""
     found = [task for task in tasks if any(window.task == task for window in job.windows)]
-    return {"windowed": found} if found and job.guarantee != "at-most-once" else {}
+    if job.guarantee == "at-most-once" or not (found or job.guarantee == "exactly-once"):
+        return {}
+    return {"stateful": True, **({"windowed": found} if found else {})}
 
 
 def _percentages(job: Job, tasks: tuple[str, ...], job_scheduler: str) -> dict[str, Any]:

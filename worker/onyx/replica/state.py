@@ -77,6 +77,8 @@ class Replica:
     windowed_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     """Tasks whose windows begin trees of their own, as inputs do, and end after them; parents
     before children. Jobs without such tasks are not here."""
+    stateful_jobs: Map[JobId, None] = NOTHING
+    """Those that keep state logs, which go when the job is complete or forgotten."""
     exempt_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     acker_percentage: Map[JobId, int] = NOTHING
     acker_exclude_inputs: Map[JobId, bool] = NOTHING

@@ -45,6 +45,8 @@ class Args(Arguments, frozen=True):
     outputs: tuple[Task, ...] = ()
     windowed: tuple[Task, ...] = ()
     """Tasks whose windows begin trees of their own."""
+    stateful: bool = False
+    """Whether the job keeps state logs."""
     saturation: Limit = None
     """Most peers of the job."""
     task_saturation: dict[Task, Limit] | None = None
@@ -101,6 +103,9 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
         input_tasks=replica.input_tasks.set(job, args.inputs),
         output_tasks=replica.output_tasks.set(job, args.outputs),
         windowed_tasks=_set(replica.windowed_tasks, job, args.windowed or None),
+        stateful_jobs=replica.stateful_jobs.set(job, None)
+        if args.stateful
+        else replica.stateful_jobs,
         exempt_tasks=replica.exempt_tasks.set(job, args.exempt_tasks),
         acker_percentage=_set(replica.acker_percentage, job, args.acker_percentage),
         acker_exclude_inputs=_set(replica.acker_exclude_inputs, job, args.acker_exclude_inputs),
