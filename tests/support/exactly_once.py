@@ -90,8 +90,8 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
                 {"id": "counts", "task": "sum", "type": "global", "aggregation": "count"},
             ],
             "triggers": [
-                {"id": "passed", "windowId": "sums", "type": "watermark",
-                 "refinement": "discarding", "postEvictor": ["all"], "emit": "windows_job:emit_sum"},
+                {"id": "passed", "windowId": "sums", "type": "watermark", "postEvictor": ["all"],
+                 "refinement": "discarding", "emit": "windows_job:emit_sum"},
                 {"id": "end", "windowId": "counts", "type": "timer", "period": [1, "days"],
                  "refinement": "accumulating", "emit": "windows_job:emit_count"},
             ],

@@ -38,11 +38,14 @@ def test_a_batch_of_ints_is_known_to_be_one():
     assert OF_TIME.of([{"at": 3}, {"at": 1.5}]) == ([3, 1.5], False)
 
 
-@pytest.mark.parametrize("value", [None, True, [], "noon", float("nan"), float("inf"), b"12"])
+@pytest.mark.parametrize(
+    "value", [None, True, [], "noon", float("nan"), float("inf"), 1e25, -1e300, b"12"]
+)
 def test_what_is_no_instant_is_an_error_with_all_that_it_takes_to_find_it(value):
     with pytest.raises(UserError) as caught:
         OF_TIME.of([{"at": 1}, {"at": value}])
-    for told in ("window hourly", "task count", "'at'", type(value).__name__):
+    kind = "no value" if value is None else type(value).__name__
+    for told in ("window hourly", "task count", "'at'", kind):
         assert told in str(caught.value)
 
 

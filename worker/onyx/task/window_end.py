@@ -24,7 +24,7 @@ def end(task: Task, windowing: Windowing) -> bool:
     if windowing.emissions.wants_flush(ends=True):
         task.live.outbox.broadcast(FLUSH)
         return True
-    if windowing.emissions.unsettled:
+    if windowing.emissions.unsettled or not windowing.durable:
         return False
     windowing.ended = True
     if task.static.tracked:

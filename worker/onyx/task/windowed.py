@@ -169,7 +169,7 @@ def tend(task: Task, idle: bool) -> bool:
         ) from error
     for roots, values in durable:
         task.live.acks.add(roots, values)
-    if idle and not durable and windowing.durable:
+    if idle and not durable:
         moved |= end(task, windowing)
     return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 

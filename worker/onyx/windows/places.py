@@ -7,7 +7,6 @@ numbers only. Practically every batch has ints alone, which is found out once fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
@@ -20,6 +19,8 @@ from onyx.windows.firing import Number
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _INTS = frozenset({int})
+PLACE_MAX = 2.0**63
+"""Of floats: farther out an extent has no bounds that differ from one another."""
 
 
 class Places:
@@ -52,7 +53,7 @@ class Places:
             UserError: none.
         """
         kind = type(value)
-        if kind is int or (kind is float and math.isfinite(value)):
+        if kind is int or (kind is float and abs(value) < PLACE_MAX):
             found: Number = value
             return found
         if self._time:
@@ -71,9 +72,11 @@ class Places:
     def _unfit(self, value: Any) -> UserError:
         wanted = "int or float (ms since the epoch), a datetime, a date or ISO 8601 text"
         shown = f" {value!r}"[:60] if isinstance(value, str | float) else ""
+        kind = "no value" if value is None else f"a {type(value).__name__}{shown}"
         return UserError(
-            f"{self._where}: windowKey {self._key!r} holds a {type(value).__name__}{shown}; use "
+            f"{self._where}: windowKey {self._key!r} holds {kind}; use "
             + (wanted if self._time else "an int or a float")
+            + ", below 2**63, or drop such segments in the task's function"
         )
 
     def _missing(self) -> UserError:
