@@ -13,7 +13,7 @@ from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
 
 from onyx import api
 from onyx.client import JobStatus
-from onyx.errors import JobRefused, UserError
+from onyx.errors import JobRefused, ManifestError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import Origin
 from onyx.plugins.channel import Channel
@@ -193,23 +193,12 @@ def test_a_job_id_with_other_content_is_refused(env: TestEnv) -> None:
     flow.finish(env, job)
 
 
-def test_a_job_with_windows_is_refused_by_name(env: TestEnv) -> None:
+def test_a_job_with_a_window_that_the_window_cannot_have_is_refused_by_name(env: TestEnv) -> None:
     job = Flow().manifest
     job["spec"]["windows"] = [
-        {"id": "every", "task": "work", "type": "global", "aggregation": "count"}
+        {"id": "every", "task": "work", "type": "sliding", "aggregation": "count"}
     ]
-    job["spec"]["triggers"] = [
-        {
-            "id": "often",
-            "windowId": "every",
-            "type": "segment",
-            "threshold": [5, "elements"],
-            "refinement": "accumulating",
-            "sync": f"{FUNCTIONS}:always",
-        }
-    ]
-    job["spec"]["catalog"][1]["deduplicate"] = False
-    with pytest.raises(JobRefused, match="window"):
+    with pytest.raises(ManifestError, match=r"windows\[0\].slide"):
         env.submit(job)
 
 
