@@ -3,9 +3,9 @@
     python examples/flights/check_windows.py [OUT]
 
 Everything is computed again from the raw data, in another way. The job is exactly-once, and so are
-its files: column `repeats` of the table is 0, through failures too, unless several runs wrote to one
-folder. Repeats are removed, and two that differ count as a fault. The exit code is 0 if all agrees,
-1 if anything differs.
+its files: column `repeats` of the table is 0, through failures too, unless several runs wrote to
+one folder. Repeats are removed, and two that differ count as a fault. The exit code is 0 if all
+agrees, 1 if anything differs.
 """
 
 import sys
