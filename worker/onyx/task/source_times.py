@@ -12,6 +12,7 @@ has said nothing: tasks behind may have lost it, and their windows must not clos
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -22,11 +23,9 @@ from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.model.job import CatalogEntry
 from onyx.seams import Clock
+from onyx.windows.instants import milliseconds
 from onyx.windows.units import standard
 from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMarks
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class SourceTimes:
@@ -103,19 +102,12 @@ class SourceTimes:
             time_ms = value
         elif isinstance(value, float) and math.isfinite(value):
             time_ms = math.floor(value)
-        elif isinstance(value, datetime.date):
-            time_ms = _milliseconds(value)
-        elif isinstance(value, str):
-            time_ms = self._parsed(value)
+        elif isinstance(value, datetime.date | str):
+            with contextlib.suppress(ValueError):
+                time_ms = milliseconds(value)
         if time_ms is None or not TIME_MS_MIN <= time_ms <= TIME_MS_MAX:
             raise self._no_time(value)
         return time_ms
-
-    def _parsed(self, text: str) -> int:
-        try:
-            return _milliseconds(datetime.datetime.fromisoformat(text))
-        except ValueError:
-            raise self._no_time(text) from None
 
     def _no_time(self, value: Any) -> UserError:
         source = self._fn_name if self._key is None else f"watermarkKey {self._key!r}"
@@ -124,12 +116,3 @@ class SourceTimes:
             "a number of milliseconds since 1970, a datetime, a date or ISO 8601 text; an "
             "assignWatermarkFn may work it out from the segment"
         )
-
-
-def _milliseconds(moment: datetime.date) -> int:
-    """Without a zone: UTC."""
-    if not isinstance(moment, datetime.datetime):
-        moment = datetime.datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // _MILLISECOND

@@ -7,17 +7,17 @@ numbers only. Practically every batch has ints alone, which is found out once fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from operator import itemgetter
 from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.windows.firing import Number
+from onyx.windows.instants import milliseconds
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _INTS = frozenset({int})
 PLACE_MAX = 2.0**63
 """Of floats: farther out an extent has no bounds that differ from one another."""
@@ -56,18 +56,10 @@ class Places:
         if kind is int or (kind is float and abs(value) < PLACE_MAX):
             found: Number = value
             return found
-        if self._time:
-            if isinstance(value, str):
-                value = self._parsed(value)
-            if isinstance(value, date):
-                return _milliseconds(value)
+        if self._time and isinstance(value, date | str):
+            with contextlib.suppress(ValueError):
+                return milliseconds(value)
         raise self._unfit(value)
-
-    def _parsed(self, text: str) -> datetime:
-        try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            raise self._unfit(text) from None
 
     def _unfit(self, value: Any) -> UserError:
         wanted = "int or float (ms since the epoch), a datetime, a date or ISO 8601 text"
@@ -84,11 +76,3 @@ class Places:
             f"{self._where}: a segment has no key {self._key!r}, which is the windowKey; drop such "
             "segments in the task's function or with a flow condition before it"
         )
-
-
-def _milliseconds(moment: date) -> int:
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MILLISECOND
