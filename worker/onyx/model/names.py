@@ -42,6 +42,10 @@ TIME_UNITS = (
     "milliseconds", "millisecond", "seconds", "second", "minutes", "minute",
     "hours", "hour", "days", "day",
 )  # fmt: skip
+UNIT_MS = {
+    "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
+}  # fmt: skip
+"""Milliseconds of a unit of time."""
 ELEMENT_UNITS = ("elements", "element")
 
 _NAME = re.compile(NAME + r"\Z")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from onyx.errors import UserError
+from onyx.model.names import UNIT_MS
 
-MILLISECONDS = {
-    "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
-}  # fmt: skip
 Amount = tuple[int, str]
 
 
@@ -17,11 +15,11 @@ def standard_unit(unit: str) -> str:
         UserError: there is no such unit.
     """
     singular = unit.removesuffix("s")
-    if singular in MILLISECONDS:
+    if singular in UNIT_MS:
         return "milliseconds"
     if singular == "element":
         return "elements"
-    known = ", ".join(f"{each}s" for each in (*MILLISECONDS, "element"))
+    known = ", ".join(f"{each}s" for each in (*UNIT_MS, "element"))
     raise UserError(f"{unit!r} is not a unit; use {known}")
 
 
@@ -29,7 +27,7 @@ def standard(amount: Amount) -> int:
     """An amount in its standard unit: `(5, "minutes")` is 300000."""
     value, unit = amount
     standard_unit(unit)
-    return value * MILLISECONDS.get(unit.removesuffix("s"), 1)
+    return value * UNIT_MS.get(unit.removesuffix("s"), 1)
 
 
 def is_time(amount: Amount) -> bool:

@@ -10,9 +10,6 @@ from onyx.model.workflow import children
 
 EXTENTS_MAX = 10_000
 """Extents that one segment may belong to; each costs a state change."""
-_MILLISECONDS = {
-    "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
-}  # fmt: skip
 
 
 def check_window(draft: Draft, path: str, report: Report) -> None:
@@ -46,7 +43,7 @@ def _is_time(amount: tuple[int, str]) -> bool:
 
 
 def _size(amount: tuple[int, str]) -> int:
-    return amount[0] * _MILLISECONDS.get(amount[1].removesuffix("s"), 1)
+    return amount[0] * names.UNIT_MS.get(amount[1].removesuffix("s"), 1)
 
 
 def _check_lateness(draft: Draft, path: str, report: Report) -> None:
