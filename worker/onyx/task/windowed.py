@@ -26,7 +26,7 @@ from onyx.task.state import Task, Windowed
 from onyx.task.uniqueness import first_seen
 from onyx.task.window_end import end
 from onyx.task.windowing import Windowing
-from onyx.windows.groups import group_value, hashable_keys
+from onyx.windows.groups import Shards, hashable_keys
 from onyx.windows.task_windows import TaskWindows
 
 
@@ -54,12 +54,10 @@ def _windowing(task: Task, its: Windowed, first: int | None, recovered: Recovere
     """With the whole state, which takes its time; so not on a thread that tasks share."""
     services, static = task.services, task.static
     timeout_s = static.entry.pending_timeout / 1000
+    of_group = _only_shard if its.group_key is None else shard_of
     return Windowing(
-        TaskWindows(
-            its.compiled,
-            _only_shard if its.group_key is None else shard_of,
-            holder(services.settings.state),
-        ),
+        TaskWindows(its.compiled, of_group, holder(services.settings.state)),
+        Shards(of_group),
         Emissions(task.name, first, services.clock, timeout_s),
         recovered,
         static.job.guarantee == "exactly-once",
@@ -106,7 +104,7 @@ def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leave
         groups = None if groups is None else list(compress(groups, fresh))
     unique = its.unique_key
     if unique is not None and segments:
-        shards = [0] * len(segments) if groups is None else list(map(_shard_of_key, groups))
+        shards = _shards(windowing, groups, len(segments))
         new = first_seen(task.name, unique, windowing, shards, segments)
         segments = list(compress(segments, new))
         groups = None if groups is None else list(compress(groups, new))
@@ -120,14 +118,16 @@ def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leave
     carry_out(task, windowing, lambda: added.firings)
     if added.late:
         task.metrics.late(len(added.late))
+        mine = None if groups is None else [groups[index] for index in added.late]
+        shards = _shards(windowing, mine, len(added.late))
         for child in its.late_to:
-            for index in added.late:
-                shard = 0 if groups is None else _shard_of_key(groups[index])
+            for index, shard in zip(added.late, shards, strict=True):
                 windowing.emit(shard, [segments[index]], child)
 
 
-def _shard_of_key(key: Any) -> int:
-    return shard_of(group_value(key))
+def _shards(windowing: Windowing, groups: list[Any] | None, count: int) -> list[int]:
+    """The shard of each of so many segments."""
+    return [0] * count if groups is None else list(map(windowing.shard_of.__getitem__, groups))
 
 
 def follow(task: Task) -> None:

@@ -28,6 +28,7 @@ from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
 from onyx.task.emissions import Emission, Emissions
 from onyx.windows.firing import Firing
+from onyx.windows.groups import Shards
 from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
@@ -61,6 +62,7 @@ class Windowing:
     def __init__(
         self,
         windows: TaskWindows,
+        shards: Shards,
         emissions: Emissions,
         recovered: Recovered,
         exactly_once: bool,
@@ -69,6 +71,7 @@ class Windowing:
         settings: StateSettings,
     ) -> None:
         self.windows = windows
+        self.shard_of = shards
         self.emissions = emissions
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
@@ -119,11 +122,16 @@ class Windowing:
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         self.changed(len(values))
-        found = []
-        for shard, value in zip(shards, values, strict=True):
+        found = [False] * len(values)
+        places: dict[int, list[int]] = {}
+        for place, shard in enumerate(shards):
+            places.setdefault(shard, []).append(place)
+        for shard, mine in places.items():
             if shard not in self._unique:
                 self._unique[shard] = UniqueKeys()
-            found += self._unique[shard].first_seen((value,))
+            new = self._unique[shard].first_seen([values[place] for place in mine])
+            for place, is_new in zip(mine, new, strict=True):
+                found[place] = is_new
         return found
 
     def withhold(self, roots: U64, values: U64) -> None:
