@@ -36,7 +36,8 @@ class FileReader:
         self._position = start.position
         self._cursors = deque([(self._position, self._offset)])
         self._segments: list[Segment] = []
-        self._taken = 0
+        """Decoded and not taken. What has been taken is let go of at once: it is freed while it is
+        still in the processor's cache, by whoever is done with it."""
         self._tail = b""
         self._ahead: bytes | None = None
         self._at_end = False
@@ -51,11 +52,12 @@ class FileReader:
                 if segments:
                     break  # what there is goes first; the next call tells
                 raise
-            segments += self._take(segments_max - len(segments))
+            more = self._take(segments_max - len(segments))
+            segments = segments + more if segments else more
         return segments
 
     def exhausted(self) -> bool:
-        return self._taken == len(self._segments) and self._finished()
+        return not self._segments and self._finished()
 
     def cursor(self, position: int) -> Cursor:
         while len(self._cursors) > 1 and self._cursors[1][0] <= position:
@@ -69,8 +71,13 @@ class FileReader:
 
     def _take(self, segments_max: int) -> list[Segment]:
         """What is decoded already."""
-        first, self._taken = self._taken, min(self._taken + segments_max, len(self._segments))
-        return self._segments[first : self._taken]
+        segments = self._segments
+        if len(segments) <= segments_max:
+            self._segments = []
+            return segments
+        taken = segments[:segments_max]
+        del segments[:segments_max]
+        return taken
 
     def _finished(self) -> bool:
         """Nothing is left to decode."""
@@ -110,7 +117,6 @@ class FileReader:
         if segments:
             self._extras.add(segments, self._position)
             self._segments = segments
-            self._taken = 0
             if self._offset > self._cursors[-1][1]:
                 self._cursors.append((self._position, self._offset))
             self._position += len(segments)
