@@ -1,4 +1,4 @@
-"""When an output starts a new part."""
+"""When an output starts a new part or transaction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RollLimits:
-    """A part is finished when it reaches any of these."""
+    """It is finished when it reaches any of these."""
 
     size_bytes: int = 134_217_728
     segments: int = 1_000_000
@@ -17,3 +17,9 @@ class RollLimits:
 
 ROLL_LIMITS = RollLimits()
 """Of outputs that name none."""
+
+TRANSACTION_LIMITS = RollLimits(4_194_304, 10_000, 1.0)
+"""Of outputs whose parts are transactions: these are in memory and, to be written exactly once, in
+the state log."""
+TRANSACTION_BYTES_MAX = 16_777_216
+"""The state log is written and read in pieces of this size."""
