@@ -202,12 +202,12 @@ class Bench:
         self.until(lambda: all(task.phase is Phase.BEFORE_BATCH for task in self.tasks.values()))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Step each task that is not in its loop yet until the condition holds."""
+        """Step each task that is not in its loop yet or was told something until this holds."""
         for _ in range(ROUNDS_MAX):
             if condition():
                 return
             for task in self.tasks.values():
-                if task.phase is not Phase.BEFORE_BATCH:
+                if task.mail or task.phase is not Phase.BEFORE_BATCH:
                     self.step(task)
         raise AssertionError({task.name: task.phase for task in self.tasks.values()})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 
 import msgspec
@@ -17,22 +18,43 @@ SEGMENTS = [{"n": n} for n in range(4)]
 SAME = {"m:same": lambda segment: segment}
 
 
+TASKS = {Kind.INPUT: "read", Kind.FUNCTION: "work", Kind.OUTPUT: "write"}
+FOR_HOOKS = {Phase.AFTER_READ_BATCH, Phase.AFTER_APPLY_FN}
+FOR_WINDOWS = {Phase.ASSIGN_WINDOWS}
+
+
 def a_job() -> Bench:
     return Bench(chain(SEGMENTS), SAME)
 
 
-@pytest.mark.parametrize(("name", "kind"), [(k.value, k) for k in Kind])
-def test_a_task_goes_through_the_rows_that_apply_to_its_kind_in_order(
-    name: str, kind: Kind
+def an_observed_job() -> Bench:
+    hooks = dict.fromkeys(("after_read_batch", "after_apply_fn"), lambda event, lifecycle: None)
+    lifecycles = [{"task": "all", "calls": "m:calls"}]
+    return Bench(chain(SEGMENTS, lifecycles=lifecycles), SAME | {"m:calls": lambda: hooks})
+
+
+def rows_of(kind: Kind, but: set[Phase]) -> list[Phase]:
+    left_out = but | {Phase.SEAL}
+    return [row.phase for row in TABLE if kind in row.kinds and row.phase not in left_out]
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(
+    ("job", "nothing_to_do"),
+    [(an_observed_job, FOR_WINDOWS), (a_job, FOR_WINDOWS | FOR_HOOKS)],
+    ids=["with hooks", "without"],
+)
+def test_a_task_goes_through_the_rows_in_which_it_has_something_to_do_in_order(
+    kind: Kind, job: Callable[[], Bench], nothing_to_do: set[Phase]
 ) -> None:
-    bench = a_job()
-    task = {"input": "read", "function": "work", "output": "write"}[name]
+    bench = job()
     bench.start()
     bench.settle()
-    rows = [row.phase for row in TABLE if kind in row.kinds and row.phase is not Phase.SEAL]
-    assert bench.trace[task][: len(rows)] == rows
+    rows = rows_of(kind, nothing_to_do)
+    trace = bench.trace[TASKS[kind]]
+    assert trace[: len(rows)] == rows
     loop = rows[rows.index(Phase.BEFORE_BATCH) :]
-    assert bench.trace[task][len(rows) : len(rows) + len(loop)] == loop
+    assert trace[len(rows) : len(rows) + len(loop)] == loop
 
 
 def test_only_outputs_seal_and_only_when_all_input_is_exhausted() -> None:
@@ -116,14 +138,14 @@ def test_what_a_task_waits_for_long_is_told_once_in_a_while(
 
 @pytest.mark.parametrize(
     "phase",
-    [row.phase for row in TABLE if row.phase is not Phase.SEAL],
+    [row.phase for row in TABLE if row.phase not in FOR_WINDOWS | {Phase.SEAL}],
     ids=lambda each: each.value,
 )
 @pytest.mark.parametrize("name", ["read", "write"])
 def test_a_task_that_is_stopped_in_any_phase_closes_its_plugin(name: str, phase: Phase) -> None:
-    bench = a_job()
+    bench = an_observed_job()
     task = bench.task(name)
-    if not any(row.phase is phase and task.kind in row.kinds for row in TABLE):
+    if phase not in rows_of(task.kind, set()):
         return
     for _ in range(1_000):
         if task.phase is phase:

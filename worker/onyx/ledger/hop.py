@@ -55,8 +55,8 @@ def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False
     """
     if withheld:
         return _withheld(ids, shares)
-    if len(shares) == 1 and shares[0].parents is None:
-        return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, ids[:0])
+    if len(shares) == 1 and shares[0].child_index is None:
+        return _filtered(ids, shares[0].parents, emitted)
     children = _children(len(ids), shares)
     if (children > 1).any():
         return _fan_out(ids, shares, children, emitted)
@@ -68,6 +68,21 @@ def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False
 
 
 _NOTHING = np.empty(0, dtype=np.intp)
+
+
+def _filtered(ids: U64, parents: Indices | None, emitted: bool) -> Hop:
+    """Each segment has one child or none, as most functions leave them."""
+    if parents is None:
+        return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, ids[:0])
+    sent = ids[parents]
+    if emitted:
+        values = np.zeros_like(ids)
+        values[parents] = sent
+        return Hop([sent], None, values)
+    without_child = np.ones(len(ids), dtype=np.bool_)
+    without_child[parents] = False
+    childless = without_child.nonzero()[0]
+    return Hop([sent], childless, ids[childless])
 
 
 def _children(count: int, shares: Sequence[Share]) -> Indices:

@@ -77,6 +77,12 @@ def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
     return positions | base
 
 
+def run_of_roots(partition: int, first: int, end: int) -> U64:
+    """Roots of the positions `[first, end)` of a partition, first attempt."""
+    base = partition << PARTITION_SHIFT
+    return np.arange(base + first, base + end, dtype=np.uint64)
+
+
 def unpack(roots: U64) -> Origin:
     """Partition, attempt and position of each root."""
     attempts = (roots >> _ATTEMPT_SHIFT) & _ATTEMPT_MASK
@@ -155,6 +161,11 @@ def root_ids(source: int, positions: U64) -> U64:
         positions: below 2**40.
     """
     return positions + np.uint64(source + 1)
+
+
+def run_of_ids(source: int, first: int, end: int) -> U64:
+    """`root_ids` of the positions `[first, end)`."""
+    return np.arange(source + 1 + first, source + 1 + end, dtype=np.uint64)
 
 
 def renumbered(roots: U64, ids: U64, numbers: Mapping[int, int]) -> tuple[U64, U64]:

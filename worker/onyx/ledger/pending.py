@@ -20,10 +20,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onyx.ledger.lineage import POSITIONS_MAX, U64, Indices, pack_roots, unpack
+from onyx.ledger.lineage import (
+    POSITIONS_MAX,
+    U64,
+    Indices,
+    pack_roots,
+    run_of_roots,
+    unpack,
+)
 
 _DONE, _IN_FLIGHT, _DUE = np.uint8(0), np.uint8(1), np.uint8(2)  # counting needs DONE to be 0
 
+SLOTS_FIRST = 1024
+"""Length of a ring before it grows."""
 GAP_POSITIONS_MAX = 1024
 """Due positions nearer than this are read again in one range: seeking costs more than skipping."""
 
@@ -57,8 +66,8 @@ class PendingWindow:
             partition: number of the partition within the job.
             frontier: lowest position that is not known to be complete; the first one emitted.
             capacity: most positions between the frontier and the newest, rounded up to a power of
-                two (10 bytes each). A multiple of the job's maxPending, so that one slow tree does
-                not stop the others.
+                two. A multiple of the job's maxPending, so that one slow tree does not stop the
+                others. The columns (10 bytes a position) are as long as was needed so far.
             pending_timeout_s: a tree that is not complete after this is read again.
             retry_interval_s: period at which that is looked at.
             started_s: monotonic time now, from which rotations are counted.
@@ -67,7 +76,8 @@ class PendingWindow:
         assert capacity > 0
         self.partition = partition
         self.capacity = 1 << (capacity - 1).bit_length()
-        self._mask = self.capacity - 1
+        self._slots = min(self.capacity, SLOTS_FIRST)
+        self._mask = self._slots - 1
         self._interval_s = retry_interval_s
         self._started_s = started_s
         self._lifetime = rotations_until_expiry(pending_timeout_s, retry_interval_s)
@@ -75,9 +85,9 @@ class PendingWindow:
         self._frontier = frontier
         self._next = frontier
         self._incomplete = 0
-        self._state = np.zeros(self.capacity, dtype=np.uint8)
-        self._attempt = np.zeros(self.capacity, dtype=np.uint8)
-        self._sent = np.zeros(self.capacity, dtype=np.int64)
+        self._state = np.zeros(self._slots, dtype=np.uint8)
+        self._attempt = np.zeros(self._slots, dtype=np.uint8)
+        self._sent = np.zeros(self._slots, dtype=np.int64)
 
     @property
     def frontier(self) -> int:
@@ -102,6 +112,8 @@ class PendingWindow:
     def emit(self, n: int, now_s: float) -> U64:
         """Roots for the next `n` positions, first attempt. At most `room`."""
         assert 0 <= n <= self.room, "the window is full: emit at most `room`"
+        if self._next + n - self._frontier > self._slots:
+            self._grow(self._next + n - self._frontier)
         sent = self._rotation_at(now_s)
         first, self._next = self._next, self._next + n
         for part in self._slices(first, self._next):
@@ -109,7 +121,7 @@ class PendingWindow:
             self._attempt[part] = 0
             self._sent[part] = sent
         self._incomplete += n
-        return pack_roots(self.partition, 0, np.arange(first, self._next, dtype=np.uint64))
+        return run_of_roots(self.partition, first, self._next)
 
     def complete(self, roots: U64) -> int:
         """Trees that are complete; those of other partitions, of older attempts and those already
@@ -191,6 +203,20 @@ class PendingWindow:
         attempts = self._attempt[slots].astype(np.uint64)
         return pack_roots(self.partition, attempts, positions.astype(np.uint64))
 
+    def _grow(self, needed: int) -> None:
+        """Make room for so many positions. Not all at once from the start: most partitions never
+        need it, and a ring that is short enough stays in the processor's cache."""
+        positions = np.arange(self._frontier, self._next)
+        before = positions & self._mask
+        self._slots = 1 << (needed - 1).bit_length()
+        self._mask = self._slots - 1
+        now = positions & self._mask
+        for name in ("_state", "_attempt", "_sent"):
+            column = getattr(self, name)
+            longer = np.zeros(self._slots, dtype=column.dtype)
+            longer[now] = column[before]
+            setattr(self, name, longer)
+
     def _rotation_at(self, now_s: float) -> int:
         return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
 
@@ -208,7 +234,7 @@ class PendingWindow:
             int(roots[0]) >> 48 == self.partition
             and self._frontier <= first
             and first + count <= self._next
-            and run.stop <= self.capacity
+            and run.stop <= self._slots
             and bool((self._attempt[run] == attempt).all())
         )
         return run if whole else None
@@ -271,7 +297,7 @@ class PendingWindow:
         """`[first, end)` as slices of the ring, each with its first position."""
         while first < end:
             start = first & self._mask
-            count = min(end - first, self.capacity - start)
+            count = min(end - first, self._slots - start)
             yield first, slice(start, start + count)
             first += count
 

@@ -28,8 +28,7 @@ class AckSender:
         self._wiring = wiring
         self._clock = clock
         self._interval_s = interval_s
-        self._roots: list[U64] = []
-        self._values: list[U64] = []
+        self._parcels: list[tuple[U64, U64]] = []
         self._gathered = 0
         self._due_s = 0.0
         self._refused: list[tuple[Site, U64, U64]] = []
@@ -42,8 +41,7 @@ class AckSender:
             return
         if not self._gathered:
             self._due_s = self._clock.monotonic_s() + self._interval_s
-        self._roots.append(roots)
-        self._values.append(values)
+        self._parcels.append((roots, values))
         self._gathered += len(roots)
 
     def tend(self, idle: bool) -> bool:
@@ -59,19 +57,12 @@ class AckSender:
     def _split(self) -> list[tuple[Site, U64, U64]]:
         """Parcels by acker. For the only acker in the same process nothing is folded: it does that
         itself, and there is no wire on which it would save anything."""
-        if self._acks_here:
-            parcels = [
-                (self._wiring.ackers[0], roots, values)
-                for roots, values in zip(self._roots, self._values, strict=True)
-            ]
-            self._roots, self._values, self._gathered = [], [], 0
-            return parcels
-        single = len(self._roots) == 1
-        roots = self._roots[0] if single else np.concatenate(self._roots)
-        values = self._values[0] if single else np.concatenate(self._values)
-        self._roots, self._values, self._gathered = [], [], 0
-        roots, values = fold(roots, values)
+        roots, values = _joined(self._parcels)
+        self._parcels, self._gathered = [], 0
         ackers = self._wiring.ackers
+        if self._acks_here:
+            return [(ackers[0], roots, values)]
+        roots, values = fold(roots, values)
         parts = split_by_acker(roots, values, len(ackers))
         return [(ackers[index], roots, values) for index, roots, values in parts]
 
@@ -85,3 +76,19 @@ class AckSender:
             )
         ]
         return not self._refused
+
+
+def _joined(parcels: list[tuple[U64, U64]]) -> tuple[U64, U64]:
+    """All as one. Batches of several partitions come in turn, each in order: put in the order of
+    their first roots they mostly make one column that need not be sorted."""
+    if len(parcels) == 1:
+        return parcels[0]
+    parcels.sort(key=_first_root)
+    return (
+        np.concatenate([roots for roots, _ in parcels]),
+        np.concatenate([values for _, values in parcels]),
+    )
+
+
+def _first_root(parcel: tuple[U64, U64]) -> int:
+    return int(parcel[0][0])

@@ -16,7 +16,6 @@ from onyx.task.failures import Failure, describe, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
     LOOP_START,
-    SUCCESSORS,
     TABLE,
     WAITING_PHASES,
     Kind,
@@ -121,7 +120,7 @@ def step(task: Task) -> Progress:
         _decide(task, Failure(phase.value, error))
         return Progress.WAITING
     if progress is Progress.ADVANCED and task.phase is phase:
-        task.phase = SUCCESSORS[task.kind][phase]
+        task.phase = task.successors[phase]
         task.tell_waiting_s = None
     return progress
 

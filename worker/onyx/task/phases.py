@@ -9,7 +9,11 @@ behind the rows are in `machine.py`, which refuses to load if a row has none.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from types import MappingProxyType
 
 
 class Progress(enum.Enum):
@@ -114,19 +118,21 @@ LOOP_START = Phase.BEFORE_BATCH
 LOOP_END = Phase.AFTER_BATCH
 
 
-def successor(phase: Phase, kind: Kind) -> Phase:
-    """The next phase that applies to this kind of task; the loop closes after AFTER_BATCH."""
-    if phase is LOOP_END or phase is Phase.SEAL:
-        return LOOP_START
-    following = [row.phase for row in TABLE if kind in row.kinds]
-    return following[following.index(phase) + 1]
+Successors = Mapping[Phase, Phase]
 
 
-SUCCESSORS: dict[Kind, dict[Phase, Phase]] = {
-    kind: {row.phase: successor(row.phase, kind) for row in TABLE if kind in row.kinds}
-    for kind in Kind
-}
-"""Looked up once a phase: no search in the loop."""
+@cache
+def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successors:
+    """For each phase of this kind of task the one that follows; the loop closes after AFTER_BATCH.
+
+    Args:
+        kind: of the task.
+        skipped: phases of the loop that have nothing to do in this task.
+    """
+    phases = [row.phase for row in TABLE if kind in row.kinds and row.phase not in skipped]
+    follows = dict(pairwise(phases))
+    return MappingProxyType(follows | {LOOP_END: LOOP_START, Phase.SEAL: LOOP_START})
+
 
 WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)
 """Those that deal with the world outside, and so ask first whether they may."""

@@ -19,6 +19,7 @@ from onyx.ledger.lineage import (
     cut,
     positions_of,
     root_ids,
+    run_of_ids,
     source_number,
 )
 from onyx.ledger.pending import PendingWindow
@@ -312,12 +313,14 @@ class Source:
         if not segments:
             self._give_up_if_idle(partition)
             return None
+        first = partition.next_position
         partition.next_position += len(segments)
         partition.idle_since_s = None
         if not self._tracked:
             return Batch(segments)
         roots = partition.window.emit(len(segments), self._clock.monotonic_s())
-        return Batch(segments, roots, root_ids(partition.source, positions_of(roots)))
+        ids = run_of_ids(partition.source, first, partition.next_position)
+        return Batch(segments, roots, ids)
 
     def _reserved(self, partition: Partition) -> int:
         """Positions that may be sent now: each is reserved in the store before it ever is."""

@@ -16,7 +16,7 @@ from onyx.task import window_setup
 from onyx.task.context import plugin_context
 from onyx.task.event_time import source_times
 from onyx.task.lifecycles import compile_lifecycles
-from onyx.task.phases import Kind, Progress
+from onyx.task.phases import Kind, Phase, Progress, successors
 from onyx.task.sink import Sink
 from onyx.task.source import Source
 from onyx.task.state import Static, Task
@@ -101,7 +101,18 @@ def build(task: Task) -> Progress:
         sends_to=window_setup.sends_to(static.job, task.name),
         windowed=window_setup.compiled(static.job, task.name, services.resolve),
     )
+    task.successors = successors(task.kind, _nothing_to_do(task.static))
     return Progress.ADVANCED
+
+
+def _nothing_to_do(static: Static) -> frozenset[Phase]:
+    """Phases of the loop that are there for somebody this task does not have."""
+    there_for = {
+        Phase.AFTER_READ_BATCH: static.observed,
+        Phase.AFTER_APPLY_FN: static.lifecycles.has("after_apply_fn"),
+        Phase.ASSIGN_WINDOWS: static.windowed is not None,
+    }
+    return frozenset(phase for phase, somebody in there_for.items() if not somebody)
 
 
 def before_task(task: Task) -> Progress:

@@ -27,7 +27,7 @@ from onyx.task.lifecycles import Event, Lifecycles
 from onyx.task.messages import Message, Stop
 from onyx.task.outbox import Outbox
 from onyx.task.owners import Owners
-from onyx.task.phases import Kind, Phase
+from onyx.task.phases import Kind, Phase, successors
 from onyx.task.services import Services
 from onyx.task.sink import Sink
 from onyx.task.source import Source
@@ -133,6 +133,7 @@ class Task:
         self.peer, self.job_id, self.name, self.kind = peer, job, task, kind
         self.wake = wake
         self.phase = Phase.LOAD_JOB
+        self.successors = successors(kind)
         self.started = False
         """Whether before_task_start was called, so that after_task_stop is due."""
         self.failed = False
