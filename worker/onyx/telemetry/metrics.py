@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, TASK, Direction, Metric, PeerState
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.series import PrometheusTaskMetrics, TaskSeries, build
+from onyx.telemetry.tallies import TALLIED, BatchCollector
 
 RETAINED_TASKS_MAX = 500
 """(job, task) pairs whose series are kept; beyond it, those that ended first go."""
@@ -33,7 +34,16 @@ class PrometheusGroupMetrics(GroupMetrics):
         retained_tasks_max: series of so many (job, task) pairs are kept.
     """
 
-    __slots__ = ("_commands", "_fns", "_lock", "_metrics", "_retained_max", "_series", "registry")
+    __slots__ = (
+        "_batches",
+        "_commands",
+        "_fns",
+        "_lock",
+        "_metrics",
+        "_retained_max",
+        "_series",
+        "registry",
+    )
 
     def __init__(
         self,
@@ -43,6 +53,8 @@ class PrometheusGroupMetrics(GroupMetrics):
     ) -> None:
         self.registry = CollectorRegistry()
         self._metrics = build(self.registry)
+        self._batches = BatchCollector()
+        self.registry.register(self._batches)
         self._commands = frozenset(commands)
         self._fns: dict[str, tuple[Any, Any]] = {}
         self._lock = Lock()
@@ -56,7 +68,9 @@ class PrometheusGroupMetrics(GroupMetrics):
             series = self._series.get(key)
             if series is None:
                 self._make_room()
-                series = self._series[key] = TaskSeries(self._metrics, job, task)
+                series = self._series[key] = TaskSeries(
+                    self._metrics, self._batches.task(job, task), job, task
+                )
             series.peers += 1
             self._series.move_to_end(key)
         return PrometheusTaskMetrics(series, lambda: self._left(series))
@@ -104,8 +118,9 @@ class PrometheusGroupMetrics(GroupMetrics):
         ended = [key for key, series in self._series.items() if not series.peers]
         for key in ended[: max(0, len(self._series) + 1 - self._retained_max)]:
             del self._series[key]
+            self._batches.remove(*key)
             for metric in METRICS:
-                if metric.labels[:2] == TASK:
+                if metric.labels[:2] == TASK and metric.name not in TALLIED:
                     self._remove(metric, key)
 
     def _remove(self, metric: Metric, key: tuple[str, str]) -> None:

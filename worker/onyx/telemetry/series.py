@@ -20,14 +20,16 @@ from prometheus_client import (
 )
 from prometheus_client.metrics import MetricWrapperBase
 
-from onyx.telemetry.catalog import METRICS, Metric, Stage
+from onyx.telemetry.catalog import METRICS, Metric
 from onyx.telemetry.interface import TaskMetrics
+from onyx.telemetry.tallies import TALLIED, TaskTallies
 
 
 def build(registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS) -> dict[str, Any]:
-    """Every metric of a table, registered."""
+    """Every metric of a table, registered, but for those that a `BatchCollector` tells."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    return {metric.name: _build(metric, registry) for metric in metrics}
+    told_here = (metric for metric in metrics if metric.name not in TALLIED)
+    return {metric.name: _build(metric, registry) for metric in told_here}
 
 
 def _build(metric: Metric, registry: CollectorRegistry) -> MetricWrapperBase:
@@ -43,19 +45,13 @@ def _build(metric: Metric, registry: CollectorRegistry) -> MetricWrapperBase:
 class TaskSeries:
     """The bound children of one (job, task), shared by the peers of this process on it."""
 
-    def __init__(self, metrics: dict[str, Any], job: str, task: str) -> None:
+    def __init__(self, metrics: dict[str, Any], tallies: TaskTallies, job: str, task: str) -> None:
         self.peers = 0
+        self.tallies = tallies
 
         def bound(name: str, *more: str) -> Any:
             return metrics[name].labels(job, task, *more)
 
-        self.read = bound("onyx_task_segments_in_total")
-        self.written = bound("onyx_task_segments_out_total")
-        self.read_s = bound("onyx_task_batch_seconds", Stage.READ)
-        self.apply_s = bound("onyx_task_batch_seconds", Stage.APPLY)
-        self.write_s = bound("onyx_task_batch_seconds", Stage.WRITE)
-        self.batch_size = bound("onyx_task_batch_size")
-        self.busy = bound("onyx_task_busy_seconds_total")
         self.backpressured = bound("onyx_task_backpressured_seconds_total")
         self.retries = bound("onyx_task_retries_total")
         self.errors = bound("onyx_task_errors_total")
@@ -89,11 +85,12 @@ class TaskSeries:
 class PrometheusTaskMetrics(TaskMetrics):
     """See `TaskMetrics`."""
 
-    __slots__ = ("_gauges", "_leave", "_series", "_watermark_ms")
+    __slots__ = ("_gauges", "_leave", "_series", "_tally", "_watermark_ms")
 
     def __init__(self, series: TaskSeries, leave: Callable[[], None]) -> None:
         self._series = series
         self._leave = leave
+        self._tally = series.tallies.enter()
         self._gauges: dict[str, int] = {}
         self._watermark_ms: int | None = None
 
@@ -105,19 +102,7 @@ class PrometheusTaskMetrics(TaskMetrics):
         apply_s: float = 0.0,
         write_s: float = 0.0,
     ) -> None:
-        series = self._series
-        if read:
-            series.read.inc(read)
-            series.batch_size.observe(read)
-        if written:
-            series.written.inc(written)
-        if read_s:
-            series.read_s.observe(read_s)
-        if apply_s:
-            series.apply_s.observe(apply_s)
-        if write_s:
-            series.write_s.observe(write_s)
-        series.busy.inc(read_s + apply_s + write_s)
+        self._tally.batch(read, written, read_s, apply_s, write_s)
 
     def backpressured(self, seconds: float) -> None:
         self._series.backpressured.inc(seconds)
@@ -159,6 +144,8 @@ class PrometheusTaskMetrics(TaskMetrics):
             if name != "offset":  # what was completed here stays so
                 self._set(name, 0)
         self._series.watermark(self, None)
+        if self._leave is not _nothing:
+            self._series.tallies.leave(self._tally)
         self._leave()
         self._leave = _nothing
 

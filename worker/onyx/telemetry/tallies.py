@@ -1,0 +1,143 @@
+"""What changes with every batch: counted without a lock, made into metrics when they are asked for.
+
+A metric of prometheus_client takes a lock for each change and looks through the buckets one by one;
+the seven of a batch cost as much as routing it. Here each peer counts for itself, as the only one
+that writes, and the collector adds up those of one task at a scrape.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from threading import Lock
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from onyx.telemetry.catalog import METRICS, Stage
+
+BY_NAME = {metric.name: metric for metric in METRICS}
+SIZE, SECONDS = BY_NAME["onyx_task_batch_size"], BY_NAME["onyx_task_batch_seconds"]
+IN, OUT = BY_NAME["onyx_task_segments_in_total"], BY_NAME["onyx_task_segments_out_total"]
+BUSY = BY_NAME["onyx_task_busy_seconds_total"]
+TALLIED = frozenset(metric.name for metric in (IN, OUT, SIZE, SECONDS, BUSY))
+"""Names of the metrics that are told here."""
+
+
+class Tally:
+    """A histogram: how many values were at most each bound, and their sum."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def add(self, other: Tally) -> None:
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Bounds as Prometheus writes them, each with the values up to it."""
+        names = [*(str(bound) for bound in self._bounds), "+Inf"]
+        return list(zip(names, accumulate(self.counts), strict=True))
+
+
+class BatchTally:
+    """Of one peer on one task, or of several added up."""
+
+    __slots__ = ("apply_s", "read_s", "size", "write_s", "written")
+
+    def __init__(self) -> None:
+        self.size = Tally(SIZE.buckets)
+        self.read_s, self.apply_s, self.write_s = (Tally(SECONDS.buckets) for _ in range(3))
+        self.written = 0
+
+    def batch(self, read: int, written: int, read_s: float, apply_s: float, write_s: float) -> None:
+        """See `TaskMetrics.batch`."""
+        if read:
+            self.size.observe(read)
+        if read_s:
+            self.read_s.observe(read_s)
+        if apply_s:
+            self.apply_s.observe(apply_s)
+        if write_s:
+            self.write_s.observe(write_s)
+        self.written += written
+
+    def add(self, other: BatchTally) -> None:
+        self.size.add(other.size)
+        self.read_s.add(other.read_s)
+        self.apply_s.add(other.apply_s)
+        self.write_s.add(other.write_s)
+        self.written += other.written
+
+    def stages(self) -> dict[Stage, Tally]:
+        return {Stage.READ: self.read_s, Stage.APPLY: self.apply_s, Stage.WRITE: self.write_s}
+
+
+class TaskTallies:
+    """Of all peers of this process on one task, those that have left included. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._left = BatchTally()
+        self._there: list[BatchTally] = []
+
+    def enter(self) -> BatchTally:
+        """For a peer; it is the only one to write to it."""
+        tally = BatchTally()
+        with self._lock:
+            self._there.append(tally)
+        return tally
+
+    def leave(self, tally: BatchTally) -> None:
+        """The peer writes no more; what it has counted stays."""
+        with self._lock:
+            self._there.remove(tally)
+            self._left.add(tally)
+
+    def total(self) -> BatchTally:
+        total = BatchTally()
+        with self._lock:
+            for tally in (self._left, *self._there):
+                total.add(tally)
+        return total
+
+
+class BatchCollector(Collector):
+    """The tallies of a process as metrics."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, str], TaskTallies] = {}
+
+    def task(self, job: str, task: str) -> TaskTallies:
+        """Those of a task, which are told from now on."""
+        return self._tasks.setdefault((job, task), TaskTallies())
+
+    def remove(self, job: str, task: str) -> None:
+        self._tasks.pop((job, task), None)
+
+    def collect(self) -> Iterator[Family]:
+        read = CounterMetricFamily(IN.name, IN.meaning, labels=IN.labels)
+        written = CounterMetricFamily(OUT.name, OUT.meaning, labels=OUT.labels)
+        busy = CounterMetricFamily(BUSY.name, BUSY.meaning, labels=BUSY.labels)
+        sizes = HistogramMetricFamily(SIZE.name, SIZE.meaning, labels=SIZE.labels)
+        seconds = HistogramMetricFamily(SECONDS.name, SECONDS.meaning, labels=SECONDS.labels)
+        for labels, tallies in tuple(self._tasks.items()):
+            total = tallies.total()
+            stages = total.stages()
+            read.add_metric(labels, total.size.total)
+            written.add_metric(labels, total.written)
+            busy.add_metric(labels, sum(each.total for each in stages.values()))
+            sizes.add_metric(labels, total.size.buckets(), total.size.total)
+            for stage, tally in stages.items():
+                seconds.add_metric((*labels, stage), tally.buckets(), tally.total)
+        yield from (read, written, busy, sizes, seconds)
