@@ -2,8 +2,8 @@
 
 A function returns a dict (one segment), None or an empty list (the segment ends here), or a list,
 tuple or generator of dicts. What it raises does not lose the other segments of the batch, and no
-segment is given to it twice: the loop goes on behind the one that failed. Results that are dicts
-need nothing more; the others are put in their places afterwards, for the whole batch at once.
+segment is given to it twice: the loop goes on behind the one that failed. What kinds of results
+came is looked at afterwards, for the whole batch at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import Leaves, Outcome, describe_type, flatten
+from onyx.flow.leaves import Failure, Leaves, describe_type, flatten
 from onyx.model.job import CatalogEntry
 
 __all__ = ["Leaves", "apply_function", "resolve_params"]
@@ -41,7 +41,7 @@ def apply_function(
     call = partial(fn, *params) if params else fn
     if batch_fn:
         return _apply_batch(call, segments)
-    return flatten(_call_each(call, segments))
+    return flatten(*_call_each(call, segments))
 
 
 def resolve_params(peer_fn_params: Mapping[str, Sequence[Any]], entry: CatalogEntry) -> list[Any]:
@@ -60,25 +60,24 @@ def resolve_params(peer_fn_params: Mapping[str, Sequence[Any]], entry: CatalogEn
     return [*peer_fn_params.get(entry.name, ()), *(entry.options[key] for key in entry.params)]
 
 
-def _call_each(call: Callable[[Any], Any], arguments: Sequence[Any]) -> Outcome:
-    outcome = Outcome([], [], [], [])
-    dicts, odd = outcome.dicts, outcome.odd
-    append, append_odd, append_gap = dicts.append, odd.append, outcome.gaps.append
-    remaining = iter(arguments)
+def _call_each(
+    call: Callable[[Any], Any], arguments: Sequence[Any]
+) -> tuple[list[Any], list[Failure]]:
+    """One result an argument, None where it raised, and what it raised there."""
+    results: list[Any] = []
+    failures: list[Failure] = []
+    remaining = map(call, arguments)
     while True:
+        error: Exception = StopIteration()
         try:
-            for argument in remaining:
-                result = call(argument)
-                if type(result) is dict:
-                    append(result)
-                else:
-                    append_odd(result)
-                    append_gap(len(dicts))
-            return outcome
-        except Exception as error:
-            outcome.failures.append((len(dicts) + len(odd), error))
-            append_odd(None)
-            append_gap(len(dicts))
+            results.extend(remaining)  # keeps what came before an exception
+        except Exception as raised:
+            error = raised
+        if len(results) == len(arguments):
+            return results, failures
+        # A StopIteration of the function's looks like the end.
+        failures.append((len(results), error))
+        results.append(None)
 
 
 def _apply_batch(call: Callable[[list[Segment]], Any], segments: list[Segment]) -> Leaves:
@@ -89,11 +88,7 @@ def _apply_batch(call: Callable[[list[Segment]], Any], segments: list[Segment]) 
     except Exception as error:
         nothing = np.empty(0, dtype=np.intp)
         return Leaves([], nothing, None, [(index, error) for index in range(len(segments))])
-    return flatten(_call_each(_identity, results))
-
-
-def _identity(result: Any) -> Any:
-    return result
+    return flatten(list(results), [])
 
 
 def _wrong_batch(results: Any, expected: int) -> str:

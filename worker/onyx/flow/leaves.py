@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import chain, compress, islice, repeat
+from operator import is_, itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
 
@@ -42,60 +42,49 @@ class Leaves:
         return len(self.segments)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Results by kind, as the function was called: dicts, and what stood between them."""
-
-    dicts: list[Segment]
-    odd: list[Any]
-    """Results that are no dicts, None where the function raised."""
-    gaps: list[int]
-    """How many dicts came before each odd one; so its index is that plus its place in `odd`."""
-    failures: list[Failure]
+_DICT, _LIST = {dict}, {list}
+_DICT_OR_NONE = {dict, NoneType}
+_PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
 
-_NONE, _EMPTY = {NoneType}, {NoneType, list, tuple}
+def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
+    """The leaves of one result a segment; results that are no segments become failures.
 
-
-def flatten(outcome: Outcome) -> Leaves:
-    """The leaves of one result a segment; results that are no segments become failures."""
-    odd = outcome.odd
-    if not odd:
-        return Leaves(outcome.dicts)
-    indices = np.array(outcome.gaps, dtype=np.intp) + np.arange(len(odd))
-    counts = np.ones(len(outcome.dicts) + len(odd), dtype=np.intp)
-    kinds = set(map(type, odd))
-    if kinds == _NONE or (kinds <= _EMPTY and not any(odd)):
-        counts[indices] = 0
-        return Leaves(outcome.dicts, np.flatnonzero(counts), None, outcome.failures)
-    lists, failures = _as_lists(odd, indices)
-    counts[indices] = list(map(len, lists))
+    Args:
+        results: what the function returned, None where it raised; the caller's no more.
+        failures: what it raised, in order.
+    """
+    kinds = set(map(type, results))
+    if kinds <= _DICT:
+        return Leaves(results)
+    if kinds <= _DICT_OR_NONE or _one_or_none(results, kinds):
+        there = bytes(map(is_, map(type, results), repeat(dict)))
+        parents = np.frombuffer(there, dtype=np.bool_).nonzero()[0]
+        return Leaves(list(compress(results, there)), parents, None, failures)
+    lists, wrong = _as_lists(results, kinds)
+    counts = np.fromiter(map(len, lists), dtype=np.intp, count=len(lists))
     parents = np.repeat(np.arange(len(counts)), counts)
     firsts = np.cumsum(counts) - counts
     child_index = np.arange(len(parents)) - firsts[parents]
-    failures = sorted(outcome.failures + failures, key=itemgetter(0))
-    return Leaves(_merge(outcome, lists), parents, child_index, failures)
+    failures = sorted(failures + wrong, key=itemgetter(0))
+    return Leaves(list(chain.from_iterable(lists)), parents, child_index, failures)
 
 
-def _merge(outcome: Outcome, lists: list[Sequence[Segment]]) -> list[Segment]:
-    """The dicts with the leaves of the odd results in their places."""
-    if not outcome.dicts:
-        return list(chain.from_iterable(lists))
-    segments: list[Segment] = []
-    taken = 0
-    for gap, leaves in zip(outcome.gaps, lists, strict=True):
-        segments += outcome.dicts[taken:gap]
-        segments += leaves
-        taken = gap
-    return segments + outcome.dicts[taken:]
+def _one_or_none(results: list[Any], kinds: set[type]) -> bool:
+    """Whether what is no dict is empty."""
+    if not kinds <= _PERHAPS_EMPTY:
+        return False
+    return not any(result for result in results if type(result) is not dict)
 
 
-def _as_lists(odd: list[Any], indices: Indices) -> tuple[list[Sequence[Segment]], list[Failure]]:
-    if set(map(type, odd)) == {list} and set(map(type, chain.from_iterable(odd))) == {dict}:
-        return odd, []
+def _as_lists(
+    results: list[Any], kinds: set[type]
+) -> tuple[list[Sequence[Segment]], list[Failure]]:
+    if kinds == _LIST and set(map(type, chain.from_iterable(results))) <= _DICT:
+        return results, []
     lists: list[Sequence[Segment]] = []
     failures: list[Failure] = []
-    for index, result in zip(indices.tolist(), odd, strict=True):
+    for index, result in enumerate(results):
         try:
             lists.append(_as_list(result))
         except Exception as error:
