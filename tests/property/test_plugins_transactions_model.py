@@ -23,8 +23,11 @@ from onyx.plugins.transactions import TransactionWriter
 SEGMENTS = 12
 STEPS_MAX = 1_000
 
-Fault = st.sampled_from([None, None, None, BEFORE, AFTER])
-Event = st.sampled_from(["write", "write", "flush", "tick", "rewire", "crash", "zombie"])
+Fault = st.sampled_from([None, None, BEFORE, AFTER])
+Event = st.sampled_from(["write", "write", "flush", "tick", "rewire", "crash", "leave", "zombie"])
+EVENTS = st.lists(Event, min_size=5, max_size=30)
+STORE_FAULTS = st.lists(Fault, min_size=5, max_size=30)
+LOG_FAULTS = st.lists(Fault, max_size=10)
 
 
 class Peer:
@@ -86,10 +89,12 @@ class World:
         known = self.committed | set(self.peer.written)
         return [n for n in range(SEGMENTS) if n not in known]
 
-    def rewire(self, crash: bool) -> None:
-        """A new allocation version, with another peer in place of one that is dead."""
+    def rewire(self, why: str) -> None:
+        """A new allocation version, with another peer in place of one that is dead or has left."""
         self.peer.fenced = True
-        if crash:
+        if why == "leave":
+            self.peer.output.close()
+        if why != "rewire":
             self.zombies.append(self.peer)
             self.peer = Peer(self, len(self.zombies))
         for _ in range(STEPS_MAX):
@@ -112,8 +117,8 @@ class World:
         raise AssertionError("it never ends")
 
 
-@settings(max_examples=300)
-@given(st.lists(Event, max_size=40), st.lists(Fault, max_size=30), st.lists(Fault, max_size=10))
+@settings(max_examples=600)
+@given(EVENTS, STORE_FAULTS, LOG_FAULTS)
 def test_every_row_is_there_exactly_once(
     events: list[str], store_faults: list[str | None], log_faults: list[str | None]
 ) -> None:
@@ -124,8 +129,8 @@ def test_every_row_is_there_exactly_once(
                 world.peer.write(world.waiting()[0])
             elif event in ("flush", "tick"):
                 getattr(world.peer.output, event)()
-            elif event in ("rewire", "crash"):
-                world.rewire(event == "crash")
+            elif event in ("rewire", "crash", "leave"):
+                world.rewire(event)
             elif event == "zombie" and world.zombies:
                 with suppress(Fenced):
                     world.zombies[-1].output.flush()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, islice, repeat
-from operator import is_, itemgetter
+from itertools import chain, compress, islice
+from operator import itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
 
@@ -44,6 +44,7 @@ class Leaves:
 
 _DICT, _LIST = {dict}, {list}
 _DICT_OR_NONE = {dict, NoneType}
+_NOTHING = None
 _PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
 
@@ -57,10 +58,13 @@ def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
     kinds = set(map(type, results))
     if kinds <= _DICT:
         return Leaves(results)
-    if kinds <= _DICT_OR_NONE or _one_or_none(results, kinds):
-        there = bytes(map(is_, map(type, results), repeat(dict)))
-        parents = np.frombuffer(there, dtype=np.bool_).nonzero()[0]
-        return Leaves(list(compress(results, there)), parents, None, failures)
+    if _one_or_none(results, kinds):
+        results = [result if type(result) is dict else None for result in results]
+        kinds = _DICT_OR_NONE
+    if kinds <= _DICT_OR_NONE:
+        there = np.fromiter(results, dtype=object, count=len(results)) != _NOTHING
+        segments = list(compress(results, there.tobytes()))
+        return Leaves(segments, there.nonzero()[0], None, failures)
     lists, wrong = _as_lists(results, kinds)
     counts = np.fromiter(map(len, lists), dtype=np.intp, count=len(lists))
     parents = np.repeat(np.arange(len(counts)), counts)
@@ -71,8 +75,8 @@ def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
 
 
 def _one_or_none(results: list[Any], kinds: set[type]) -> bool:
-    """Whether what is no dict is empty."""
-    if not kinds <= _PERHAPS_EMPTY:
+    """Whether some are lists, but only empty ones."""
+    if kinds <= _DICT_OR_NONE or not kinds <= _PERHAPS_EMPTY:
         return False
     return not any(result for result in results if type(result) is not dict)
 
