@@ -43,7 +43,7 @@ class Leaves:
 
 
 _DICT, _LIST = {dict}, {list}
-_DICT_OR_NONE = {dict, NoneType}
+_DICT_OR_NONE: set[type] = {dict, NoneType}
 _NOTHING = None
 _PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
@@ -55,7 +55,7 @@ def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
         results: what the function returned, None where it raised; the caller's no more.
         failures: what it raised, in order.
     """
-    kinds = set(map(type, results))
+    kinds: set[type] = set(map(type, results))
     if kinds <= _DICT:
         return Leaves(results)
     if _one_or_none(results, kinds):
