@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 import trustme
 from tests.support.certificates import Secret
 from tests.support.object_stores import Minio, ObjectStore
+from tests.support.postgresql import PostgreSQL
 from tests.support.s3_server import S3Server
+from tests.support.sql_databases import Database
 
 from onyx.log.server import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
@@ -83,3 +86,28 @@ def _bucket_of(server: S3Server | Minio, monkeypatch: pytest.MonkeyPatch) -> Obj
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return ObjectStore(server)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A running server shared by all tests: take a database of your own and do not stop it."""
+    server = PostgreSQL()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Database:
+    return Database(f"sqlite:///{tmp_path / 'test.db'}")
+
+
+@pytest.fixture
+def postgresql_database(postgresql: PostgreSQL) -> Database:
+    return Database(postgresql.create_database())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """An empty database of each kind."""
+    found: Database = request.getfixturevalue(f"{request.param}_database")
+    return found

@@ -19,6 +19,7 @@ def plugin_context(
     permitted: Callable[[], bool] = lambda: True,
     incarnation: str = "incarnation-1",
     slot: int = 0,
+    task: str = "work",
     data_dir: str = "",
 ) -> PluginContext:
     known = functions or {}
@@ -31,7 +32,7 @@ def plugin_context(
     return PluginContext(
         job=JobId("job-1"),
         job_name="flights",
-        task=TaskName("work"),
+        task=TaskName(task),
         peer=PeerId(f"{incarnation}-peer"),
         slot=Slot(slot),
         incarnation=GroupId(incarnation),
