@@ -12,7 +12,7 @@ from onyx.flow.grouping import slots_of_shards
 from onyx.flow.routing import Outgoing, Routed, route_batch
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.lineage import mix
-from onyx.task.failures import Failure, describe, place
+from onyx.task.failures import Failure, blamed
 from onyx.task.phases import Kind, Phase
 from onyx.task.state import Task
 from onyx.task.wiring import ChildTask
@@ -132,11 +132,11 @@ def raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Excepti
         return
     _, error = failures[0]
     if not any(error is raised for _, raised in leaves.failures):
-        detail = f"a flow condition raised {describe(error)}{place(error)}"
+        detail = blamed("a flow condition", error)
         raise Failure(Phase.ROUTE.value, error, detail, len(failures))
     count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
     detail = (
-        f"{task.static.entry.fn} raised {describe(error)}{place(error)}{count}; mend the function, "
-        "or route its exceptions with a flow condition that has thrownException: true"
+        f"{blamed(str(task.static.entry.fn), error)}{count}; mend the function, or route its "
+        "exceptions with a flow condition that has thrownException: true"
     )
     raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))

@@ -35,6 +35,13 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def blamed(who: str, error: BaseException) -> str:
+    """What came of the user's `who`: what it raised and where, or what Onyx has to say of it."""
+    if isinstance(error, OnyxError):
+        return f"{who}: {error}"
+    return f"{who} raised {describe(error)}{place(error)}"
+
+
 def place(error: BaseException) -> str:
     """Where in the user's code an exception came from, as ` (shop.py, line 3)`; no more than that,
     since a traceback can show what is in a segment."""

@@ -14,7 +14,7 @@ from onyx.errors import UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
 from onyx.model.job import Trigger
-from onyx.task.failures import describe, place
+from onyx.task.failures import blamed
 from onyx.windows.firing import Firing
 
 Function = Callable[..., Any]
@@ -49,7 +49,7 @@ def _call(function: Function, where: str, event: Any, firing: Firing) -> Any:
     try:
         return function(*arguments)
     except Exception as error:
-        raise UserFunctionError(f"{where} raised {describe(error)}{place(error)}") from error
+        raise UserFunctionError(blamed(where, error)) from error
 
 
 def _where(trigger: Trigger, key: str, name: str) -> str:
