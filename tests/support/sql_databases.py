@@ -28,7 +28,7 @@ class Database:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with self.engine.connect() as connection:
-            return [tuple(row) for row in connection.execute(text(query))]
+            return [tuple(row) for row in connection.exec_driver_sql(query)]
 
     def numbers(self) -> list[int]:
         """Of table `numbers`, sorted."""

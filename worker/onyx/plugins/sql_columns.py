@@ -33,6 +33,8 @@ def converter(column: Column[Any], dialect: str) -> Convert:
         return _one_of(tuple(kind.enums))
     if isinstance(kind, types.String):
         return _texts(None if dialect == "sqlite" else kind.length, dialect == "postgresql")
+    if isinstance(kind, types.DateTime):
+        return _instant if kind.timezone else _local_instant
     for family, convert in _CONVERTERS:
         if isinstance(kind, family):
             return convert
@@ -177,10 +179,6 @@ def _not(value: Any) -> ValueError:
     nested = isinstance(value, dict | list | tuple)
     hint = ", which only a JSON column takes" if nested else ""
     return ValueError(f"{article} {type(value).__name__}{hint}")
-
-
-def _instants(kind: types.DateTime) -> Convert:
-    return _instant if kind.timezone else _local_instant
 
 
 _CONVERTERS: tuple[tuple[type[Any], Convert], ...] = (
