@@ -10,6 +10,7 @@ from tests.support.bench import Bench, chain
 from onyx.plugins.protocol import Output, PluginContext
 from onyx.task.messages import Stop
 from onyx.task.phases import Kind, Phase
+from onyx.transport.interface import FLUSH, Channel
 
 SAME = {"m:same": lambda segment: segment}
 
@@ -222,6 +223,17 @@ def test_sealing_is_tried_again_before_it_kills_the_job(failures: int) -> None:
         told = bench.exceptions[0]
         assert (told["phase"], told["type"], told["message"]) == ("seal", "OSError", "disk full")
         assert "3 times" in told["detail"]
+
+
+def test_an_output_seals_though_control_items_keep_coming() -> None:
+    bench = Bench(chain(segments(3)), SAME)
+    bench.start()
+    write, work = bench.task("write"), bench.task("work")
+    channel = Channel(bench.id, write.live.wiring.version, work.peer, write.peer)
+    for _ in range(400):
+        bench.transport.send(write.live.wiring.me.group, channel, FLUSH)
+        bench.round()
+    assert bench.completed
 
 
 def test_a_plugin_sees_at_once_that_its_task_was_told_to_stop() -> None:

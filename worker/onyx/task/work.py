@@ -187,6 +187,8 @@ def after_batch(task: Task) -> Progress:
     task.batch, task.leaves, task.groups = None, None, None
     if task.static.observed:
         task.static.event["batch"] = task.static.event["results"] = []
+    if task.seal_wanted and batch is None:
+        task.phase = Phase.SEAL  # control items may keep coming: waiting for none is waiting long
     return Progress.ADVANCED
 
 
