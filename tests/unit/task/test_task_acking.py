@@ -232,6 +232,7 @@ def test_an_output_seals_though_control_items_keep_coming() -> None:
     channel = Channel(bench.id, write.live.wiring.version, work.peer, write.peer)
     for _ in range(400):
         bench.transport.send(write.live.wiring.me.group, channel, FLUSH)
+        bench.clock.advance(0.01)
         bench.round()
     assert bench.completed
 
