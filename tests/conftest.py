@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 import trustme
 from tests.support.certificates import Secret
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.object_stores import Minio, ObjectStore
 from tests.support.postgresql import PostgreSQL
 from tests.support.s3_server import S3Server
@@ -70,6 +71,15 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A real broker shared by all tests: make topics of your own and do not stop it. Tests that
+    ask for it are skipped where Kafka has not been fetched."""
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    yield broker
+    broker.kill()
+
+
 @pytest.fixture(params=["fake_s3", "minio"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty bucket of each server, to which the environment leads."""
@@ -90,7 +100,7 @@ def _bucket_of(server: S3Server | Minio, monkeypatch: pytest.MonkeyPatch) -> Obj
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
-    """A running server shared by all tests: take a database of your own and do not stop it."""
+    """A running server shared by all tests; do not stop it."""
     server = PostgreSQL()
     yield server
     server.close()
@@ -103,7 +113,7 @@ def sqlite_database(tmp_path: Path) -> Database:
 
 @pytest.fixture
 def postgresql_database(postgresql: PostgreSQL) -> Database:
-    return Database(postgresql.create_database())
+    return Database(postgresql.empty())
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

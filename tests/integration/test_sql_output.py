@@ -302,7 +302,7 @@ def test_a_server_that_goes_away_is_tried_again_and_nothing_is_there_twice(
 ) -> None:
     server = PostgreSQL()
     try:
-        database = Database(server.create_database())
+        database = Database(server.url())
         database.run("CREATE TABLE t (n INTEGER)")
         writer = output(database)
         write(writer, {"n": 1})
@@ -337,6 +337,7 @@ def test_a_table_that_may_not_be_written_is_told(
 ) -> None:
     postgresql_database.run("CREATE TABLE t (n INTEGER)")
     postgresql_database.run("CREATE ROLE reader LOGIN PASSWORD 'r'")
+    postgresql_database.run("GRANT USAGE ON SCHEMA public TO reader")
     postgresql_database.run("GRANT SELECT ON t TO reader")
     url = postgresql_database.url.replace("onyx:not-to-be-seen", "reader:r")
     told = refusal(output(url), {"n": 1})

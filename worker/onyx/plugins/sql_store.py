@@ -161,7 +161,7 @@ class SqlStore:
     def _no_table(self) -> Exception:
         target = self._target
         names = inspect(self._engine).get_table_names(target.schema)
-        hint = nearest(target.table, names) or "create it: Onyx does not know its types"
+        hint = nearest(target.table, names) or "create it, or let this user see it"
         where = f" in schema {target.schema!r}" if target.schema else ""
         what = f"is {target.table!r}, a table that the database does not have{where} ({hint})"
         return option_error(self._context, "table", what)
