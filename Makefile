@@ -10,7 +10,7 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring objects golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,7 +22,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,examples,dev,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,examples,dev,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
@@ -67,6 +67,9 @@ monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: 
 objects: setup ## Test s3:// paths with a real object store, MinIO (first time: builds it with Go, some 10 minutes)
 	$(BIN)/python -m tests.support.object_stores
 	$(BIN)/python -m pytest tests/integration/test_objects_*.py tests/integration/test_jobs_objects.py tests/unit/plugins/test_plugins_parts.py
+
+kafka: setup ## Fetch the Kafka that tests run from a Maven repository (once, 44 MB); without it they are skipped
+	$(BIN)/python -m tests.support.kafka_jars
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.chart

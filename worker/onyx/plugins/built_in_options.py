@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from onyx.errors import Problem
+from onyx.plugins.kafka_options import KafkaInputOptions, KafkaOutputOptions
 from onyx.plugins.options import Options, is_object, wrong_place
 from onyx.plugins.roll_limits import ROLL_LIMITS, TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 
@@ -197,6 +198,7 @@ INPUT_OPTIONS: Mapping[str, type[Options]] = {
     "channel": ChannelOptions,
     "files": FilesInputOptions,
     "generator": GeneratorOptions,
+    "kafka": KafkaInputOptions,
     "sequence": SequenceOptions,
 }
 OUTPUT_OPTIONS: Mapping[str, type[Options]] = {
@@ -204,6 +206,7 @@ OUTPUT_OPTIONS: Mapping[str, type[Options]] = {
     "channel": ChannelOptions,
     "files": FilesOutputOptions,
     "function": FunctionOptions,
+    "kafka": KafkaOutputOptions,
     "spark": SparkOutputOptions,
     "sql": SqlOutputOptions,
     "stdout": StdoutOptions,

@@ -38,10 +38,15 @@ class Records(Protocol):
 class BadRecords:
     """What becomes of a record that cannot be decoded: an error, or a segment that says so."""
 
-    def __init__(self, where: str, keep: bool) -> None:
-        """`where` names task and file in errors; `keep` makes segments instead."""
+    def __init__(
+        self, where: str, keep: bool, which: str = "record {} (counted from 0)", mend: str = "file"
+    ) -> None:
+        """`where` names task and file in errors; `keep` makes segments instead. `which` says which
+        record of the source it is, with `{}` for its position; `mend`, what has to be mended."""
         self._where = where
         self._keep = keep
+        self._which = which
+        self._mend = mend
 
     def segment(self, position: int, reason: str, raw: bytes | str) -> Segment:
         """The segment that stands for a bad record, so that a flow condition can route it.
@@ -53,9 +58,9 @@ class BadRecords:
         if self._keep:
             return {"_error": reason, "_raw": text[:RAW_CHARACTERS_MAX]}
         raise UserError(
-            f"{self._where}: record {position} (counted from 0): {reason}: "
-            f"{text[:QUOTED_CHARACTERS_MAX]!r}; mend the file, or set onBadRecord: segment and "
-            "route segments that have _error by a flow condition"
+            f"{self._where}: {self._which.format(position)}: {reason}: "
+            f"{text[:QUOTED_CHARACTERS_MAX]!r}; mend the {self._mend}, or set onBadRecord: segment "
+            "and route segments that have _error by a flow condition"
         )
 
 

@@ -19,6 +19,7 @@ INPUTS: Mapping[str, str] = {
     "channel": "onyx.plugins.channel:channel_input",
     "files": "onyx.plugins.files_input:files_input",
     "generator": "onyx.plugins.generator:generator_input",
+    "kafka": "onyx.plugins.kafka:kafka_input",
     "sequence": "onyx.plugins.sequence:sequence_input",
 }
 OUTPUTS: Mapping[str, str] = {
@@ -26,6 +27,7 @@ OUTPUTS: Mapping[str, str] = {
     "channel": "onyx.plugins.channel:channel_output",
     "files": "onyx.plugins.files_output:files_output",
     "function": "onyx.plugins.function:function_output",
+    "kafka": "onyx.plugins.kafka:kafka_output",
     "spark": "onyx.spark.plugin:output",
     "sql": "onyx.plugins.sql_output:sql_output",
     "stdout": "onyx.plugins.stdout:stdout_output",

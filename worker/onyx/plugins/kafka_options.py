@@ -1,0 +1,127 @@
+"""Options of the `kafka` plugins. Like all options they need nothing of what the plugins need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from onyx.errors import Problem
+from onyx.plugins.options import Options
+from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
+
+_OURS = (
+    "bootstrap.servers", "group.id", "group.instance.id", "group.protocol", "isolation.level",
+    "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
+    "transactional.id", "enable.idempotence", "acks", "request.required.acks", "logger",
+)  # fmt: skip
+"""Settings of librdkafka on which the plugins rely."""
+_CODE = ("plugin.library.paths", "ssl.engine.location", "ssl.providers", "builtin.features")
+"""Settings that make it load libraries."""
+_SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config")
+"""Ends of the names of settings that nobody may see."""
+
+
+class KafkaOptions(Options, frozen=True):
+    bootstrap_servers: str | list[str]
+    """`host:port` of some brokers; several as a list or with commas."""
+    topic: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
+    """Topic to read or write, which is there already."""
+    config: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    """Settings of librdkafka (`{security.protocol: sasl_ssl, sasl.mechanism: PLAIN}`); no
+    secrets."""
+    config_env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Settings whose values are in variables of the workers' environment
+    (`{sasl.username: KAFKA_USER, sasl.password: KAFKA_PASSWORD}`)."""
+
+    def wrong(self) -> Iterator[Problem]:
+        servers = self.bootstrap_servers
+        for server in servers.split(",") if isinstance(servers, str) else servers:
+            if not server.strip() or "://" in server:
+                yield Problem("bootstrapServers", f"has {server!r}", "give host:port of brokers")
+        if servers == []:
+            yield Problem("bootstrapServers", "is empty", "give host:port of brokers")
+        for key in (*self.config, *self.config_env):
+            option = "config" if key in self.config else "configEnv"
+            if key in _OURS or key.endswith(("_cb", ".cb")):
+                yield Problem(option, f"has {key!r}, which Onyx sets itself", "leave it out")
+            elif key in _CODE:
+                yield Problem(option, f"has {key!r}, which loads code", "leave it out")
+            elif option == "config" and key.endswith(_SECRETS):
+                hint = f"name a variable of the workers that holds it: configEnv: {{{key}: NAME}}"
+                yield Problem(option, f"has {key!r}, which is a secret", hint)
+            elif key in self.config and key in self.config_env:
+                yield Problem("configEnv", f"has {key!r}, as config has", "leave one of them out")
+
+
+class KafkaInputOptions(KafkaOptions, frozen=True):
+    start_from: str = "earliest"
+    """Where a new job begins: `earliest`, `latest`, or a time (`2026-11-21T09:00:00Z`): the first
+    messages of that time or later."""
+    bounded: bool = False
+    """End at what is there when the job begins, instead of waiting for more."""
+    format: Literal["json", "text", "bytes"] = "json"
+    """`json`: the value is an object, the segment. Otherwise it is `{"value": ...}`."""
+    key_field: str | None = None
+    """Key under which each segment gets the message's key, as text."""
+    partition_field: str | None = None
+    """Key under which it gets the number of its partition."""
+    offset_field: str | None = None
+    """Key under which it gets the message's offset."""
+    timestamp_field: str | None = None
+    """Key under which it gets the message's timestamp, in milliseconds since 1970."""
+    headers_field: str | None = None
+    """Key under which it gets the message's headers: a map to text; of repeats the last."""
+    on_bad_record: Literal["fail", "segment"] = "fail"
+    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
+    compacted: bool = False
+    """Read a compacted topic; see the guide for what may then be lost after a failure."""
+
+    def wrong(self) -> Iterator[Problem]:
+        yield from super().wrong()
+        if self.start_from not in ("earliest", "latest"):
+            try:
+                start_ms(self.start_from)
+            except ValueError:
+                hint = "take earliest, latest or a time with its zone, as 2026-11-21T09:00:00Z"
+                yield Problem("startFrom", f"is {self.start_from!r}", hint)
+
+
+class KafkaOutputOptions(KafkaOptions, frozen=True):
+    format: Literal["json", "text", "bytes"] = "json"
+    """`json`: the segment is the value. Otherwise the value is what is under `valueField`."""
+    value_field: str | None = None
+    """text, bytes: key of the segment that holds the value; null writes a message without one."""
+    key_field: str | None = None
+    """Key of the segment whose text, number or bytes is the message's key: messages with the same
+    key go to the same partition. Without it they go anywhere."""
+    timestamp_field: str | None = None
+    """Key of the segment with the message's timestamp: milliseconds since 1970 or a time."""
+    headers_field: str | None = None
+    """Key of the segment with the message's headers: a map to text or bytes."""
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1, le=TRANSACTION_BYTES_MAX)] = (
+        TRANSACTION_LIMITS.size_bytes
+    )
+    """exactly-once: end a transaction at about this size."""
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = TRANSACTION_LIMITS.segments
+    """exactly-once: end a transaction after so many segments."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = TRANSACTION_LIMITS.age_s
+    """exactly-once: end a transaction after this time; readers of what is committed wait for it."""
+
+    def wrong(self) -> Iterator[Problem]:
+        yield from super().wrong()
+        if self.format != "json" and self.value_field is None:
+            yield Problem("valueField", f"is missing: format {self.format} needs to know the key")
+        if self.format == "json" and self.value_field is not None:
+            yield Problem("valueField", "is for format text or bytes", "json is the whole segment")
+
+
+def start_ms(time: str) -> int:
+    """A time of `startFrom` in milliseconds since 1970. Raises ValueError: it is none, or has no
+    time zone."""
+    parsed = datetime.fromisoformat(time)
+    if parsed.tzinfo is None:
+        raise ValueError("without a time zone")
+    return int(parsed.timestamp() * 1000)
