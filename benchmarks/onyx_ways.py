@@ -33,6 +33,8 @@ class Way:
     guarantee: str = "at-least-once"
     peers: Mapping[str, int] = field(default_factory=dict)
     """Peers of tasks that have more than one."""
+    modules: Sequence[str] = ()
+    """Of `jobs/`, besides those of the workload."""
 
 
 def contenders(
@@ -40,7 +42,9 @@ def contenders(
 ) -> dict[str, Contender]:
     """By name; `modules` are those whose functions the jobs name."""
     return {
-        name: Contender(name, partial(_command, way, modules), answer, CODE, way.note)
+        name: Contender(
+            name, partial(_command, way, [*modules, *way.modules]), answer, CODE, way.note
+        )
         for name, way in ways.items()
     }
 

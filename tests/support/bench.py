@@ -42,6 +42,8 @@ from onyx.transport.local import LocalTransport
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")
+MOMENT_S = 0.01
+"""Between two rounds when nothing can be done."""
 ROUNDS_MAX = 5_000
 
 
@@ -189,10 +191,12 @@ class Bench:
         return any([*done, self.acker.advance() is Progress.ADVANCED])
 
     def settle(self, names: Iterable[str] | None = None) -> None:
-        """Rounds until nothing is done any more, ten times in a row (acks go out when idle)."""
+        """Rounds until nothing is done any more, ten times in a row (acks go out when idle), each
+        of these a moment after the other."""
         idle = 0
         for _ in range(ROUNDS_MAX):
             idle = 0 if self.round(names) else idle + 1
+            self.clock.advance(MOMENT_S if idle else 0.0)
             if idle == 10:
                 return
         raise AssertionError(f"not settled after {ROUNDS_MAX} rounds")

@@ -144,9 +144,9 @@ class StateSettings:
     url: str = ""
     """Where state is kept: `s3://bucket/prefix` or a directory that all workers of the cluster
     share; empty means `.onyx/state` in `data_dir`."""
-    chunk_interval_s: float = 0.05
+    chunk_interval_s: float = 0.1
     """Longest wait of a change before it is made durable; segments are acked after that."""
-    chunk_segments_max: int = 20_000
+    chunk_segments_max: int = 100_000
     """Segments whose changes are waiting before they are made durable at once."""
     snapshot_factor: float = 2.0
     """A snapshot is written when the log since the last one is larger than it by this factor."""

@@ -35,6 +35,8 @@ _ONE = np.uint64(1)
 """Bytes of one root or id."""
 
 SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
+_PLAIN = frozenset(SCALARS) - {datetime.datetime}
+"""Those of which every value can travel."""
 _LITTLE_ENDIAN = np.dtype("<u8")
 
 
@@ -148,8 +150,9 @@ def examine(value: Any, keys: tuple[type, ...] = (str,), depth: int = 0) -> None
                 raise TypeError(f"a key of type {type(key).__name__}")
             examine(item, keys, depth + 1)
     elif kind is list or kind is tuple:
-        for item in value:
-            examine(item, keys, depth + 1)
+        if not _PLAIN.issuperset(map(type, value)):
+            for item in value:
+                examine(item, keys, depth + 1)
     else:
         raise TypeError(f"a value of type {kind.__name__}")
 

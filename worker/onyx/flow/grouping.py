@@ -15,7 +15,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -80,15 +79,15 @@ class ByKey:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._get = itemgetter(key)
 
     def __call__(self, segment: Segment) -> Any:
         return segment.get(self._key)
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
         """The same for many: a sixth of the time, if all of them have the key."""
+        key = self._key
         try:
-            return list(map(self._get, segments))
+            return [segment[key] for segment in segments]
         except KeyError:
             return list(map(self, segments))
 

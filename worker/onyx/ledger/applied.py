@@ -15,7 +15,7 @@ of Python integers was rejected: 60 bytes and 100 ns an id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ from onyx.ledger.lineage import (
 
 Mask = NDArray[np.bool_]
 
+BLOCK_IDS = 4_096
+"""From this size on, what is kept is not joined with more before it is looked at."""
 _ID_BITS = 8
 """As many as roots have for attempts, which do not count here."""
 _ID_MASK = np.uint64((1 << _ID_BITS) - 1)
@@ -98,7 +100,8 @@ class Applied:
         first_roots = np.zeros(max(frontiers, default=0) + 2, dtype=np.uint64)
         for partition, position in frontiers.items():
             first_roots[partition] = (partition << PARTITION_SHIFT) | position
-        self._recent = [_from(first_roots, _joined(self._recent))]
+        kept = (_from(first_roots, block) for block in _blocks(self._recent))
+        self._recent = [rest for rest in kept if len(rest.ids)]
         self._runs = [rest for run in self._runs if len((rest := _above(frontiers, run)).keys)]
         if self._limits is not None:
             shared = min(len(first_roots), len(self._limits))
@@ -192,10 +195,26 @@ def _sorted(keys: U64, ids: U64) -> _Run:
 
 
 def _joined(batches: list[_Batch]) -> _Batch:
+    if len(batches) == 1:
+        return batches[0]
     if not batches:
         return _Batch(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64))
     roots, ids = zip(*batches, strict=True)
     return _Batch(np.concatenate(roots), np.concatenate(ids))
+
+
+def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
+    """The same in larger parts, if they are small: one of all would not fit the cache."""
+    waiting: list[_Batch] = []
+    size = 0
+    for each in batches:
+        waiting.append(each)
+        size += len(each.ids)
+        if size >= BLOCK_IDS:
+            yield _joined(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _joined(waiting)
 
 
 def _from(first_roots: U64, batch: _Batch) -> _Batch:

@@ -102,11 +102,14 @@ def _of_parents(ids: U64, share: Share) -> U64:
 
 def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool) -> Hop:
     values = np.zeros_like(ids) if emitted else ids.copy()
+    some_only = bool((children == 1).any())
     sent: list[U64] = []
     for share in shares:
         kept = _of_parents(ids, share)
-        only = children == 1 if share.parents is None else children[share.parents] == 1
-        made = np.where(only, kept, child_ids(kept, share.edge, share.child_index))
+        made = child_ids(kept, share.edge, share.child_index)
+        if some_only:
+            only = children == 1 if share.parents is None else children[share.parents] == 1
+            made = np.where(only, kept, made)
         _xor_into(values, made, share.parents)
         sent.append(made)
     if emitted:
@@ -136,8 +139,11 @@ def _xor_into(values: U64, ids: U64, parents: Indices | None) -> None:
     if parents is None:
         values ^= ids
         return
-    starts = np.flatnonzero(np.concatenate((_FIRST, parents[1:] != parents[:-1])))
+    if not len(parents):
+        return
+    changes = (parents[1:] != parents[:-1]).nonzero()[0]
+    starts = np.concatenate((_FIRST, changes + 1))
     values[parents[starts]] ^= np.bitwise_xor.reduceat(ids, starts)
 
 
-_FIRST = np.ones(1, dtype=np.bool_)
+_FIRST = np.zeros(1, dtype=np.intp)

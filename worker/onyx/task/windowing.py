@@ -20,7 +20,7 @@ import numpy as np
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64, Batch, Segment
 from onyx.ledger.applied import Applied
-from onyx.ledger.lineage import without_attempts
+from onyx.ledger.lineage import any_retried, fold, without_attempts
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
@@ -38,6 +38,8 @@ logger = logging.getLogger("onyx.task")
 
 RETRY_INTERVAL_S = 1.0
 """Between two attempts to write a chunk."""
+QUIET_S = 0.005
+"""Without anything to read for so long, an input may be waiting for acks, or be at its end."""
 
 Taken = dict[int, list[tuple[int, Emission]]]
 Columns = tuple[U64, U64]
@@ -94,6 +96,10 @@ class Windowing:
         self._values: list[Columns] = []
         self._gathered = 0
         self._due_s: float | None = None
+        self._changed_s = 0.0
+        """When the last of what is gathered came."""
+        self._rested_s = 0.0
+        """When the last chunk was begun as long ago as a change may wait at most."""
         self._appending: _Append | None = None
         self._try_again_s = 0.0
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -137,7 +143,7 @@ class Windowing:
     def withhold(self, roots: U64, values: U64) -> None:
         """Ack these when everything so far is durable."""
         if len(roots):
-            self._values.append((roots, values))
+            self._values.append(fold(roots, values))
             self.changed(len(roots))
 
     def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
@@ -208,12 +214,20 @@ class Windowing:
         return appending.values
 
     def cut(self, idle: bool) -> bool:
-        """Begin to write a chunk if one is due and none is on its way; True when one was begun."""
+        """Begin to write a chunk if one is due and none is on its way; True when one was begun.
+
+        What comes now and then is written at once. Under load a task is idle for a moment after
+        each batch, and chunks that are cut then cost more than the windows: all states that a few
+        batches have changed, and a file.
+        """
         if self._appending is not None or self._due_s is None:
             return False
+        now_s = self._clock.monotonic_s()
         many = self._gathered >= self._settings.chunk_segments_max
-        if not (idle or many or self._clock.monotonic_s() >= self._due_s):
+        quiet = idle and now_s >= min(self._rested_s, self._changed_s + QUIET_S)
+        if not (quiet or many or now_s >= self._due_s):
             return False
+        self._rested_s = now_s + self._settings.chunk_interval_s
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
         whole = self._log.wants_snapshot
         chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
@@ -291,8 +305,9 @@ class Windowing:
         columns, self._columns = self._columns, []
         if not columns:
             return _NONE, _NONE
-        roots, ids = zip(*columns, strict=True)
-        return without_attempts(np.concatenate(roots)), np.concatenate(ids)
+        parts, ids = zip(*columns, strict=True)
+        roots = np.concatenate(parts)
+        return without_attempts(roots) if any_retried(roots) else roots, np.concatenate(ids)
 
     def _apply(self, roots: U64, ids: U64) -> None:
         assert self._applied is not None
@@ -303,8 +318,9 @@ class Windowing:
     def changed(self, segments: int) -> None:
         """So many segments, or firings, have changed the state."""
         self._gathered += segments
+        self._changed_s = self._clock.monotonic_s()
         if self._due_s is None:
-            self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+            self._due_s = self._changed_s + self._settings.chunk_interval_s
 
     def _restore(self, recovered: Recovered) -> None:
         for shard, state in recovered.shards.items():

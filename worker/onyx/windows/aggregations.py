@@ -105,7 +105,11 @@ class Count(Aggregation):
         return state + 1
 
     def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
-        for key, many in Counter(keys).items():
+        self.add(bucket, Counter(keys))
+
+    def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> None:
+        """Apply so many segments of each group."""
+        for key, many in counts.items():
             bucket[key] += many
 
     def merge(self, one: int, other: int) -> int:

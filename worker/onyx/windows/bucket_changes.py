@@ -8,9 +8,11 @@ What is told of an extent: that it is cleared, then states and removals, then up
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, repeat
 from typing import Any
+
+import numpy as np
 
 from onyx.windows.aggregations import Aggregation
 from onyx.windows.buckets import Bucket
@@ -27,11 +29,11 @@ class BucketChanges:
         self._aggregation = aggregation
         self._cleared: dict[int, Keys] = {}
         """Shards, by extent."""
-        self._states: dict[int, Keys] = {}
+        self._states: dict[int, dict[Any, Any]] = {}
         """Groups whose state is told, or that they are gone."""
         self._updates: dict[int, dict[Any, list[Any]]] = {}
 
-    def states(self, extent: int, keys: Keys) -> None:
+    def states(self, extent: int, keys: Mapping[Any, Any]) -> None:
         """States have been changed, or groups removed."""
         noted = self._states.get(extent)
         if noted is None:
@@ -86,19 +88,17 @@ class BucketChanges:
         only: Collection[int] | None,
     ) -> None:
         """Add the states of groups, of some shards or all; those that have none are gone."""
-        by_shard: dict[int, list[Any]] = defaultdict(list)
-        for shard, key in zip(map(shards.__getitem__, keys), keys, strict=True):
-            by_shard[shard].append(key)
-        complete = keys.keys() <= bucket.keys()
-        for shard, mine in by_shard.items():
+        for shard, mine in _by_shard(keys, shards):
             if only is None or shard in only:
-                there = mine if complete else [key for key in mine if key in bucket]
-                if len(there) < len(mine):
-                    gone = [key for key in mine if key not in bucket]
+                states = list(map(bucket.get, mine, repeat(_GONE)))
+                gone = [key for key, state in zip(mine, states, strict=True) if state is _GONE]
+                if gone:
                     tell(records, shard, ["delete", self._window, extent, dump_keys(gone)])
-                if there:
-                    states = self._aggregation.dump_all([bucket[key] for key in there])
-                    tell(records, shard, ["set", self._window, extent, dump_keys(there), states])
+                    mine = [key for key in mine if key in bucket]
+                    states = [state for state in states if state is not _GONE]
+                if mine:
+                    states = self._aggregation.dump_all(states)
+                    tell(records, shard, ["set", self._window, extent, dump_keys(mine), states])
 
     def drop(self, extent: int, keys: Iterable[Any], shards: Collection[int]) -> None:
         """Groups belong to others now: nothing is told of them."""
@@ -108,3 +108,18 @@ class BucketChanges:
             updates.pop(key, None)
         for shard in shards:
             self._cleared.get(extent, {}).pop(shard, None)
+
+
+_GONE: Any = object()
+
+
+def _by_shard(keys: Iterable[Any], shards: Shards) -> Iterator[tuple[int, list[Any]]]:
+    """Groups that are in the same shard, in order."""
+    listed = list(keys)
+    numbers = np.fromiter(map(shards.__getitem__, listed), np.uint16, len(listed))
+    order = np.argsort(numbers, kind="stable")  # two bytes are sorted without comparing
+    numbers = numbers[order]
+    listed = list(map(listed.__getitem__, order.tolist()))
+    firsts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] + 1))
+    for first, end in pairwise([*firsts.tolist(), len(listed)]):
+        yield int(numbers[first]), listed[first:end]

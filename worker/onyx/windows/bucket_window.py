@@ -5,14 +5,19 @@ dict, the watermark passes an extent with all its groups at once, and firing it 
 
 Where no trigger looks at single segments, a batch is split by extent and folded as a whole, which
 gives the same as one by one: states change in the order of the segments, and nothing else happens.
+Segments that are only counted are counted apart, and get into the states when somebody looks: one
+small dict, which stays in the cache, instead of the states of all groups and a list of those that
+have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
+from onyx.windows.aggregations import Count
 from onyx.windows.bucket_changes import BucketChanges
 from onyx.windows.buckets import Bucket, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
@@ -51,6 +56,9 @@ class BucketWindow(WindowState):
                 self._passing[trigger.name, None] = Passing()
         self._expiring: Dues[int] = Dues()
         self._changes = BucketChanges(compiled.window.id, self._aggregation)
+        self._counting = isinstance(self._aggregation, Count) and holder.in_memory
+        self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
+        """Segments of each group that are not in its state yet, by extent."""
         self._index: dict[int, dict[int, Keys]] | None = {}
         """Groups by shard and extent while shards are being restored; None when not known. Not
         kept of states that are not in memory."""
@@ -84,11 +92,28 @@ class BucketWindow(WindowState):
             if part.indices is not None:
                 mine = [keys[index] for index in part.indices]
                 values = [extracted[index] for index in part.indices]
-            touched: Keys = dict.fromkeys(mine)
-            self._start_timers(touched, now_ms)
-            for number in part.numbers:
-                self._fold(number, mine, values, touched)
+            if self._counting:
+                self._start_timers(mine, now_ms)
+                for number in part.numbers:
+                    self._counted[number].update(mine)
+            else:
+                touched: Keys = dict.fromkeys(mine)
+                self._start_timers(touched, now_ms)
+                for number in part.numbers:
+                    self._fold(number, mine, values, touched)
         return late
+
+    def settle(self) -> None:
+        if not self._counted:
+            return
+        assert isinstance(self._aggregation, Count)
+        for number, counts in self._counted.items():
+            bucket = self._bucket(number)
+            self._aggregation.add(bucket, counts)
+            bucket.used(counts)
+            self._touch(number, counts)
+            self._changes.states(number, counts)
+        self._counted.clear()
 
     def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
         if self.compiled.lateness is None:
@@ -119,7 +144,7 @@ class BucketWindow(WindowState):
         bucket.used(touched)
         self._touch(number, touched)
 
-    def _touch(self, number: int, touched: Keys) -> None:
+    def _touch(self, number: int, touched: Mapping[Any, Any]) -> None:
         if not self._watching:
             return
         bounds = self._bounds(number)
@@ -150,6 +175,7 @@ class BucketWindow(WindowState):
         self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Segment by segment, because triggers or the watermarks of shards look at each."""
+        self.settle()
         extracted = self._aggregation.extract(segments)
         places: Sequence[Number] = [0] * len(segments)
         if self._places is not None:

@@ -41,14 +41,15 @@ class GroupKey:
         return f"GroupKey({self.value!r})"
 
 
-def hashable_keys(values: Sequence[Any]) -> list[Any]:
-    """For each value of a group key one that a dict can look up.
+def hashable_keys(values: list[Any]) -> list[Any]:
+    """For each value of a group key one that a dict can look up; the same list, if that is all
+    that they are.
 
     Raises:
         UserError: a key is or holds a float, or something that has no canonical form.
     """
     if _PLAIN.issuperset(map(type, values)):
-        return list(values)
+        return values
     return [hashable_key(value) for value in values]
 
 

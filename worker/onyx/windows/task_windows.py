@@ -78,19 +78,19 @@ class TaskWindows:
 
     def tick(self, now_ms: int) -> list[Firing]:
         """Timers that are due fire."""
-        return self._fired(window.tick(now_ms) for window in self._windows.values())
+        return self._fired(window.tick(now_ms) for window in self._settled())
 
     def advance(self, watermark: Number) -> list[Firing]:
         """The watermark of the task has risen: extents that it has passed fire."""
         if watermark <= self._watermark:
             return []
         self._watermark = watermark
-        return self._fired(window.advance(watermark) for window in self._windows.values())
+        return self._fired(window.advance(watermark) for window in self._settled())
 
     def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
         """The job ends for these shards: every extent fires once more."""
         chosen = frozenset(shards)
-        return self._fired(window.complete(chosen, now_ms) for window in self._windows.values())
+        return self._fired(window.complete(chosen, now_ms) for window in self._settled())
 
     def _fired(self, firings: Iterable[list[Firing]]) -> list[Firing]:
         found = list(chain.from_iterable(firings))
@@ -100,7 +100,7 @@ class TaskWindows:
     def take_changes(self) -> dict[int, list[Record]]:
         """What has changed since the last call, by shard."""
         records: Records = {}
-        for window in self._windows.values():
+        for window in self._settled():
             window.take_changes(records)
         return records
 
@@ -125,23 +125,24 @@ class TaskWindows:
     def snapshots(self, shards: Collection[int]) -> dict[int, list[Record]]:
         """The whole state of several shards, in one pass over all."""
         records: Records = {shard: [] for shard in shards}
-        for window in self._windows.values():
+        for window in self._settled():
             window.snapshot(frozenset(shards), records)
         return records
 
     def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
         """What gives the whole state of each of these shards as it is now: once, later, from any
         thread."""
+        windows = self._settled()
         frozen = self._holder.freeze()
         if frozen is None:
             return self.snapshots(shards).__getitem__
-        parts = [window.freeze(frozen, shards) for window in self._windows.values()]
+        parts = [window.freeze(frozen, shards) for window in windows]
         return lambda shard: [record for part in parts for record in part(shard)]
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to others now."""
         chosen = frozenset(shards)
-        for window in self._windows.values():
+        for window in self._settled():
             window.drop(chosen)
         self._shards.forget(chosen)
 
@@ -165,7 +166,14 @@ class TaskWindows:
             raise UserError(
                 f"task {self._task} has no window {window_id!r}, but {', '.join(self._windows)}"
             )
+        window.settle()
         return window
+
+    def _settled(self) -> Collection[WindowState]:
+        """All windows, with everything in their states that was added."""
+        for window in self._windows.values():
+            window.settle()
+        return self._windows.values()
 
 
 def _only_shard(group: None) -> int:

@@ -34,7 +34,7 @@ class UniqueKeys:
             UserError: a value cannot be told from others (a float, say).
         """
         fresh = []
-        for key in hashable_keys(values):
+        for key in hashable_keys(list(values)):
             is_new = key not in self._known
             fresh.append(is_new)
             if is_new:

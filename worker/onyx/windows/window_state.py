@@ -61,6 +61,10 @@ class WindowState(ABC):
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
 
+    def settle(self) -> None:  # noqa: B027 - most have nothing to do
+        """Get everything that was added into the states. To be called before anything but `add`
+        is."""
+
     @abstractmethod
     def _extents(self, key: Any) -> list[Any]:
         """All extents of a group."""
