@@ -394,8 +394,8 @@ def test_a_relative_file_is_in_the_folder_of_the_workers_data(tmp_path: Path) ->
     written.close()
 
 
-def test_a_file_that_is_no_database_or_in_no_folder_is_told(tmp_path: Path, output: Make) -> None:
+def test_a_file_that_is_no_database_or_is_not_there_is_told(tmp_path: Path, output: Make) -> None:
     (tmp_path / "text").write_text("not a database\n" * 100)
     assert "file is not a database" in refusal(output(f"sqlite:///{tmp_path}/text"), {"n": 1})
-    missing = refusal(output(f"sqlite:///{tmp_path}/a/b.db"), {"n": 1})
-    assert "unable to open database file" in missing
+    with pytest.raises(UserError, match=r"option 'url' leads to .*/b.db, which does not exist"):
+        output(f"sqlite:///{tmp_path}/a/b.db")

@@ -47,6 +47,8 @@ class Faults:
     rescale: bool = True
     pause_max_s: float = 1.0
     told: Callable[[str], None] = field(default=lambda text: None)
+    besides: Callable[[int], None] = field(default=lambda number: None)
+    """Done before each fault, whose number it is told."""
 
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
@@ -129,15 +131,26 @@ def run(cluster: Cluster, folder: Path, segments: int, faults: Faults) -> None:
         AssertionError: it does not recover, or what it wrote is not what was expected.
     """
     gate = Gate(folder / "gate", segments // PARTITIONS)
+    disturb(cluster, manifest(folder, segments), gate, faults)
+    compare(written(folder), expected(segments))
+
+
+def disturb(cluster: Cluster, spec: dict[str, Any], gate: Gate, faults: Faults) -> None:
+    """Run a job that reads through the gate through all faults to its end.
+
+    Raises:
+        AssertionError: it does not recover.
+    """
     chance = random.Random(faults.seed)
     workers = cluster.start_workers(3, PEERS)
-    job = cluster.submit(manifest(folder, segments))
+    job = cluster.submit(spec)
     cluster.await_ready(job, READY_WAIT_S)
     plan = ["kill"] * faults.kills + ["stop"] * faults.stops
     chance.shuffle(plan)
     rescalings = {len(plan) // 4: 2, len(plan) // 2: 4, 3 * len(plan) // 4: 3}
     for number, fault in enumerate(plan):
         gate.open((number + 1) / (len(plan) + 1))
+        faults.besides(number)
         if faults.rescale and number in rescalings:
             workers = _rescale(cluster, workers, rescalings[number])
             faults.told(f"{len(workers)} workers")
@@ -148,10 +161,9 @@ def run(cluster: Cluster, folder: Path, segments: int, faults: Faults) -> None:
         cluster.await_ready(job, READY_WAIT_S)
     gate.open(1)
     cluster.await_completed(job, END_WAIT_S)
-    compare(written(folder), expected(segments))
 
 
-def compare(found: Counter[Row], wanted: Counter[Row]) -> None:
+def compare(found: Counter[Any], wanted: Counter[Any]) -> None:
     lost, more = wanted - found, found - wanted
     assert not lost, f"{lost.total()} rows are missing, for example {lost.most_common(5)}"
     assert not more, f"{more.total()} rows are too many, for example {more.most_common(5)}"

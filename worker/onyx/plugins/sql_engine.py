@@ -10,6 +10,7 @@ result codes of SQLite. Of others an operational error counts as one that passes
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,7 +122,11 @@ def _located(context: PluginContext, option: str, url: URL) -> URL:
         raise option_error(context, option, what)
     if url.database.startswith("file:"):
         return url
-    return url.set(database=context.located(url.database))
+    path = context.located(url.database)
+    if not os.path.exists(path):  # SQLite would make an empty database
+        what = f"leads to {path}, which does not exist; make the database and its table first"
+        raise option_error(context, option, what)
+    return url.set(database=path)
 
 
 def _passes(error: SQLAlchemyError) -> bool:
