@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support import kafka_jars
 
@@ -69,6 +69,7 @@ class KafkaBroker:
             )  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
+        self._warm_up()
 
     def start(self) -> None:
         """Start it, on the same ports and data as before, and wait until it serves."""
@@ -141,6 +142,7 @@ class KafkaBroker:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
+                "fetch.wait.max.ms": 10,
             }
         )
         partitions = consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic].partitions
@@ -174,6 +176,23 @@ class KafkaBroker:
         except Exception:
             return False
         return bool(brokers)
+
+    def _warm_up(self) -> None:
+        """The topics of the broker's own are made when they are first needed."""
+        topic = self.create("warm-up")
+        with self.transaction("warm-up") as producer:
+            producer.produce(topic, b"")
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "warm-up"})
+        ends_s = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                consumer.committed([TopicPartition(topic, 0)], timeout=REQUEST_TIMEOUT_S)
+                break
+            except KafkaException:
+                if time.monotonic() > ends_s:
+                    raise
+                time.sleep(0.1)
+        consumer.close()
 
     def _settings(self) -> Mapping[str, Any]:
         plain, secure, controller = self._ports
