@@ -240,6 +240,11 @@ class Bench:
         del self.tasks[peer]
         self.rewire()
 
+    def replace_groups(self, *groups: str) -> None:
+        """The log says that others are there now; what follows from it comes later."""
+        alive = tuple(GroupId(group) for group in groups)
+        self._replica = dataclasses.replace(self._replica, groups=alive)
+
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
         self._replica = dataclasses.replace(self._replica, draining_jobs=Map({self.id: None}))

@@ -14,6 +14,8 @@ from tests.support.bench import Bench, chain
 from tests.support.object_stores import ObjectStore
 
 from onyx.errors import Unavailable
+from onyx.task.phases import Phase
+from onyx.task.sink import Sink
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +128,20 @@ def test_what_was_committed_and_not_visible_is_made_visible_by_who_takes_over(
     bench.settle()
     assert bench.completed
     assert numbers(out) == EXPECTED
+
+
+def test_who_dies_after_a_version_has_begun_is_not_fenced_off_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has committed meanwhile is still to be made visible, by who takes over from it."""
+    bench = bench_of(str(tmp_path / "out"), peers=1)
+    fenced: list[list[str]] = []
+    monkeypatch.setattr(Sink, "fence", lambda _, live: fenced.append(list(live)))
+    bench.until(lambda: bench.task("write").phase is Phase.AWAIT_READY)
+    died = list(bench.task("write").live.wiring.groups)
+    bench.replace_groups("joined")
+    bench.start()
+    assert fenced == [sorted([*died, "joined"])]
 
 
 def test_a_zombie_commits_nothing_more(tmp_path: Path) -> None:

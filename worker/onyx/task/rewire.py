@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 
 from onyx.errors import UserError
+from onyx.ids import GroupId
 from onyx.replica.state import Partitions
 from onyx.task import committing, windowed
 from onyx.task.acks import AckSender
@@ -56,7 +57,7 @@ def recover(task: Task) -> Progress:
         assert sink is not None
         if sink.transactional and commits(task.static.job, task.name):
             return Progress.ADVANCED if committing.recover(task) else Progress.WAITING
-        sink.rewire(task.services.replica().groups)
+        sink.rewire(_not_dead_yet(task))
     if task.kind is Kind.INPUT:
         return _recover_input(task)
     return windowed.recover_state(task)
@@ -73,9 +74,15 @@ def await_ready(task: Task) -> Progress:
         return Progress.WAITING
     if live.committing is not None and task.static.sink is not None:
         # Whatever the dead have committed is visible by now; the rest is nobody's.
-        task.static.sink.fence(task.services.replica().groups)
+        task.static.sink.fence(_not_dead_yet(task))
     live.owners = Owners(task.services.replica(), task.job_id, live.wiring.sources)
     return Progress.ADVANCED
+
+
+def _not_dead_yet(task: Task) -> list[GroupId]:
+    """Groups that are there, and those that were when this version began: what one of these has
+    committed since is found by those who take over from it, in the next version."""
+    return sorted({*task.live.wiring.groups, *task.services.replica().groups})
 
 
 def resume(task: Task) -> Progress:

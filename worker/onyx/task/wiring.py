@@ -55,6 +55,8 @@ class Wiring:
     sources: tuple[tuple[TaskName, tuple[Site, ...]], ...]
     """Peers of each input and windowed task by slot: the owners of partitions, to whom completions
     go."""
+    groups: tuple[GroupId, ...]
+    """Those that were there when this version began."""
 
 
 def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
@@ -108,6 +110,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
         ),
         sources=sources_of(replica, job_id),
+        groups=tuple(replica.groups),
     )
 
 
