@@ -25,11 +25,14 @@ RESERVED_NAMES = ("all", "none", "coordinator")
 """Words with a meaning of their own where a task may be named."""
 
 PLUGINS = (
-    "blackhole", "channel", "files", "function", "generator", "sequence", "spark", "sql", "stdout",
+    "blackhole", "channel", "files", "function", "generator", "kafka", "sequence", "spark", "sql",
+    "stdout",
 )  # fmt: skip
 """Short names of the plugins that come with Onyx."""
-INPUT_PLUGINS = ("channel", "files", "generator", "sequence")
-OUTPUT_PLUGINS = ("blackhole", "channel", "files", "function", "spark", "sql", "stdout")
+INPUT_PLUGINS = ("channel", "files", "generator", "kafka", "sequence")
+OUTPUT_PLUGINS = (
+    "blackhole", "channel", "files", "function", "kafka", "spark", "sql", "stdout",
+)  # fmt: skip
 AGGREGATIONS = (
     "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
 )  # fmt: skip
