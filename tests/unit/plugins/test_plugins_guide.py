@@ -5,7 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.plugins.built_in_options import FilesInputOptions, FilesOutputOptions
+from onyx.plugins.built_in_options import (
+    FilesInputOptions,
+    FilesOutputOptions,
+    SqlOutputOptions,
+)
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
 
@@ -17,7 +21,7 @@ def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
     names["test_table"](tmp_path)
 
 
-def test_every_option_of_files_is_in_the_guide():
-    for options in (FilesInputOptions, FilesOutputOptions):
+def test_every_option_of_files_and_sql_is_in_the_guide():
+    for options in (FilesInputOptions, FilesOutputOptions, SqlOutputOptions):
         for field in msgspec.structs.fields(options):
             assert f"`{field.encode_name}`" in GUIDE
