@@ -180,3 +180,17 @@ def test_rows_that_are_refused_leave_the_position_where_it_was(database: Databas
     assert store.apply("a.0", 1, rows(1, 2))
     assert database.numbers() == [1, 2]
     store.close()
+
+
+def test_what_was_applied_long_ago_need_not_fit_the_table_any_more(database: Database) -> None:
+    database.run("CREATE TABLE numbers (n INTEGER)")
+    store, other = sql_store(database), sql_store(database)
+    store.open("a.0")
+    assert store.apply("a.0", 1, rows(1))
+    database.run("ALTER TABLE numbers RENAME COLUMN n TO m")
+    assert other.apply("a.0", 1, rows(1))
+    with pytest.raises(UserError, match="no column for key 'n'"):
+        other.apply("a.0", 2, rows(2))
+    assert database.rows("SELECT m FROM numbers") == [(1,)]
+    store.close()
+    other.close()

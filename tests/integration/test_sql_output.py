@@ -190,6 +190,16 @@ def test_a_value_that_does_not_fit_is_told_with_its_key_and_column_and_not_shown
     assert re.search(why, told)
 
 
+def test_what_no_column_of_sqlite_can_store_is_told(
+    sqlite_database: Database, output: Make
+) -> None:
+    sqlite_database.run("CREATE TABLE t (v)")
+    writer = output(sqlite_database)
+    write(writer, {"v": 1}, {"v": "x"}, {"v": b"x"})
+    assert "too large" in refusal(output(sqlite_database), {"v": 2**63})
+    assert "only a JSON column" in refusal(output(sqlite_database), {"v": [1]})
+
+
 def test_what_only_postgresql_cannot_store_is_told(
     postgresql_database: Database, output: Make
 ) -> None:

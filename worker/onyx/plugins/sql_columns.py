@@ -164,6 +164,8 @@ def _list(value: Any) -> Any:
 def _scalar(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         raise _not(value)
+    if type(value) is int and value.bit_length() >= _LOOSE_BITS:
+        raise ValueError("an int that is too large for it")
     return value
 
 

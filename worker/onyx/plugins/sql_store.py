@@ -93,13 +93,13 @@ class SqlStore:
                 """It is there."""
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
-        rows = self._rows.of(segments)
+        rows = self._rows
         columns = self._positions.c
         own = self._own & (columns.writer == writer)
         come = update(self._positions).where(own, columns.number < number).values(number=number)
         with explained(self._context, self._writing), self._begin() as connection:
             if connection.execute(come).rowcount:
-                for names, run in alike(rows):
+                for names, run in alike(rows.of(segments)):
                     connection.execute(self._statement(names), run)
                 return True
             return connection.execute(select(columns.number).where(own)).first() is not None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
-from onyx.task.inheriting import inherit_written, may_inherit
+from onyx.task.inheriting import inherit_written, last_tokens, may_inherit
 from onyx.task.recovering import recovered_state, shards_of_rank
 from onyx.task.sink import Sink
 from onyx.task.state import Task
@@ -134,10 +133,8 @@ def recover(task: Task) -> bool:
     assert sink is not None
 
     def finished(recovered: Recovered) -> Committing:
-        for state in recovered.shards.values():
-            last: list[Any] = [record for records in state.records() for record in records][-1:]
-            for token in last:
-                sink.finish(token)
+        for token in last_tokens(recovered.shards.values()):
+            sink.finish(token)
         return Committing(recovered, sink)
 
     if task.live.wiring.rank >= SHARDS:

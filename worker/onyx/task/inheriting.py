@@ -13,7 +13,7 @@ a document for each partition. All of it can be repeated at any time, until then
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -103,11 +103,22 @@ def inherit_written(task: Task) -> Inherit | None:
         if not before.plan.carries("output", task.name) or not commits(before.job, task.name):
             return _NOTHING
         found = _read(task, before, shards)
-        lasts = [[*chain.from_iterable(each.records())][-1:] for each in found.shards.values()]
-        _finish(task, before, [token for last in lasts for token in last])
+        _finish(task, before, last_tokens(found.shards.values()))
         return _inherited(found, before, {})
 
     return inherit
+
+
+def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
+    """What may have been committed and not made visible. One record at a time is in memory: with
+    some outputs a token holds all that was written."""
+    lasts = []
+    for state in shards:
+        last: list[Token] = []
+        for records in state.records():
+            last = records[-1:] or last
+        lasts += last
+    return lasts
 
 
 def load_frontiers(task: Task, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
