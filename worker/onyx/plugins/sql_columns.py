@@ -164,7 +164,7 @@ def _list(value: Any) -> Any:
 def _scalar(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         raise _not(value)
-    if type(value) is int and value.bit_length() >= _LOOSE_BITS:
+    if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError("an int that is too large for it")
     return value
 
