@@ -108,6 +108,7 @@ class Link:
         acker: PeerId,
         roots: U64,
         values: U64,
+        urgent: bool = False,
     ) -> bool:
         if self._network.reach(self._group, group) is None:
             return False

@@ -76,3 +76,16 @@ def test_a_lane_sends_again_what_was_not_acknowledged_under_the_same_numbers():
     assert lane.next_packets(100) == (2, [b"two", b"three"])
     assert lane.waiting_bytes == 0
     assert lane.bytes == 8
+
+
+def test_a_lane_is_urgent_as_long_as_an_urgent_packet_may_wait():
+    lane = SendLane(session=9)
+    lane.append(b"ack", urgent=False)
+    assert not lane.urgent
+    lane.append(b"batch", urgent=True)
+    lane.next_packets(3)
+    assert lane.urgent
+    lane.next_packets(100)
+    assert not lane.urgent
+    lane.rewind()
+    assert lane.urgent

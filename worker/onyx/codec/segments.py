@@ -31,8 +31,9 @@ SEGMENT_BYTES_MAX = 1_048_576
 NESTING_MAX = 64
 """Deepest nesting of lists and dicts within a segment."""
 COLUMN_VALUE_BYTES = 8
-_ONE = np.uint64(1)
 """Bytes of one root or id."""
+STEP_MAX = 255
+"""Largest difference of two neighbours in a column of steps."""
 
 SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
 _PLAIN = frozenset(SCALARS) - {datetime.datetime}
@@ -99,39 +100,55 @@ def count(payload: bytes) -> int:
 
 
 def encode_column(column: U64 | None) -> bytes:
-    """Roots or ids, little-endian, 8 bytes each; nothing for a batch without lineage.
+    """Roots or ids in the shortest of three forms, told apart by their size; nothing for a batch
+    without lineage.
 
-    A run of consecutive values, as the roots of an unfiltered batch are, is only its first one.
+    A run of consecutive values, as those of an unfiltered batch are, is only its first one. Values
+    that rise by at most `STEP_MAX`, as after a filter, are the first one and a byte a step. All
+    others are 8 bytes each, little-endian.
     """
     if column is None:
         return b""
-    if _is_run(column):
-        column = column[:1]
-    return column.astype(_LITTLE_ENDIAN, copy=False).tobytes()
+    column = column.astype(_LITTLE_ENDIAN, copy=False)
+    steps = len(column) - 1
+    distance = int(column[-1]) - int(column[0]) if steps > 0 else -1
+    if 0 <= distance <= STEP_MAX * steps:
+        step = column[1:] - column[:-1]
+        largest = step.max()
+        if largest == 1 and distance == steps:
+            return column[:1].tobytes()
+        if largest <= STEP_MAX:
+            return column[:1].tobytes() + step.astype(np.uint8).tobytes()
+    return column.tobytes()
 
 
-def _is_run(column: U64) -> bool:
-    length = len(column)
-    if length < 2 or int(column[-1]) - int(column[0]) != length - 1:
-        return False
-    return bool((column[1:] - column[:-1] == _ONE).all())
+def is_column(size: int, length: int) -> bool:
+    """Whether a column of `length` values may have `size` bytes."""
+    run, steps = COLUMN_VALUE_BYTES, COLUMN_VALUE_BYTES + length - 1
+    return size in (length * COLUMN_VALUE_BYTES, *((run, steps) if length > 1 else ()))
 
 
 def decode_column(data: bytes, length: int) -> U64 | None:
     """A column of `length` values that may be written to, or None if there is none.
 
     Raises:
-        SegmentError: `data` is neither empty, nor 8 bytes a value, nor the first of a run.
+        SegmentError: `data` is neither empty nor of the size of a column.
     """
     if not data:
         return None
-    if len(data) == COLUMN_VALUE_BYTES and length > 1:
-        run = np.arange(length, dtype=np.uint64)
-        run += np.frombuffer(data, _LITTLE_ENDIAN)
-        return run
-    if len(data) != length * COLUMN_VALUE_BYTES:
+    if not is_column(len(data), length):
         raise SegmentError(f"a column of {length} values has {len(data)} bytes")
-    return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)
+    if len(data) == length * COLUMN_VALUE_BYTES:
+        return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)
+    first = np.frombuffer(data, _LITTLE_ENDIAN, 1)
+    if len(data) == COLUMN_VALUE_BYTES:
+        run = np.arange(length, dtype=np.uint64)
+        run += first
+        return run
+    column = np.empty(length, dtype=np.uint64)
+    column[:1] = first
+    column[1:] = np.frombuffer(data, np.uint8, offset=COLUMN_VALUE_BYTES)
+    return np.add.accumulate(column, out=column)
 
 
 def examine(value: Any, keys: tuple[type, ...] = (str,), depth: int = 0) -> None:

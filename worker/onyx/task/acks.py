@@ -1,7 +1,8 @@
 """Sending acks: what a task has consumed and produced, folded per root, to the ackers.
 
 Folding by XOR keeps this bounded by the roots in flight, whatever the acker's speed. Acks leave
-when the task is idle, when many have gathered, or after `ack_interval_s`, never one by one.
+when many have gathered, after `ack_interval_s`, or as soon as a flush has come: only then the input
+may be held up by them. If all ackers are in this process they leave whenever the task is idle.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ class AckSender:
         self._parcels: list[tuple[U64, U64]] = []
         self._gathered = 0
         self._due_s = 0.0
+        self._hurried = False
         self._refused: list[tuple[Site, U64, U64]] = []
         groups = {site.group for site in wiring.ackers}
-        self._acks_here = len(wiring.ackers) == 1 and groups == {wiring.me.group}
+        self._acks_here = groups == {wiring.me.group}
 
     def add(self, roots: U64, values: U64) -> None:
         """XOR `values[i]` into the tree `roots[i]`."""
@@ -44,15 +46,23 @@ class AckSender:
         self._parcels.append((roots, values))
         self._gathered += len(roots)
 
+    def hurry(self) -> None:
+        """An input waits for what is acked next."""
+        self._hurried = True
+
     def tend(self, idle: bool) -> bool:
         """Send what is due; True when something was sent."""
         if self._refused and not self._send(self._refused):
             return False
-        due = self._gathered >= GATHERED_SEGMENTS_MAX or idle
-        if not self._gathered or not (due or self._clock.monotonic_s() >= self._due_s):
+        if not self._gathered or not self._due(idle):
             return False
         self._send(self._split())
         return True
+
+    def _due(self, idle: bool) -> bool:
+        if self._hurried or self._gathered >= GATHERED_SEGMENTS_MAX:
+            return True
+        return (idle and self._acks_here) or self._clock.monotonic_s() >= self._due_s
 
     def _split(self) -> list[tuple[Site, U64, U64]]:
         """Parcels by acker. For the only acker in the same process nothing is folded: it does that
@@ -60,7 +70,7 @@ class AckSender:
         roots, values = _joined(self._parcels)
         self._parcels, self._gathered = [], 0
         ackers = self._wiring.ackers
-        if self._acks_here:
+        if self._acks_here and len(ackers) == 1:
             return [(ackers[0], roots, values)]
         roots, values = fold(roots, values)
         parts = split_by_acker(roots, values, len(ackers))
@@ -72,9 +82,10 @@ class AckSender:
             (site, roots, values)
             for site, roots, values in parcels
             if not self._transport.send_acks(
-                site.group, wiring.job, wiring.version, site.peer, roots, values
+                site.group, wiring.job, wiring.version, site.peer, roots, values, self._hurried
             )
         ]
+        self._hurried &= bool(self._refused)
         return not self._refused
 
 

@@ -252,6 +252,8 @@ def _pass_controls(task: Task) -> None:
             live.event_time.hear(source, control)
     windowed.follow(task)
     event_time.pass_on(task)
+    if flush:
+        live.acks.hurry()
     if flush and sink is not None:
         live.flush_wanted = True
     elif flush:
@@ -300,6 +302,7 @@ def _end_source(task: Task, source: Source) -> None:
             return
     elif not source.all_complete():
         if source.wants_flush():
+            live.acks.hurry()
             live.outbox.broadcast(FLUSH)
         return
     if source.known and not source.save_frontiers():

@@ -29,6 +29,8 @@ class SendLane:
         self.bytes = 0
         """Of all packets held."""
         self.waiting_bytes = 0
+        self.urgent = False
+        """Whether one of the packets that wait is."""
         self._waiting: deque[bytes] = deque()
         self._unacknowledged: deque[bytes] = deque()
 
@@ -37,8 +39,9 @@ class SendLane:
         """Number of the last packet sent."""
         return self.acknowledged + len(self._unacknowledged)
 
-    def append(self, packet: bytes) -> None:
+    def append(self, packet: bytes, urgent: bool = True) -> None:
         self._waiting.append(packet)
+        self.urgent |= urgent
         self.bytes += len(packet)
         self.waiting_bytes += len(packet)
 
@@ -53,6 +56,7 @@ class SendLane:
             taken.append(packet)
         self._unacknowledged.extend(taken)
         self.waiting_bytes -= size
+        self.urgent &= bool(self._waiting)
         return first, taken
 
     def acknowledge(self, received: int) -> None:
@@ -67,6 +71,7 @@ class SendLane:
         again = len(self._unacknowledged)
         self.waiting_bytes += sum(map(len, self._unacknowledged))
         self._waiting.extendleft(reversed(self._unacknowledged))
+        self.urgent |= again > 0
         self._unacknowledged.clear()
         return again
 

@@ -29,7 +29,7 @@ from onyx.transport.inbox import Encoded
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
@@ -39,6 +39,9 @@ COLUMN_VALUES_MAX = 1_000_000
 
 _CHECKSUM_BYTES = 5
 _CHECKSUM_TAG = bytes([(15 << 3) | 5])
+_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG = (bytes([(field << 3) | 2]) for field in (4, 3, 4))
+"""Of `Frame.packets`, `Packet.data` and `Data.payload`: the large part of a batch is put into its
+place here, because each message around it would copy it."""
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
     ControlKind.END: pb.CONTROL_KIND_END,
@@ -192,16 +195,27 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
                 frontiers=[position for _, position in item.frontiers],
             )
         )
-    return _packet(
-        data=pb.Data(
-            channel=number,
-            sequence=sequence,
-            segments=item.segments,
-            payload=item.payload,
-            roots=item.roots,
-            ids=item.ids,
-        )
-    )
+    lineage = pb.Data(
+        channel=number,
+        sequence=sequence,
+        segments=item.segments,
+        roots=item.roots,
+        ids=item.ids,
+    ).SerializeToString()
+    payload = _PAYLOAD_TAG + _varint(len(item.payload))
+    data = _DATA_TAG + _varint(len(lineage) + len(payload) + len(item.payload))
+    packet = _PACKET_TAG + _varint(len(data) + len(lineage) + len(payload) + len(item.payload))
+    return b"".join((packet, data, lineage, payload, item.payload))
+
+
+def _varint(number: int) -> bytes:
+    """A length, as protobuf writes it."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
 
 
 def credit_packet(number: int, taken: int, window: int) -> bytes:
@@ -334,8 +348,7 @@ def _read_data(message: pb.Data) -> Item:
     size = message.segments
     item = Encoded(size, message.payload, message.roots, message.ids)
     columns = (len(item.roots), len(item.ids))
-    whole, run = size * codec.COLUMN_VALUE_BYTES, codec.COLUMN_VALUE_BYTES
-    if columns != (0, 0) and not {whole, run}.issuperset(columns):
+    if columns != (0, 0) and not all(codec.is_column(each, size) for each in columns):
         raise FrameError(f"a batch of {size} segments has columns of {columns} bytes")
     try:
         claimed = codec.count(item.payload)

@@ -151,6 +151,7 @@ class GrpcTransport:
         acker: PeerId,
         roots: U64,
         values: U64,
+        urgent: bool = False,
     ) -> bool:
         if group == self._group:
             return self._local.send_acks(group, job, version, acker, roots, values)
@@ -161,7 +162,8 @@ class GrpcTransport:
             [
                 frames.acks_packet(Acks(job, version, acker, roots[part], values[part]))
                 for part in column_slices(roots, self._settings.frame_bytes_max)
-            ]
+            ],
+            urgent,
         )
 
     def send_completions(
@@ -182,7 +184,8 @@ class GrpcTransport:
             [
                 frames.completions_packet(Completions(job, version, target, roots[part], retry))
                 for part in column_slices(roots, self._settings.frame_bytes_max)
-            ]
+            ],
+            urgent=True,
         )
 
     def on_room(self, wake: Callable[[], None]) -> None:

@@ -146,7 +146,10 @@ class Transport(Protocol):
         acker: PeerId,
         roots: U64,
         values: U64,
-    ) -> bool: ...
+        urgent: bool = False,
+    ) -> bool:
+        """`urgent`: not to wait for company on the wire."""
+        ...
 
     def send_completions(
         self,

@@ -14,7 +14,6 @@ Inboxes, handlers and `room` are called without `_lock`: they may send, but not 
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,13 +27,11 @@ from onyx.transport.counters import Counters
 from onyx.transport.frames import Acks, Completions, FrameError, Hello
 from onyx.transport.inbox import BoundedInbox, Inboxes, weight
 from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.pacing import Pace
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
 
-FRAME_SPACING_S = 0.0005
-"""Frames smaller than the target are at least this far apart: a gRPC message costs 100 us of CPU.
-The first after a pause goes at once."""
 ACKNOWLEDGE_SHARE = 8
 """Packets are acknowledged at least every 1/8 of what the sender may hold, else by heartbeat."""
 
@@ -94,14 +91,14 @@ class Link:
         self._id = around.nonce()
         self._id_there = 0
         self._sending = Sending(
-            around.nonce(), self._settings, self.counters, first_waits=self._work.notify
+            around.nonce(), self._settings, self.counters, due_sooner=self._wake_writer
         )
         self._receiving = Receiving(
             self._lock, around.inboxes, self.counters, append=self._sending.append
         )
         self._stream: Stream | None = None
         self._last_heard_s = around.clock.monotonic_s()
-        self._last_sent_s = -math.inf
+        self._pace = Pace(self._settings.frame_bytes_target, self._settings.heartbeat_interval_s)
         self._unannounced_bytes = 0
         self._announce_bytes = self._settings.link_bytes_max // ACKNOWLEDGE_SHARE
 
@@ -124,14 +121,14 @@ class Link:
         with self._lock:
             return self._sending.queue(out, pieces)
 
-    def send_packets(self, packets: list[bytes]) -> bool:
+    def send_packets(self, packets: list[bytes], urgent: bool = False) -> bool:
         """Queue acks or completions, all or none."""
         with self._lock:
             if self._sending.full():
                 self._sending.refuse()
                 return False
             for packet in packets:
-                self._sending.append(packet)
+                self._sending.append(packet, urgent)
         return True
 
     # Streams
@@ -164,7 +161,7 @@ class Link:
             same_session = self._agree(hello)
             replaced, self._stream = self._stream, stream
             self._last_heard_s = self._around.clock.monotonic_s()
-            self._last_sent_s = -math.inf
+            self._pace.restart()
             self._announce_bytes = max(1, hello.link_bytes_max // ACKNOWLEDGE_SHARE)
             self._work.notify_all()
         if replaced is not None and replaced is not stream:
@@ -239,10 +236,11 @@ class Link:
                 first, packets = self._sending.lane.next_packets(self._settings.frame_bytes_target)
                 received = self._receiving.received
                 self._unannounced_bytes = 0
-                self._last_sent_s = self._around.clock.monotonic_s()
+                size = sum(map(len, packets))
+                self._pace.sent(self._around.clock.monotonic_s(), size)
                 self.counters.sent_frames += 1
                 self.counters.sent_packets += len(packets)
-                self.counters.sent_bytes += sum(map(len, packets))
+                self.counters.sent_bytes += size
             yield frames.frame(first, received, packets)
 
     def _over(self, stream: Stream) -> bool:
@@ -250,16 +248,18 @@ class Link:
         return replaced or stream.closed.is_set() or self._sending.closed
 
     def _wait_s(self, stream: Stream) -> float:
-        """Seconds until the next frame is due, zero or less if it is now."""
+        """Seconds until there may be a frame to send, zero or less if there is one now."""
         if self._stream is not stream:
             return self._settings.heartbeat_interval_s
-        since_sent_s = self._around.clock.monotonic_s() - self._last_sent_s
-        waiting = self._sending.lane.waiting_bytes
-        if waiting >= self._settings.frame_bytes_target:
-            return 0.0
-        if waiting or self._unannounced_bytes >= self._announce_bytes:
-            return FRAME_SPACING_S - since_sent_s
-        return self._settings.heartbeat_interval_s - since_sent_s
+        lane = self._sending.lane
+        patient = lane.waiting_bytes > 0 or self._unannounced_bytes >= self._announce_bytes
+        now_s = self._around.clock.monotonic_s()
+        return self._pace.wait_s(now_s, lane.waiting_bytes, lane.urgent, patient)
+
+    def _wake_writer(self) -> None:
+        full = self._sending.lane.waiting_bytes >= self._settings.frame_bytes_target
+        if full or not self._pace.resting(self._around.clock.monotonic_s()):
+            self._work.notify()
 
     # Receiving
 
@@ -298,7 +298,7 @@ class Link:
         if frame.packets:
             self._unannounced_bytes += size
             if self._unannounced_bytes >= self._announce_bytes:
-                self._work.notify()
+                self._wake_writer()
         return self._sending.acknowledge(frame.received)
 
     def _handle(self, packet: frames.Packet) -> None:

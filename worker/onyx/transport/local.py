@@ -82,6 +82,7 @@ class LocalTransport:
         acker: PeerId,
         roots: U64,
         values: U64,
+        urgent: bool = False,
     ) -> bool:
         if group != self._group or self._handlers is None:
             return False

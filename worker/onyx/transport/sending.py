@@ -27,14 +27,15 @@ class Sending:
         session: int,
         settings: TransportSettings,
         counters: Counters,
-        first_waits: Callable[[], None],
+        due_sooner: Callable[[], None],
     ) -> None:
-        """`first_waits` is called when a packet comes to an empty queue or fills a frame."""
+        """`due_sooner` is called when the next frame may be due earlier than it was: the first
+        packet waits, the first that is urgent, or enough for a whole frame."""
         self.lane = SendLane(session)
         self._link_bytes_max = settings.link_bytes_max
         self._frame_bytes_target = settings.frame_bytes_target
         self._counters = counters
-        self._first_waits = first_waits
+        self._due_sooner = due_sooner
         self._channels: dict[Channel, OutChannel] = {}
         self._by_number: dict[int, OutChannel] = {}
         self._last_number = 0
@@ -59,14 +60,15 @@ class Sending:
             return False
         for piece in pieces:
             sequence = out.advance(weight(piece))
-            self.append(frames.item_packet(out.number, sequence, piece))
+            self.append(frames.item_packet(out.number, sequence, piece), urgent=True)
         return True
 
-    def append(self, packet: bytes) -> None:
-        was_empty = not self.lane.waiting_bytes
-        self.lane.append(packet)
-        if was_empty or self.lane.waiting_bytes >= self._frame_bytes_target:
-            self._first_waits()
+    def append(self, packet: bytes, urgent: bool = False) -> None:
+        lane = self.lane
+        sooner = not lane.waiting_bytes or (urgent and not lane.urgent)
+        lane.append(packet, urgent)
+        if sooner or lane.waiting_bytes >= self._frame_bytes_target:
+            self._due_sooner()
 
     def full(self) -> bool:
         return self.closed or self.lane.bytes >= self._link_bytes_max
