@@ -253,6 +253,20 @@ def test_one_that_may_be_dead_fences_nobody_until_it_is_permitted(place):
     assert staged(place) == []
 
 
+def test_whom_to_fence_is_asked_anew_in_each_version(place):
+    """Who has come since then must not be fenced: it may have committed something by now."""
+    permitted = False
+    suspect = files_output(place, incarnation="incarnation-1", permitted=lambda: permitted)
+    suspect.fence(["incarnation-1"])
+    suspect.begin(lambda token, segments: None)
+    newcomer = files_output(place, incarnation="incarnation-2")
+    newcomer.write(numbers(1))
+    permitted = True
+    suspect.tick()
+    newcomer.flush()
+    assert contents(place) == numbers(1)
+
+
 def test_tasks_that_share_a_directory_do_not_fence_each_other(place):
     context = plugin_context({"path": str(place.path)})
     other = build_output("files", dataclasses.replace(context, task="other"))

@@ -257,6 +257,19 @@ def test_one_that_may_be_dead_fences_nobody_until_it_is_permitted():
     assert not store.positions
 
 
+def test_whom_to_fence_is_asked_anew_in_each_version():
+    """Who has come since then must not be fenced: it may have committed something by now."""
+    alive = [False]
+    store = MemoryStore()
+    output = writer(store, permitted=lambda: alive[0])
+    output.fence([])
+    output.begin(log()[0])
+    store.positions["newcomer.0"] = 0
+    alive[0] = True
+    output.tick()
+    assert "newcomer.0" in store.positions
+
+
 def test_a_segment_that_does_not_fit_is_told_before_it_is_committed():
     commit, told = log()
     output = writer(MemoryStore())

@@ -170,6 +170,7 @@ class PartsWriter:
         self._finished.clear()
         self._part = None
         self._flushing = False
+        self._live = None
         self._commit = commit
 
     def finish(self, token: Token) -> None:

@@ -92,7 +92,7 @@ def explained(context: PluginContext, doing: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise _explained(context, doing, error) from error
+        raise _explained(context, doing, error) from None  # the cause may show rows
 
 
 def _explained(context: PluginContext, doing: str, error: SQLAlchemyError) -> OnyxError:
