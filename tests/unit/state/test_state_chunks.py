@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from typing import Any
 
@@ -162,8 +163,37 @@ def test_a_chunk_in_the_wrong_place_is_noticed(place: TaskPlace, key: LogKey, se
 
 def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:
     newer = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "little") + GOOD[len(MAGIC) + 2 :]
-    with pytest.raises(StateError, match=r"is of format 2, this version reads 1"):
+    told = f"is of format {FORMAT_VERSION + 1}, this version reads {FORMAT_VERSION}"
+    with pytest.raises(StateError, match=told):
         read(newer)
+
+
+OF_FORMAT_1 = base64.b64decode(
+    "T05ZWFNUAQA3X2TZLgAAAJunZmxpZ2h0c6Zob3VybHkRApcBBZCQAMLCwIADkhgIkZgDAMIAAA4AAJGSDg4BAAAA"
+    "AAAAAAIAAAAAAAAAAAAAAAAAAIAHAAAAAAAAAJGVo3NldKF3AZGhYZEC"
+)
+
+
+def test_a_chunk_of_format_1_is_read() -> None:
+    found = read(OF_FORMAT_1)
+    assert [each.tolist() for each in found.columns()] == [[1, 2, 2**63], [7, 8, 9]]
+    [(shard, stored)] = found.shards({3})
+    assert (shard, decode_values(stored.records)) == (3, [["set", "w", 1, ["a"], [2]]])
+
+
+@pytest.mark.parametrize(
+    "roots",
+    [[], [2**64 - 1], [0, 0, 0, 1, 1, 2], [5, 6, 2**48, 2**48 + 1, 7], [2**63, 0, 2**64 - 1]],
+)
+def test_roots_come_back_in_whatever_order_they_are(roots: list[int]) -> None:
+    chunk = Chunk(roots=column(*roots), ids=column(*range(len(roots))))
+    assert read(encoded(chunk)).columns()[0].tolist() == roots
+
+
+def test_the_roots_of_many_leaves_take_hardly_any_room() -> None:
+    roots = column(*range(1_000)).repeat(10)
+    plain = encoded(Chunk(roots=roots, ids=roots))
+    assert len(plain) < len(roots) * 8 * 1.1
 
 
 def test_something_else_is_not_a_chunk() -> None:

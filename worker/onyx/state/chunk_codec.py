@@ -2,8 +2,9 @@
 
 Whoever takes over some shards reads chunks of peers that had others too. So a shard's values are
 bytes of their own, packed with those of its neighbours into compressed blocks: only blocks that are
-needed are unpacked, and values are decoded shard by shard, when they are asked for. Ids are raw
-columns, because they look random and do not get smaller.
+needed are unpacked, and values are decoded shard by shard, when they are asked for. Ids are a raw
+column, because they look random and do not get smaller. Roots are compressed as distances: nearly
+all are 0 or 1, and what has to be written is half.
 
 The checksum tells damage, the names in the header a chunk in the wrong place. A chunk is created in
 one step, so half of one is damage, wherever it is in a log.
@@ -30,13 +31,16 @@ from onyx.state.names import LogKey, TaskPlace
 from onyx.state.spool import Keep, Kept
 
 MAGIC = b"ONYXST"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1, in which roots are a raw column, is read as well."""
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _NUMBER_BYTES = 4
 _CHECKED_FROM = len(MAGIC) + 2 + _NUMBER_BYTES
 _HEADER_FROM = _CHECKED_FROM + _NUMBER_BYTES
 _CODEC = "lz4"
+_LITTLE_ENDIAN = np.dtype("<u8")
+_ZERO = np.zeros(1, dtype=np.uint64)
 
 
 class Kind(IntEnum):
@@ -112,6 +116,8 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     shards: tuple[_Shard, ...]
     blocks: tuple[tuple[int, int], ...]
     """Bytes of each, unpacked and packed; the same when it is not packed."""
+    distances: bool = False
+    """Whether roots are `_packed_roots`."""
 
 
 class Section(NamedTuple):
@@ -159,7 +165,7 @@ def encode_chunk(
     place: TaskPlace, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
     """The bytes of a chunk; what it says of its shards is taken from the sections."""
-    columns = [encode_column(chunk.roots), encode_column(chunk.ids)]
+    columns = [_packed_roots(chunk.roots), encode_column(chunk.ids)]
     shards, blocks = _packed(sections)
     header = _encoder.encode(
         _Header(
@@ -174,6 +180,7 @@ def encode_chunk(
             (len(columns[0]), len(columns[1])),
             tuple(shards),
             tuple((size, len(block)) for size, block in blocks),
+            distances=True,
         )
     )
     checked = [_number(len(header)), header, *columns, *(block for _, block in blocks)]
@@ -211,8 +218,9 @@ class ChunkReader:
     def columns(self) -> tuple[U64, U64]:
         """Roots and ids."""
         count, (roots, ids) = self._header.segments, self._header.columns
+        unpacked = _unpacked_roots if self._header.distances else decode_column
         found = (
-            decode_column(bytes(self._body[:roots]), count),
+            unpacked(bytes(self._body[:roots]), count),
             decode_column(bytes(self._body[roots : roots + ids]), count),
         )
         empty = np.empty(0, dtype=np.uint64)
@@ -265,11 +273,23 @@ def _block(values: list[bytes]) -> tuple[int, bytes]:
     return len(raw), packed if len(packed) < len(raw) else raw
 
 
+def _packed_roots(roots: U64) -> bytes:
+    distances = np.diff(roots, prepend=_ZERO).astype(_LITTLE_ENDIAN, copy=False)
+    packed: bytes = pa.Codec(_CODEC).compress(distances.tobytes(), asbytes=True)
+    return packed
+
+
+def _unpacked_roots(packed: bytes, count: int) -> U64:
+    size = count * _LITTLE_ENDIAN.itemsize
+    distances = pa.Codec(_CODEC).decompress(packed, size, asbytes=True)
+    return np.cumsum(np.frombuffer(distances, _LITTLE_ENDIAN), dtype=np.uint64)
+
+
 def _header(data: bytes, where: str) -> _Header:
     if not data.startswith(MAGIC):
         raise _wrong(where, "is no chunk of state")
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
-    if version != FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise _wrong(where, "is of format {}, this version reads {}", version, FORMAT_VERSION)
     checksum = zlib.crc32(memoryview(data)[_CHECKED_FROM:])
     if len(data) < _HEADER_FROM or checksum != _number_at(data, _CHECKED_FROM - _NUMBER_BYTES):

@@ -38,7 +38,7 @@ logger = logging.getLogger("onyx.task")
 
 RETRY_INTERVAL_S = 1.0
 """Between two attempts to write a chunk."""
-QUIET_S = 0.005
+QUIET_S = 0.003
 """Without anything to read for so long, an input may be waiting for acks, or be at its end."""
 
 Taken = dict[int, list[tuple[int, Emission]]]

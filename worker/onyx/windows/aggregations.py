@@ -107,10 +107,11 @@ class Count(Aggregation):
     def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         self.add(bucket, Counter(keys))
 
-    def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> None:
-        """Apply so many segments of each group."""
-        for key, many in counts.items():
-            bucket[key] += many
+    def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> dict[Any, int]:
+        """Apply so many segments of each group; gives their states."""
+        states = {key: bucket[key] + many for key, many in counts.items()}
+        bucket.update(states.items())
+        return states
 
     def merge(self, one: int, other: int) -> int:
         return one + other

@@ -9,7 +9,7 @@ What is told of an extent: that it is cleared, then states and removals, then up
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,16 @@ class BucketChanges:
         self._cleared: dict[int, Keys] = {}
         """Shards, by extent."""
         self._states: dict[int, dict[Any, Any]] = {}
-        """Groups whose state is told, or that they are gone."""
+        """Groups whose state is told, or that they are gone; with the state, if it is not looked up
+        then."""
         self._updates: dict[int, dict[Any, list[Any]]] = {}
 
     def states(self, extent: int, keys: Mapping[Any, Any]) -> None:
-        """States have been changed, or groups removed."""
+        """States have been changed, or groups removed.
+
+        Args:
+            keys: groups; each with its state now, or None, which says nothing.
+        """
         noted = self._states.get(extent)
         if noted is None:
             self._states[extent] = dict(keys)
@@ -87,10 +92,14 @@ class BucketChanges:
         shards: Shards,
         only: Collection[int] | None,
     ) -> None:
-        """Add the states of groups, of some shards or all; those that have none are gone."""
-        for shard, mine in _by_shard(keys, shards):
+        """Add the states of groups, of some shards or all; those that have none are gone. `keys` as
+        of `states`."""
+        for shard, mine, known in _by_shard(keys, shards):
             if only is None or shard in only:
-                states = list(map(bucket.get, mine, repeat(_GONE)))
+                states = [
+                    bucket.get(key, _GONE) if state is None else state
+                    for key, state in zip(mine, known, strict=True)
+                ]
                 gone = [key for key, state in zip(mine, states, strict=True) if state is _GONE]
                 if gone:
                     tell(records, shard, ["delete", self._window, extent, dump_keys(gone)])
@@ -113,13 +122,15 @@ class BucketChanges:
 _GONE: Any = object()
 
 
-def _by_shard(keys: Iterable[Any], shards: Shards) -> Iterator[tuple[int, list[Any]]]:
-    """Groups that are in the same shard, in order."""
-    listed = list(keys)
-    numbers = np.fromiter(map(shards.__getitem__, listed), np.uint16, len(listed))
+def _by_shard(
+    keys: Mapping[Any, Any], shards: Shards
+) -> Iterator[tuple[int, list[Any], list[Any]]]:
+    """Groups that are in the same shard, in order, and what is known of them."""
+    numbers = np.fromiter(map(shards.__getitem__, keys), np.uint16, len(keys))
     order = np.argsort(numbers, kind="stable")  # two bytes are sorted without comparing
-    numbers = numbers[order]
-    listed = list(map(listed.__getitem__, order.tolist()))
+    numbers, places = numbers[order], order.tolist()
+    listed = list(map(list(keys).__getitem__, places))
+    known = list(map(list(keys.values()).__getitem__, places))
     firsts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] + 1))
-    for first, end in pairwise([*firsts.tolist(), len(listed)]):
-        yield int(numbers[first]), listed[first:end]
+    for first, end in pairwise([*firsts.tolist(), len(places)]):
+        yield int(numbers[first]), listed[first:end], known[first:end]

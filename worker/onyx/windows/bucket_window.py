@@ -109,10 +109,10 @@ class BucketWindow(WindowState):
         assert isinstance(self._aggregation, Count)
         for number, counts in self._counted.items():
             bucket = self._bucket(number)
-            self._aggregation.add(bucket, counts)
-            bucket.used(counts)
-            self._touch(number, counts)
-            self._changes.states(number, counts)
+            states = self._aggregation.add(bucket, counts)
+            bucket.used(states)
+            self._touch(number, states)
+            self._changes.states(number, states)
         self._counted.clear()
 
     def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
@@ -382,7 +382,8 @@ class BucketWindow(WindowState):
 
     def _snapshot_extents(self, shards: Collection[int], records: Records) -> None:
         for number, bucket in self._buckets.items():
-            self._changes.tell(records, number, bucket, bucket, self._shards, shards)
+            held = bucket if self._holder.in_memory else dict(bucket.items())
+            self._changes.tell(records, number, held, bucket, self._shards, shards)
 
     def _snapshot_rest(self, shards: Collection[int], records: Records) -> None:
         for (name, own), passing in self._passing.items():
