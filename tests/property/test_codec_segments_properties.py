@@ -53,6 +53,33 @@ def test_a_run_of_consecutive_values_is_sent_as_its_first(first, length):
     assert (codec.decode_column(data, length) == column).all()
 
 
+STEPS = st.one_of(st.integers(0, 300), st.just(1), st.integers(0, 2**64 - 1))
+
+
+@given(st.integers(0, 2**64 - 1), st.lists(STEPS, max_size=300))
+def test_columns_of_any_steps_survive(first, steps):
+    values = [first := (first + step) % 2**64 for step in [0, *steps]]
+    data = codec.encode_column(np.array(values, np.uint64))
+    assert len(data) <= codec.COLUMN_VALUE_BYTES * len(values)
+    assert codec.decode_column(data, len(values)).tolist() == values
+
+
+@given(st.integers(0, 2**50), st.lists(st.integers(1, codec.STEP_MAX), min_size=50, max_size=300))
+def test_small_steps_are_a_byte_each_though_one_leads_to_another_partition(first, steps):
+    steps[7] = 2**48
+    values = first + np.cumsum([0, *steps], dtype=np.uint64)
+    data = codec.encode_column(values)
+    assert len(data) == codec.COLUMN_VALUE_BYTES * 2 + len(steps)
+    assert (codec.decode_column(data, len(values)) == values).all()
+
+
+@given(st.binary(max_size=300), st.integers(0, 300))
+def test_any_bytes_are_a_column_or_a_segment_error(data, length):
+    with contextlib.suppress(SegmentError):
+        column = codec.decode_column(data, length)
+        assert column is None or len(column) == length
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_segments_or_a_segment_error(data):
     try:

@@ -33,7 +33,7 @@ NESTING_MAX = 64
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
 STEP_MAX = 255
-"""Largest difference of two neighbours in a column of steps."""
+"""Largest difference of two neighbours that is one byte in a column of steps."""
 
 SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
 _PLAIN = frozenset(SCALARS) - {datetime.datetime}
@@ -104,28 +104,39 @@ def encode_column(column: U64 | None) -> bytes:
     without lineage.
 
     A run of consecutive values, as those of an unfiltered batch are, is only its first one. Values
-    that rise by at most `STEP_MAX`, as after a filter, are the first one and a byte a step. All
-    others are 8 bytes each, little-endian.
+    that mostly rise by little, as after a filter, are the first one, a byte for each step to the
+    next, and behind them the steps that are no byte (0 stands for those): from one partition to
+    another. All others are 8 bytes each, little-endian.
     """
     if column is None:
         return b""
     column = column.astype(_LITTLE_ENDIAN, copy=False)
-    steps = len(column) - 1
-    distance = int(column[-1]) - int(column[0]) if steps > 0 else -1
-    if 0 <= distance <= STEP_MAX * steps:
-        step = column[1:] - column[:-1]
-        largest = step.max()
-        if largest == 1 and distance == steps:
-            return column[:1].tobytes()
-        if largest <= STEP_MAX:
-            return column[:1].tobytes() + step.astype(np.uint8).tobytes()
-    return column.tobytes()
+    if len(column) < 2:
+        return column.tobytes()
+    steps = column[1:] - column[:-1]
+    largest = steps.max()
+    if largest == 1 and int(column[-1]) - int(column[0]) == len(steps):
+        return column[:1].tobytes()
+    leaps = steps[:0]
+    if largest > STEP_MAX:
+        far = steps > STEP_MAX
+        if int(np.count_nonzero(far)) * COLUMN_VALUE_BYTES >= len(steps):
+            return column.tobytes()
+        leaps = steps[far]
+        steps[far] = 0
+    near = steps.astype(np.uint8).tobytes()
+    if near.count(0) != len(leaps):
+        return column.tobytes()
+    return column[:1].tobytes() + near + leaps.tobytes()
 
 
-def is_column(size: int, length: int) -> bool:
-    """Whether a column of `length` values may have `size` bytes."""
-    run, steps = COLUMN_VALUE_BYTES, COLUMN_VALUE_BYTES + length - 1
-    return size in (length * COLUMN_VALUE_BYTES, *((run, steps) if length > 1 else ()))
+def is_column(data: bytes, length: int) -> bool:
+    """Whether `data` has the size of a column of `length` values."""
+    size, steps_end = len(data), COLUMN_VALUE_BYTES + length - 1
+    if size == length * COLUMN_VALUE_BYTES or size <= COLUMN_VALUE_BYTES:
+        return size == length * COLUMN_VALUE_BYTES or (size == COLUMN_VALUE_BYTES and length > 1)
+    leaps = data.count(0, COLUMN_VALUE_BYTES, steps_end)
+    return size == steps_end + leaps * COLUMN_VALUE_BYTES
 
 
 def decode_column(data: bytes, length: int) -> U64 | None:
@@ -136,7 +147,7 @@ def decode_column(data: bytes, length: int) -> U64 | None:
     """
     if not data:
         return None
-    if not is_column(len(data), length):
+    if not is_column(data, length):
         raise SegmentError(f"a column of {length} values has {len(data)} bytes")
     if len(data) == length * COLUMN_VALUE_BYTES:
         return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)
@@ -145,9 +156,13 @@ def decode_column(data: bytes, length: int) -> U64 | None:
         run = np.arange(length, dtype=np.uint64)
         run += first
         return run
+    steps_end = COLUMN_VALUE_BYTES + length - 1
     column = np.empty(length, dtype=np.uint64)
     column[:1] = first
-    column[1:] = np.frombuffer(data, np.uint8, offset=COLUMN_VALUE_BYTES)
+    steps = column[1:]
+    steps[:] = np.frombuffer(data, np.uint8, length - 1, COLUMN_VALUE_BYTES)
+    if len(data) > steps_end:
+        steps[steps == 0] = np.frombuffer(data, _LITTLE_ENDIAN, offset=steps_end)
     return np.add.accumulate(column, out=column)
 
 

@@ -347,9 +347,10 @@ def _read_open(message: pb.OpenChannel) -> Open:
 def _read_data(message: pb.Data) -> Item:
     size = message.segments
     item = Encoded(size, message.payload, message.roots, message.ids)
-    columns = (len(item.roots), len(item.ids))
-    if columns != (0, 0) and not all(codec.is_column(each, size) for each in columns):
-        raise FrameError(f"a batch of {size} segments has columns of {columns} bytes")
+    columns = (item.roots, item.ids)
+    if any(columns) and not all(codec.is_column(each, size) for each in columns):
+        sizes = (len(item.roots), len(item.ids))
+        raise FrameError(f"a batch of {size} segments has columns of {sizes} bytes")
     try:
         claimed = codec.count(item.payload)
     except SegmentError as error:
