@@ -2,129 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.operator.job_world import JOB, NOW_S, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx.model.job import CatalogEntry, Job
-from onyx_operator.jobs.actions import (
-    Action,
-    AddFinalizer,
-    DeleteObject,
-    ReleaseFinalizer,
-    Remember,
-    Submit,
-    Tell,
-)
-from onyx_operator.jobs.plan import ids_of_interest, plan
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, job_id
+from onyx_operator.jobs.actions import ReleaseFinalizer, Remember, Submit, Tell
+from onyx_operator.jobs.plan import plan
+from onyx_operator.jobs.seen import LogJob, Record, Trouble, job_id
 from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.versions import ids_of_interest
 
-UID = "6f8b3cf0-0000-4000-8000-000000000001"
-NOW_S = 1_000_000_000.0
-STEPS_MAX = 12
-JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
 DIGESTS = ("digest-a", "digest-b")
 
 
-@dataclass
-class World:
-    """An object, and the log of its cluster; actions have the effect that the real ones have."""
-
-    spec: Spec
-    record: Record
-    finalizer: bool
-    jobs: dict[JobId, LogJob]
-    trouble: Trouble | None = None
-    gone: bool = False
-    live_at_once: int = 0
-    accepted: list[JobId] = field(default_factory=list)
-
-    def seen(self) -> Seen:
-        ids = ids_of_interest(self.spec, self.record)
-        known = {each: self.jobs[each] for each in ids if each in self.jobs}
-        return Seen(NOW_S, self.finalizer, self.record, self.trouble or Log(7, known))
-
-    def do(self, action: Action) -> None:
-        match action:
-            case AddFinalizer():
-                assert not self.spec.deleted_at, "the API server refuses this"
-                self.finalizer = True
-            case ReleaseFinalizer():
-                self.finalizer, self.gone = False, bool(self.spec.deleted_at)
-            case Remember(record):
-                self.record = record
-            case Submit(job):
-                assert self.finalizer, "a job that nothing would kill"
-                assert self.record.job_id == job, "intent before action"
-                if job not in self.jobs:
-                    self.accepted.append(job)
-                    self.jobs[job] = LogJob("live")
-                self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
-            case Tell(fn, job):
-                self.tell(fn, job)
-            case DeleteObject():
-                self.spec = replace(self.spec, deleted_at="2001-09-09T01:46:40Z")
-        live = [each for each in self.jobs.values() if each.stage == "live"]
-        self.live_at_once = max(self.live_at_once, len(live))
-
-    def tell(self, fn: str, job: JobId) -> None:
-        known = self.jobs.get(job, LogJob())
-        if fn == "kill-job" and not known.ended:
-            self.jobs[job] = LogJob("killed")
-        elif known.stage != "live":
-            return
-        elif fn == "suspend-job":
-            self.jobs[job] = replace(known, suspended=True)
-        elif fn == "resume-job":
-            self.jobs[job] = replace(known, suspended=False)
-        elif fn == "drain-job":
-            self.jobs[job] = replace(known, draining=True)
-
-    def time_passes(self) -> None:
-        """What peers do in the end: a drained job with peers completes."""
-        for job, known in self.jobs.items():
-            if known.stage == "live" and known.draining and not known.suspended:
-                self.jobs[job] = LogJob("completed")
-
-    def settle(self) -> list[Action]:
-        """Carry out plans until there is nothing to do; all actions in order."""
-        done: list[Action] = []
-        for _ in range(STEPS_MAX):
-            actions = plan(self.spec, self.seen()).actions
-            if not actions or self.gone:
-                return done
-            for action in actions:
-                self.do(action)
-                done.append(action)
-            self.time_passes()
-        raise AssertionError(f"still acting after {STEPS_MAX} plans: {done[-4:]}")
-
-
-def _record(digest: str, nonce: int, attempt: int, submitted: bool, finished: bool) -> Record:
+def _record(
+    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, former: Record | None
+) -> Record:
     at = "2001-09-09T01:46:00Z"
     return Record(
         job_id(UID, digest, nonce, attempt),
         digest,
         nonce,
         attempt,
+        attempt if former is not None else 0,
         at if submitted else "",
         at if finished and submitted else "",
+        former=former,
     )
 
 
+formers = st.builds(
+    lambda digest: Record(job_id(UID, digest, 0, 0), digest), st.sampled_from(DIGESTS)
+)
 records = st.one_of(
     st.just(Record()),
     st.builds(
         _record,
         st.sampled_from(DIGESTS),
         st.integers(0, 1),
-        st.integers(0, 2),
+        st.integers(1, 2),
         st.booleans(),
         st.booleans(),
+        formers | st.none(),
+    ),
+    st.builds(
+        _record,
+        st.sampled_from(DIGESTS),
+        st.integers(0, 1),
+        st.just(0),
+        st.booleans(),
+        st.booleans(),
+        st.none(),
     ),
 )
 log_jobs = st.one_of(
@@ -142,6 +74,7 @@ specs = st.builds(
         Declaration,
         desired_state=st.sampled_from(("Running", "Suspended", "Stopped")),
         restart_nonce=st.integers(0, 1),
+        upgrade_policy=st.sampled_from(("Drain", "Resume")),
         ttl_seconds_after_finished=st.sampled_from((None, 0, 60)),
         failure_policy=st.builds(FailurePolicy, st.integers(0, 2), st.sampled_from((0, 10))),
     ),

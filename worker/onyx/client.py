@@ -29,7 +29,7 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import Plan, without_answers
 
 FORGOTTEN_AT_ONCE = 500
 """Jobs named in one entry of the log, whose size is limited."""
@@ -91,7 +91,8 @@ class Client:
         """Hand a job to the cluster.
 
         The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat. A
-        job with a resume point comes in the place of another one, which it kills.
+        job with a resume point comes in the place of another one, which it kills; one that names no
+        job there begins by itself.
 
         Raises:
             JobRefused: options of a plugin are wrong, the id is taken by another job, or it cannot
@@ -100,6 +101,7 @@ class Client:
         """
         if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
+        job = without_answers(job)
         job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
         digest = self._store(job)
         replica = self.replica()
@@ -131,6 +133,7 @@ class Client:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
+        job = without_answers(job)
         return self._append(job_id, job, self._store(job))
 
     def _store(self, job: Job) -> str:

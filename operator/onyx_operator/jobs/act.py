@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from onyx.replica.entry import Command
+from onyx.upgrade.plan import in_place_of
 from onyx_operator.jobs.actions import (
     Action,
     AddFinalizer,
@@ -19,7 +20,7 @@ from onyx_operator.jobs.actions import (
     Tell,
 )
 from onyx_operator.jobs.log_view import LogView
-from onyx_operator.jobs.seen import Record
+from onyx_operator.jobs.seen import Record, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import JOBS, Kube, NotFound, Object
 from onyx_operator.metrics import OperatorMetrics
@@ -54,12 +55,13 @@ class Actor:
                 return await self._finalizers(body, left)
             case Remember(record):
                 return await self.write_status(body, _remembered(record))
-            case Submit(job):
+            case Submit(job, resumes):
                 assert view is not None
                 assert spec.job is not None
-                await view.submit(job, spec.job)
+                wanted = spec.job if resumes is None else in_place_of(spec.job, resumes)
+                await view.submit(job, wanted)
                 self._metrics.log_written("submit-job")
-                await self._kube.event(body, "Submitted", f"job {job} is in the log")
+                await self._kube.event(body, "Submitted", _submitted(action))
             case Tell(fn, job):
                 assert view is not None
                 await view.tell(Command(fn, {"job": job}))
@@ -103,16 +105,21 @@ def _this_version(body: Object) -> Object:
     return {"uid": body["metadata"]["uid"], "resourceVersion": body["metadata"]["resourceVersion"]}
 
 
+def _submitted(action: Submit) -> str:
+    told = f"job {action.job} is in the log"
+    if action.resumes is not None:
+        told += f", in the place of job {action.resumes}"
+    return f"{told}; {action.remarks}" if action.remarks else told
+
+
 def _remembered(record: Record) -> dict[str, Any]:
     """A record as an intent; what belongs to the former job goes."""
     return {
         "phase": "Pending",
         "reason": "Submitting",
         "message": f"job {record.job_id} is about to be submitted",
-        "jobId": record.job_id,
-        "jobHash": record.digest,
-        "restartNonce": record.nonce,
-        "attempt": record.attempt,
+        **identity(record),
+        "former": identity(record.former) if record.former is not None else None,
         "submittedAt": None,
         "finishedAt": None,
         "progress": None,

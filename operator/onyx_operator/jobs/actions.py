@@ -30,6 +30,10 @@ class Submit:
     """Hand the job to the cluster under this id."""
 
     job: JobId
+    resumes: JobId | None = None
+    """The job in whose place it comes, which ends."""
+    remarks: str = ""
+    """What is not carried over from that, for the event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,12 @@ from onyx_operator.jobs.act import FINALIZER, Actor, finalizers
 from onyx_operator.jobs.actions import DeleteObject, ReleaseFinalizer
 from onyx_operator.jobs.log_view import CONNECTING, LogView
 from onyx_operator.jobs.log_views import LogViews
-from onyx_operator.jobs.plan import Plan, ids_of_interest, plan, seconds
-from onyx_operator.jobs.seen import Seen, Trouble, read_record
+from onyx_operator.jobs.plan import Plan, plan, seconds
+from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
 from onyx_operator.jobs.store import Store
+from onyx_operator.jobs.versions import giving_way, ids_of_interest
 from onyx_operator.jobs.watched import Watched
 from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, NotFound, Object
 from onyx_operator.reconciler import Key, Reconciler
@@ -53,7 +54,7 @@ _QUIET = (
     "Deleted",
 )
 """Reasons of a status that an action has told of already, or that pass at once."""
-_WARNING = ("Failed", "Invalid", "Unknown", "Displaced")
+_WARNING = ("Failed", "Invalid", "Unknown", "Displaced", "UpgradeRefused")
 """Phases and reasons that need somebody to act."""
 
 
@@ -169,7 +170,8 @@ class Jobs:
 
     async def _see(self, key: Key, spec: Spec, body: Object, view: LogView | Trouble) -> Seen:
         record = read_record(body)
-        ids = ids_of_interest(spec, record)
+        knows = view.knows if isinstance(view, LogView) else lambda _: False
+        ids = ids_of_interest(spec, record, knows)
         for job in ids:
             self._owners[job] = key
         if isinstance(view, LogView):
@@ -177,6 +179,13 @@ class Jobs:
                 for job in ids:
                     await view.learn(job)
         log = view.seen(ids) if isinstance(view, LogView) else view
+        former = giving_way(spec, record, log) if isinstance(log, Log) else None
+        upgrade = None
+        if former is not None:
+            assert isinstance(view, LogView)
+            assert spec.job is not None
+            assert former.job_id is not None
+            upgrade = await view.upgrade(spec.job, former.job_id)
         now_s, status = self._now_s(), body.get("status") or {}
         return Seen(
             now_s,
@@ -185,6 +194,7 @@ class Jobs:
             log,
             invalid_s=_invalid_s(status, now_s),
             told=status.get("observedGeneration") == body["metadata"].get("generation"),
+            upgrade=upgrade,
         )
 
     async def _tell(self, spec: Spec, seen: Seen, found: Plan, body: Object) -> None:

@@ -20,12 +20,13 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
-from onyx.replica.jobs import input_partitions
+from onyx.replica.jobs import input_partitions, is_known
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.jobs.frontiers import Frontiers
 from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job
-from onyx_operator.jobs.seen import Log, Trouble
+from onyx_operator.jobs.seen import Log, Trouble, Upgrade
+from onyx_operator.jobs.upgrades import upgrade
 
 Connect = Callable[[Settings], ClientLog]
 Changed = Callable[[Collection[JobId] | None], None]
@@ -86,6 +87,18 @@ class LogView:
             for job in jobs
         }
         return Log(self._replica.version, found)
+
+    def knows(self, job: JobId) -> bool:
+        """Whether a job is in the log, or can never come into it."""
+        return is_known(self._replica, job)
+
+    async def upgrade(self, job: Job, former: JobId) -> Upgrade:
+        """Whether a job can come in the place of another one.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        return await self._ask(upgrade, self._opened().log, self._replica, job, former)
 
     async def learn(self, job: JobId) -> None:
         """Find out what killed a job, and how far one that has ended came, if that is not known.

@@ -21,12 +21,25 @@ from onyx_operator.jobs.actions import (
     Submit,
     Tell,
 )
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
-from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec
+from onyx_operator.jobs.seen import UNKNOWN, Log, LogJob, Record, Seen, Trouble, Upgrade
+from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec, short
+from onyx_operator.jobs.versions import (
+    current,
+    giving_way,
+    ids_of_interest,
+    is_of,
+    is_retried,
+    next_attempt,
+    only_meant,
+    wanted_next,
+)
 
 FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
+TAKEOVER_WAIT_S = 1.0
+"""Between two looks whether a job has taken over: nobody tells."""
+_ANEW = Upgrade()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,8 @@ class Plan:
     message: str
     again_in_s: float | None = None
     """Look again after so long, whatever happens."""
+    refusal: str = ""
+    """Why the spec is not taken though it is right by itself, a line each."""
 
 
 def plan(spec: Spec, seen: Seen, release_timeout_s: float = 60.0) -> Plan:
@@ -58,14 +73,6 @@ def plan(spec: Spec, seen: Seen, release_timeout_s: float = 60.0) -> Plan:
     return _live(spec, seen, seen.log)
 
 
-def ids_of_interest(spec: Spec, record: Record) -> tuple[JobId, ...]:
-    """The jobs whose place in the log a plan may ask for."""
-    if spec.job is None:
-        return (record.job_id,) if record.job_id else ()
-    wanted = spec.job_id(_attempt(spec, record))
-    return tuple(dict.fromkeys(each for each in (record.job_id, wanted) if each))
-
-
 def seconds(timestamp: str) -> float | None:
     """Seconds since the epoch of a time as the API writes it; None when it is none."""
     try:
@@ -74,20 +81,14 @@ def seconds(timestamp: str) -> float | None:
         return None
 
 
-def _attempt(spec: Spec, record: Record) -> int:
-    """The attempt of what is wanted now: another job begins at 0."""
-    same = (record.digest, record.nonce) == (spec.digest, spec.declaration.restart_nonce)
-    return record.attempt if same and record.attempt > 0 else 0
-
-
 def _delete(spec: Spec, seen: Seen, release_timeout_s: float) -> Plan:
     """Kill the job, then let the object go; nothing that cannot be reached holds it for ever."""
     if not seen.has_finalizer:
         return Plan((), "Killed", "Deleted", "the object is being deleted")
-    candidates = ids_of_interest(spec, seen.record)
     if isinstance(seen.log, Trouble):
         return _delete_without_log(spec, seen, seen.log, release_timeout_s)
     log = seen.log
+    candidates = dict.fromkeys((*ids_of_interest(spec, seen.record), *log.jobs))
     # An id that is only intended is killed too: a submission under way then comes too late.
     intended = seen.record.job_id if not seen.record.submitted_at else None
     to_kill = [each for each in candidates if log.job(each).stage == "live" or each == intended]
@@ -125,14 +126,15 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
 
 def _invalid(spec: Spec, seen: Seen, log: Log) -> Plan:
     """A bad spec starts nothing and stops nothing: a job that runs goes on as it was."""
-    job = log.job(seen.record.job_id)
+    now = current(seen.record, log)
+    job = log.job(now.job_id) if now is not None else UNKNOWN
     if job.stage != "live" and _has_ended_before(spec, seen):
         message = "the job has ended; its file is not there any more"
         return _ended(spec, seen, seen.record.phase, "Finished", message)
     if job.stage != "live":
         return _unusable(spec, seen)
     phase, _, _ = _going_on(job)
-    message = f"the job of the former spec goes on; the new one is wrong: {spec.problem_short}"
+    message = f"the job of the former spec goes on; the new one is wrong: {short(spec.problem)}"
     return Plan((), phase, spec.problem_reason, message, _until_file(spec, seen))
 
 
@@ -146,7 +148,7 @@ def _unusable(spec: Spec, seen: Seen) -> Plan:
     """There is no job, and there was none. A file that is not there yet may well come."""
     phase = "Pending" if spec.problem_reason == JOB_REF_NOT_FOUND else "Invalid"
     again_in_s = _until_file(spec, seen)
-    return Plan((), phase, spec.problem_reason, spec.problem_short, again_in_s)
+    return Plan((), phase, spec.problem_reason, short(spec.problem), again_in_s)
 
 
 def _until_file(spec: Spec, seen: Seen) -> float | None:
@@ -158,33 +160,83 @@ def _until_file(spec: Spec, seen: Seen) -> float | None:
 
 
 def _live(spec: Spec, seen: Seen, log: Log) -> Plan:
-    record = seen.record
-    wanted = spec.job_id(_attempt(spec, record))
-    if record.job_id == wanted:
-        return _same(spec, seen, log.job(wanted))
-    former = log.job(record.job_id)
-    if former.stage == "live":
-        return _replace(spec, record.job_id or wanted, former)
-    if record.job_id and not record.submitted_at and not former.ended:
-        begun = _begin(spec, seen, log.job(wanted), _attempt(spec, record))
-        return replace(begun, actions=(Tell("kill-job", record.job_id), *begun.actions))
-    return _begin(spec, seen, log.job(wanted), _attempt(spec, record))
+    record, now = seen.record, current(seen.record, log)
+    if is_of(spec, record) and now is record:
+        return _same(spec, seen, log)
+    job = log.job(now.job_id) if now is not None else UNKNOWN
+    if now is not None and is_of(spec, now) and not is_of(spec, record) and job.stage == "live":
+        actions = (*_fence(spec, record, log), Remember(now))
+        return Plan(actions, *_going_on(job))
+    new = wanted_next(spec, record, log)
+    former = giving_way(spec, record, log)
+    if former is not None:
+        return _take_place(spec, seen, log, former, new)
+    if now is not None and now.job_id is not None and job.stage == "live":
+        return _replace(spec, now.job_id, job)
+    begun = _begin(spec, seen, log.job(new.job_id), new)
+    return replace(begun, actions=(*_fence(spec, record, log), *begun.actions))
 
 
-def _begin(spec: Spec, seen: Seen, job: LogJob, attempt: int) -> Plan:
-    """Submit what is wanted, if it shall run now."""
+def _fence(spec: Spec, record: Record, log: Log) -> tuple[Action, ...]:
+    """The end of a job that was only meant, and is not any more: its submission, which may be under
+    way, then comes too late."""
+    given_up = only_meant(record, log) and not is_of(spec, record)
+    if record.job_id is None or not given_up or log.job(record.job_id).ended:
+        return ()
+    return (Tell("kill-job", record.job_id),)
+
+
+def _begin(spec: Spec, seen: Seen, job: LogJob, record: Record, by: Upgrade = _ANEW) -> Plan:
+    """Submit a job, if it shall run now.
+
+    Args:
+        job: what the log knows of it.
+        record: what is written down of it before.
+        by: in whose place it comes.
+    """
     if job.stage == "unknown" and spec.declaration.desired_state != "Running":
         message = "nothing is submitted until desiredState is Running"
         phase = "Stopped" if spec.declaration.desired_state == "Stopped" else "Suspended"
         return Plan((), phase, "NotSubmitted", message)
-    wanted = spec.job_id(attempt)
-    record = Record(wanted, spec.digest, spec.declaration.restart_nonce, attempt)
+    assert record.job_id is not None
     actions: list[Action] = [] if seen.has_finalizer else [AddFinalizer()]
     if seen.record != replace(record, phase=seen.record.phase):
         actions.append(Remember(record))
     if job.stage == "unknown":
-        actions.append(Submit(wanted))
-    return Plan(tuple(actions), "Submitted", "Submitted", f"job {wanted} is in the log")
+        actions.append(Submit(record.job_id, by.resumes, by.remarks))
+    return Plan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
+
+
+def _take_place(spec: Spec, seen: Seen, log: Log, former: Record, new: Record) -> Plan:
+    """Submit a job in the place of the former one, which ends in that moment."""
+    by, job = seen.upgrade, log.job(former.job_id)
+    assert by is not None
+    assert former.job_id is not None
+    if by.refusal:
+        return _refused(seen.record, job, by.refusal)
+    if by.waits:
+        phase, _, _ = _going_on(job)
+        message = f"job {former.job_id} is about to go on where job {by.resumes} stopped; then the "
+        message += "new one takes its place"
+        return Plan((), phase, "SpecChanged", message, TAKEOVER_WAIT_S)
+    named = replace(former, submitted_at="", finished_at="", phase="", former=None)
+    begun = _begin(spec, seen, log.job(new.job_id), replace(new, former=named), by)
+    actions = begun.actions
+    if job.stage == "live" and by.resumes != former.job_id:
+        # It holds nothing yet. Only when it has ended it is asked for good whose state is taken.
+        unsent = (each for each in actions if not isinstance(each, Submit))
+        actions = (*unsent, Tell("kill-job", former.job_id))
+    return replace(begun, actions=(*_fence(spec, seen.record, log), *actions))
+
+
+def _refused(record: Record, job: LogJob, refusal: str) -> Plan:
+    """An edit that would lose state starts nothing and stops nothing either."""
+    phase, goes_on = _phase(record), "the job of the former spec has ended"
+    if job.stage == "live":
+        phase, _, _ = _going_on(job)
+        goes_on = "the job of the former spec goes on"
+    message = f"{goes_on}; the new one cannot take its place: {short(refusal)}"
+    return Plan((), phase, "UpgradeRefused", message, refusal=refusal)
 
 
 def _replace(spec: Spec, former: JobId, job: LogJob) -> Plan:
@@ -208,9 +260,10 @@ def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
     return (*drain, *resume)
 
 
-def _same(spec: Spec, seen: Seen, job: LogJob) -> Plan:
+def _same(spec: Spec, seen: Seen, log: Log) -> Plan:
     """The job in the log, or recorded, is the one that is wanted."""
     record = seen.record
+    job = log.job(record.job_id)
     if job.stage == "live":
         return _keep(spec, seen, job)
     if job.stage == "completed":
@@ -221,11 +274,9 @@ def _same(spec: Spec, seen: Seen, job: LogJob) -> Plan:
             message = "the job was drained; another restartNonce runs it again from its beginning"
         return _ended(spec, seen, "Stopped" if stopped else "Completed", reason, message)
     if job.stage == "killed":
-        return _killed(spec, seen, job)
+        return _killed(spec, seen, log, job)
     if record.finished:
         return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
-    if not record.submitted_at:
-        return _begin(spec, seen, job, record.attempt)
     message = (
         f"the log does not know job {record.job_id} any more: it was collected after its end, or "
         "ZooKeeper has lost its data; another restartNonce runs the job again from its beginning"
@@ -270,22 +321,31 @@ def _and_why(message: str, job: LogJob) -> str:
     return f"{message}; {job.waiting_for}" if job.waiting_for else message
 
 
-def _killed(spec: Spec, seen: Seen, job: LogJob) -> Plan:
+def _killed(spec: Spec, seen: Seen, log: Log, job: LogJob) -> Plan:
     record, policy = seen.record, spec.declaration.failure_policy
     if not job.failure:
         message = "a command killed it; another restartNonce runs it again from its beginning"
         return _ended(spec, seen, "Killed", "Killed", message)
-    if record.attempt >= policy.retries:
-        tries = f" (after {record.attempt} retries)" if record.attempt else ""
+    if not is_retried(spec, record, job):
+        tries = f" (after {record.retried} retries)" if record.retried else ""
         return _ended(spec, seen, "Failed", "TaskFailed", f"{job.failure}{tries}")
     finished_s = seconds(record.finished_at)
     ended_s = seen.now_s if finished_s is None else finished_s
     left_s = ended_s + policy.backoff_seconds - seen.now_s
-    message = f"attempt {record.attempt + 1} of {policy.retries + 1} failed: {job.failure}"
+    message = f"attempt {record.retried + 1} of {policy.retries + 1} failed: {job.failure}"
     if left_s > 0 or spec.declaration.desired_state != "Running":
         return Plan((), "Pending", "BackOff", message, left_s if left_s > 0 else None)
-    again = _begin(spec, seen, LogJob(), record.attempt + 1)
-    return replace(again, reason="Retrying", message=message)
+    return _again(spec, seen, log, message)
+
+
+def _again(spec: Spec, seen: Seen, log: Log, message: str) -> Plan:
+    """Submit a job that has failed once more."""
+    record, new = seen.record, next_attempt(spec, seen.record)
+    if giving_way(spec, record, log) is None:
+        again = _begin(spec, seen, log.job(new.job_id), new)
+    else:
+        again = _take_place(spec, seen, log, record, new)
+    return replace(again, reason="Retrying", message=message) if again.actions else again
 
 
 def _ended(spec: Spec, seen: Seen, phase: str, reason: str, message: str) -> Plan:

@@ -27,6 +27,8 @@ def log_job(
     """A job as of a replica; `failure` and `completed` are known from beside the log."""
     if job in replica.completed_jobs:
         return LogJob("completed", completed=completed, required=_required(replica, job))
+    if job in replica.killed_jobs and job not in replica.tasks:
+        return LogJob("fenced")
     if job in replica.killed_jobs:
         return LogJob(
             "killed", failure=failure, completed=completed, required=_required(replica, job)

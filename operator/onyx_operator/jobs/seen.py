@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from onyx.ids import JobId
 
-Stage = Literal["unknown", "live", "completed", "killed"]
+Stage = Literal["unknown", "live", "completed", "killed", "fenced"]
+"""`fenced`: killed before it was submitted, so that a submission under way comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,12 @@ class LogJob:
         return sum(count for _, count in self.tasks)
 
     @property
+    def submitted(self) -> bool:
+        return self.stage not in ("unknown", "fenced")
+
+    @property
     def ended(self) -> bool:
-        return self.stage in ("completed", "killed")
+        return self.stage in ("completed", "killed", "fenced")
 
 
 UNKNOWN = LogJob()
@@ -58,15 +63,30 @@ class Record:
     digest: str = ""
     nonce: int = 0
     attempt: int = 0
+    first_attempt: int = 0
+    """With which this spec began: those after it are retries."""
     submitted_at: str = ""
     """Empty: the record is an intent, and the job may be in the log or not."""
     finished_at: str = ""
     phase: str = ""
     """Phase of the last status."""
+    former: Record | None = None
+    """Of the job in whose place this one comes, without its times: until this one is in the log,
+    that one is the job of the object."""
 
     @property
     def finished(self) -> bool:
         return bool(self.finished_at)
+
+    @property
+    def version(self) -> tuple[str, int]:
+        """What was asked for, whichever attempt it is."""
+        return self.digest, self.nonce
+
+    @property
+    def retried(self) -> int:
+        """How often the job was submitted again after a failure."""
+        return self.attempt - self.first_attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +113,21 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Whether what is wanted can come in the place of a job, after the log and its manifest."""
+
+    resumes: JobId | None = None
+    """From whose state it would go on: of that job, or of the one before it as long as that job
+    has not taken over itself."""
+    refusal: str = ""
+    """Why it cannot, a line each."""
+    waits: bool = False
+    """That job is taking over now: ask again."""
+    remarks: str = ""
+    """What is not carried over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that a plan is made from, besides the spec."""
 
@@ -104,6 +139,8 @@ class Seen:
     """For how long condition Validated has been False."""
     told: bool = False
     """The status is about the spec as it is now."""
+    upgrade: Upgrade | None = None
+    """Of the job that `versions.giving_way` names; None when there is none."""
 
 
 def read_record(body: Mapping[str, Any]) -> Record:
@@ -114,27 +151,50 @@ def read_record(body: Mapping[str, Any]) -> Record:
     """
     status = body.get("status")
     status = status if isinstance(status, Mapping) else {}
-
-    def text(key: str) -> str:
-        value = status.get(key)
-        return value if isinstance(value, str) else ""
-
-    def number(key: str) -> int:
-        value = status.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-    digest, nonce, attempt = text("jobHash"), number("restartNonce"), number("attempt")
-    if text("jobId") != job_id(body["metadata"]["uid"], digest, nonce, attempt):
-        return Record(phase=text("phase"))
-    return Record(
-        JobId(text("jobId")),
-        digest,
-        nonce,
-        attempt,
-        text("submittedAt"),
-        text("finishedAt"),
-        text("phase"),
+    found, former = _identity(status, body["metadata"]["uid"]), status.get("former")
+    if found is None:
+        return Record(phase=_text(status, "phase"))
+    return replace(
+        found,
+        submitted_at=_text(status, "submittedAt"),
+        finished_at=_text(status, "finishedAt"),
+        phase=_text(status, "phase"),
+        former=_identity(former, body["metadata"]["uid"]) if isinstance(former, Mapping) else None,
     )
+
+
+def identity(record: Record) -> dict[str, Any]:
+    """What identifies the job of a record, as it stands in a status."""
+    return {
+        "jobId": record.job_id,
+        "jobHash": record.digest,
+        "restartNonce": record.nonce,
+        "attempt": record.attempt,
+        "firstAttempt": record.first_attempt,
+    }
+
+
+def _identity(status: Mapping[str, Any], uid: str) -> Record | None:
+    digest, nonce, attempt = (
+        _text(status, "jobHash"),
+        _number(status, "restartNonce"),
+        _number(status, "attempt"),
+    )
+    found = job_id(uid, digest, nonce, attempt)
+    if _text(status, "jobId") != found:
+        return None
+    first = min(max(_number(status, "firstAttempt"), 0), attempt)
+    return Record(found, digest, nonce, attempt, first)
+
+
+def _text(status: Mapping[str, Any], key: str) -> str:
+    value = status.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(status: Mapping[str, Any], key: str) -> int:
+    value = status.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def job_id(uid: str, digest: str, nonce: int, attempt: int) -> JobId:

@@ -12,6 +12,7 @@ from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.parse import job_hash, parse_declared, parse_manifest
+from onyx.upgrade.plan import without_answers
 from onyx_operator.jobs.seen import job_id
 
 JOB_REF_NOT_FOUND = "JobRefNotFound"
@@ -32,7 +33,8 @@ class Spec:
     job: Job | None = None
     """None when there is a problem."""
     digest: str = ""
-    """SHA-256 of the job's canonical form."""
+    """SHA-256 of the job's canonical form. Answers about the job before it are no part of that, so
+    that to take them out makes no other job."""
     problem: str = ""
     """Why there is no job."""
     problem_reason: str = ""
@@ -41,10 +43,9 @@ class Spec:
     """When the object was deleted by its user; empty while it is wanted."""
 
     @property
-    def problem_short(self) -> str:
-        """The first of the problems, where there are several."""
-        first, more, _ = self.problem.partition("\n")
-        return f"{first}; condition Validated lists more problems" if more else first
+    def version(self) -> tuple[str, int]:
+        """What is asked for, whichever attempt it is."""
+        return self.digest, self.declaration.restart_nonce
 
     def job_id(self, attempt: int) -> JobId:
         """The id of the job as it is asked for now, in an attempt."""
@@ -82,8 +83,14 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
     except LookupError as error:
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
-        return replace(spec, problem=_told(error.problems), problem_reason="InvalidSpec")
-    return replace(spec, job=job, digest=job_hash(job))
+        return replace(spec, problem=told(error.problems), problem_reason="InvalidSpec")
+    return replace(spec, job=job, digest=job_hash(without_answers(job)))
+
+
+def short(problem: str) -> str:
+    """The first of the problems, where there are several."""
+    first, more, _ = problem.partition("\n")
+    return f"{first}; condition Validated lists more problems" if more else first
 
 
 def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
@@ -96,7 +103,8 @@ def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
     return replace(parse_manifest(text, source), name=name)
 
 
-def _told(problems: tuple[Problem, ...]) -> str:
-    told = [str(problem) for problem in problems[:PROBLEMS_TOLD_MAX]]
-    more = len(problems) - len(told)
-    return "\n".join([*told, *([f"and {more} more problems"] if more else [])])
+def told(problems: tuple[Problem, ...]) -> str:
+    """Problems, a line each; of many the first."""
+    lines = [str(problem) for problem in problems[:PROBLEMS_TOLD_MAX]]
+    more = len(problems) - len(lines)
+    return "\n".join([*lines, *([f"and {more} more problems"] if more else [])])

@@ -12,7 +12,7 @@ from typing import Any
 from onyx.model.crd_status import TASKS_MAX
 from onyx_operator.conditions import Truth, Verdict, cut, dated
 from onyx_operator.jobs.plan import Plan
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import timestamp
 
@@ -42,15 +42,13 @@ def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dic
 def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
     if record.job_id is None:
         return {}
-    known = job is not None and job.stage != "unknown"
-    ended = job is not None and job.ended
+    known = job is not None and job.submitted
+    ended = known and job is not None and job.ended
     submitted_at = record.submitted_at or (now if known else "")
     finished_at = record.finished_at or (now if ended else "")
     return {
-        "jobId": record.job_id,
-        "jobHash": record.digest,
-        "restartNonce": record.nonce,
-        "attempt": record.attempt,
+        **identity(record),
+        **({"former": identity(record.former)} if record.former is not None else {}),
         **({"submittedAt": submitted_at} if submitted_at else {}),
         **({"finishedAt": finished_at} if finished_at else {}),
     }
@@ -68,7 +66,7 @@ def _counters(
         if isinstance(log, Trouble) and log.without_workers and "peers" in kept:
             return old | {"peers": {**kept["peers"], "allocated": 0}}
         return old | kept
-    if job.stage == "unknown":
+    if not job.submitted:
         return old
     found = old | {
         "peers": {"allocated": job.peers, "required": job.required},
@@ -89,7 +87,7 @@ def _conditions(
 
     One of them says why the job is where it is; others that are not true point to that one.
     """
-    found = _grounds(spec, log)
+    found = _grounds(spec, plan, log)
     ends = _ends(plan)
     told_by = _first(found, "False") or _first(ends, "True")
     for name, (truth, reason, message) in _steps(record, plan, log, job).items():
@@ -103,13 +101,16 @@ def _first(verdicts: Mapping[str, Verdict], truth: Truth) -> str:
     return next((name for name, verdict in verdicts.items() if verdict[0] == truth), "")
 
 
-def _grounds(spec: Spec, log: Log | Trouble) -> dict[str, Verdict]:
+def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
     """What every job needs."""
+    valid: Verdict = ("True", "Valid", "the spec is a job that this version can run")
+    if spec.problem:
+        valid = ("False", spec.problem_reason, spec.problem)
+    elif plan.refusal:
+        valid = ("False", plan.reason, plan.refusal)
     followed = f"the log of cluster {spec.declaration.cluster_ref} is followed"
     return {
-        "Validated": ("False", spec.problem_reason, spec.problem)
-        if spec.problem
-        else ("True", "Valid", "the spec is a job that this version can run"),
+        "Validated": valid,
         "ClusterReady": ("False", log.reason, log.message)
         if isinstance(log, Trouble)
         else ("True", "Connected", followed),
@@ -127,7 +128,7 @@ def _steps(
         if isinstance(log, Trouble) and log.without_workers:
             steps |= dict.fromkeys(("Allocated", "Running"), ("False", reason, log.message))
         return steps
-    submitted = job.stage != "unknown" or bool(record.submitted_at)
+    submitted = job.submitted or bool(record.submitted_at)
     running = job.peers > 0 and not job.starting
     no: Verdict = ("False", plan.reason, plan.message)
     return {

@@ -14,7 +14,7 @@ from rich.text import Text
 from onyx.cli.exit_codes import ExitCode
 from onyx.client import Client
 from onyx.model.job import Job
-from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import Plan, without_answers
 
 ResumeOption = Annotated[
     str | None,
@@ -29,13 +29,13 @@ DryRunOption = Annotated[
 
 def show_takeover(client: Client, job: Job, as_json: bool) -> ExitCode:
     """Print the plan; the exit code says whether it can be carried out."""
-    plan = Plan((), ())
-    if job.resume_point is not None:
-        plan = client.takeover_plan(job, job.resume_point)
+    plan, point = Plan((), ()), without_answers(job).resume_point
+    if point is not None:
+        plan = client.takeover_plan(job, point)
     if as_json:
         print(json.dumps(msgspec.to_builtins(plan)))
     elif not plan.steps:
-        print(f"job {job.name} begins anew: it has no resume point")
+        print(f"job {job.name} begins anew: it names no job to go on from")
     else:
         table = Table("part", "name", "state", "remarks")
         for step in plan.steps:

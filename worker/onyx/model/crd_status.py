@@ -32,7 +32,19 @@ def schema() -> Schema:
         jobId=text("Id of the job in the log; written before the job is submitted."),
         jobHash=text("SHA-256 of the canonical form of the job with this id."),
         restartNonce=integer("The restartNonce of the job with this id."),
-        attempt=integer("How often the job was submitted again after a failure."),
+        attempt=integer(
+            "How often a job was submitted before this one: of this spec after failures, and with "
+            "upgradePolicy Resume of those before it."
+        ),
+        firstAttempt=integer("The attempt with which this spec began; those after it are retries."),
+        former=object_of(
+            "The job before this one, in whose place it comes.",
+            jobId=text("Its id in the log."),
+            jobHash=text("Its jobHash."),
+            restartNonce=integer("Its restartNonce."),
+            attempt=integer("Its attempt."),
+            firstAttempt=integer("Its firstAttempt."),
+        ),
         submittedAt={**text("When the job was submitted."), "format": "date-time"},
         finishedAt={**text("When the job was seen to have ended."), "format": "date-time"},
         logPosition=integer("Position of the last log entry that this is about."),

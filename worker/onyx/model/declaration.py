@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 DesiredState = Literal["Running", "Suspended", "Stopped"]
+UpgradePolicy = Literal["Drain", "Resume"]
 CLUSTER_NAME_DEFAULT = "onyx"
 
 
@@ -40,3 +41,4 @@ class Declaration:
     failure_policy: FailurePolicy = FailurePolicy()
     cluster_ref: str = CLUSTER_NAME_DEFAULT
     job_ref: JobRef | None = None
+    upgrade_policy: UpgradePolicy = "Drain"

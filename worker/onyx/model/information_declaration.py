@@ -30,7 +30,8 @@ FAILURE_POLICY = Section(
     (
         _key(
             "retries", Count(0, RETRIES_MAX, "times"),
-            "How often the job is submitted again, from its beginning, under a new id.",
+            "How often the job is submitted again under a new id: from its beginning, or with "
+            "upgradePolicy Resume from the state of the attempt before.",
             default=0,
         ),
         _key(
@@ -74,6 +75,14 @@ DECLARATION = Section(
             "restart_nonce", Count(0),
             "Another number runs the job again from its beginning, under a new id.",
             default=0,
+        ),
+        _key(
+            "upgrade_policy", Choice(("Drain", "Resume")),
+            "What becomes of a job whose spec is edited. Drain lets it complete what it has begun, "
+            "and the new one begins from the beginning. Resume ends it, and the new one goes on "
+            "from its state, as `onyx submit --resume` does; so does a retry.",
+            default="Drain",
+            restriction="Resume is not for guarantee at-most-once.",
         ),
         _key(
             "ttl_seconds_after_finished", Count(0, SECONDS_MAX, "seconds"),

@@ -20,7 +20,9 @@ RESUME_POINT = Section(
     (
         Key(
             "job", Text(), "Id of the other job. It is killed in the moment in which this begins.",
-            required=True, era="ours",
+            era="ours",
+            restriction="Needed unless upgradePolicy is Resume: then the job before is meant, and "
+            "what the resume point says is ignored for a job that has none before it.",
         ),
         Key(
             "tasks", MapOf(Name("task"), _MODE),

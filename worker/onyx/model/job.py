@@ -130,7 +130,8 @@ class Trigger:
 class ResumePoint:
     """The job in whose place a job comes, and what of that is carried over (`onyx.upgrade`)."""
 
-    job: str
+    job: str | None = None
+    """None where that is said by whoever submits: these are answers for then."""
     tasks: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     windows: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 

@@ -50,7 +50,8 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
         "acker-exclude-inputs": job.acker_exempt_input_tasks,
         "acker-exclude-outputs": job.acker_exempt_output_tasks,
     }
-    resumes = {"resumes": job.resume_point.job} if job.resume_point is not None else {}
+    point = job.resume_point
+    resumes = {"resumes": point.job} if point is not None and point.job is not None else {}
     return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler), **resumes})
 
 

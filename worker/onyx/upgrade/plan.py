@@ -52,6 +52,12 @@ def in_place_of(job: Job, other: str) -> Job:
     return replace(job, resume_point=point)
 
 
+def without_answers(job: Job) -> Job:
+    """The same job, to begin by itself: answers about the job before it say nothing then."""
+    point = job.resume_point
+    return job if point is None or point.job is not None else replace(job, resume_point=None)
+
+
 def plan(old: Job, new: Job, point: ResumePoint) -> Plan:
     """
     Args:

@@ -6,16 +6,24 @@ from onyx.model.report import Report, at, listed, nearest, told
 from onyx.model.rules.looking import good, known_tasks, whole
 from onyx.model.schema import Draft
 
+_KEPT = "nothing is kept at most once; choose at-least-once or exactly-once"
+
 
 def check_resume_point(spec: Draft, path: str, report: Report) -> None:
     """What it speaks of exists, and has something that can be carried over."""
     point = good(spec, "resume_point")
+    resumes = good(spec, "upgrade_policy") == "Resume"
+    kept = good(spec, "guarantee") != "at-most-once"
+    if resumes and not kept:
+        report.add(at(path, "upgradePolicy"), "Resume is not for guarantee at-most-once", _KEPT)
     if point is None:
         return
     path = at(path, "resumePoint")
-    if good(spec, "guarantee") == "at-most-once":
-        hint = "nothing is kept at most once; choose at-least-once or exactly-once"
-        report.add(path, "is not for guarantee at-most-once", hint)
+    if "job" not in point and not resumes:
+        hint = "give the id of the other job, or upgradePolicy: Resume"
+        report.add(at(path, "job"), "is missing", hint)
+    if not kept:
+        report.add(path, "is not for guarantee at-most-once", _KEPT)
     if whole(spec, "windows") or "windows" not in spec:
         windows = {good(each, "id") for each in good(spec, "windows") or ()}
         _check_names(point, "windows", windows - {None}, at(path, "windows"), report)

@@ -1,0 +1,41 @@
+"""Whether a job can come in the place of another one, asked of the log: the same answers as
+`onyx submit --resume --dry-run` gives."""
+
+from __future__ import annotations
+
+from onyx import takeover
+from onyx.errors import UserError
+from onyx.ids import JobId
+from onyx.log.interface import LogReader
+from onyx.model.job import Job
+from onyx.replica.state import Replica
+from onyx.upgrade.plan import Plan, in_place_of
+from onyx_operator.jobs.seen import Upgrade
+from onyx_operator.jobs.spec import told
+
+
+def upgrade(log: LogReader, replica: Replica, job: Job, former: JobId) -> Upgrade:
+    """Blocks.
+
+    Raises:
+        Unavailable: the log cannot be reached.
+    """
+    resumes = takeover.holder(log, replica, former)
+    if resumes != former and replica.allocations.get(former):
+        return Upgrade(resumes, waits=True)
+    point = in_place_of(job, resumes).resume_point
+    assert point is not None
+    try:
+        found = takeover.plan(log, replica, job, point, instead_of=former)
+    except UserError as error:
+        anew = "another restartNonce runs the new one from its beginning"
+        return Upgrade(resumes, refusal=f"{error}; {anew}")
+    if found.problems:
+        return Upgrade(resumes, refusal=told(found.problems))
+    return Upgrade(resumes, remarks=_remarks(found))
+
+
+def _remarks(found: Plan) -> str:
+    """What does not go on: dropped or initialized."""
+    steps = [each for each in found.steps if each.fate in ("dropped", "initialized")]
+    return ", ".join(f"{each.part} {each.name} is {each.fate}" for each in steps)

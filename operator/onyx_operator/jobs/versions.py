@@ -1,0 +1,118 @@
+"""Which job an object has now, which one it wants, and whether that comes in its place: pure.
+
+Jobs of an object are told by what was asked for and by their attempt, a number. A job that comes in
+the place of another one has a higher attempt than that, so that an edit that is taken back is a job
+of its own again: what ran before under its id has ended. Rejected: ids made of the former job's id,
+which nobody could derive again who has lost the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+from onyx.ids import JobId
+from onyx_operator.jobs.seen import Log, LogJob, Record
+from onyx_operator.jobs.spec import Spec
+
+ATTEMPTS_PROBED = 256
+"""Attempts that are looked for in the log when there is no record."""
+
+Knows = Callable[[JobId], bool]
+"""Whether the log has a job of this id."""
+
+
+def ids_of_interest(
+    spec: Spec, record: Record, knows: Knows = lambda _: False
+) -> tuple[JobId, ...]:
+    """The jobs whose place in the log a plan may ask for."""
+    recorded = [each.job_id for each in (record, record.former) if each and each.job_id]
+    if spec.job is None:
+        return tuple(recorded)
+    asked: list[JobId] = []
+
+    def ask(job: JobId) -> bool:
+        asked.append(job)
+        return knows(job)
+
+    wanted = spec.job_id(_attempt(spec, record, ask))
+    ask(spec.job_id(record.attempt + 1))
+    return tuple(dict.fromkeys((*recorded, wanted, *filter(knows, asked))))
+
+
+def is_of(spec: Spec, record: Record) -> bool:
+    """Whether a job is what the spec asks for, in whichever attempt."""
+    return record.job_id is not None and record.version == spec.version
+
+
+def only_meant(record: Record, log: Log) -> bool:
+    """Whether a job was written down and is not in the log: its submission may be under way."""
+    unsubmitted = log.job(record.job_id).stage in ("unknown", "fenced")
+    return record.job_id is not None and not record.submitted_at and unsubmitted
+
+
+def current(record: Record, log: Log) -> Record | None:
+    """The job that the object has: of two, the former one until the other is in the log."""
+    if record.job_id is None:
+        return None
+    return record.former if only_meant(record, log) else record
+
+
+def wanted_next(spec: Spec, record: Record, log: Log) -> Record:
+    """The job that the spec asks for where that is not in the log, without its former one."""
+    if is_of(spec, record) and log.job(record.job_id).stage == "fenced":
+        return replace(next_attempt(spec, record), first_attempt=record.first_attempt + 1)
+    if is_of(spec, record):
+        return replace(record, former=None)
+    attempt = _attempt(spec, record, _known(log))
+    first = 0 if record.job_id is None else attempt
+    return Record(spec.job_id(attempt), *spec.version, attempt, first)
+
+
+def next_attempt(spec: Spec, record: Record) -> Record:
+    """The same job once more, under another id."""
+    attempt = record.attempt + 1
+    return Record(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
+
+
+def giving_way(spec: Spec, record: Record, log: Log) -> Record | None:
+    """The job in whose place what the spec asks for is to come now, and from whose state it goes
+    on. None if that runs already, or begins anew: after a job that has completed or drains to its
+    end, and with another restartNonce."""
+    declared = spec.declaration
+    if spec.job is None or spec.deleted_at or declared.upgrade_policy != "Resume":
+        return None
+    former = current(record, log)
+    if declared.desired_state != "Running" or former is None:
+        return None
+    job = log.job(former.job_id)
+    if is_of(spec, former) and former is record:
+        return former if is_retried(spec, former, job) else None
+    forgotten = job.stage == "unknown" and record.phase in ("Completed", "Stopped")
+    ends = job.stage == "completed" or job.draining or forgotten
+    return None if ends or former.nonce != declared.restart_nonce else former
+
+
+def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
+    """Whether a job that a task has killed is submitted once more."""
+    more = record.retried < spec.declaration.failure_policy.retries
+    return job.stage == "killed" and bool(job.failure) and more
+
+
+def _attempt(spec: Spec, record: Record, knows: Knows) -> int:
+    """The attempt of what is wanted now. Without a record the last one that the log knows; after
+    another job of the object the first one that is free, or, as long as none has ever come in the
+    place of another, 0."""
+    if is_of(spec, record):
+        return record.attempt
+    if record.job_id is None:
+        known = (each for each in range(ATTEMPTS_PROBED) if knows(spec.job_id(each)))
+        return max(known, default=0)
+    if spec.declaration.upgrade_policy == "Drain" and record.first_attempt == 0:
+        return 0
+    return next(each for each in count(record.attempt + 1) if not knows(spec.job_id(each)))
+
+
+def _known(log: Log) -> Knows:
+    return lambda job: log.job(job).stage != "unknown"

@@ -1,0 +1,131 @@
+"""A world for plans: an object, and the log of its cluster, in which actions have the effect that
+the real ones have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from onyx.ids import JobId
+from onyx.model.job import CatalogEntry, Job
+from onyx_operator.jobs.actions import (
+    Action,
+    AddFinalizer,
+    DeleteObject,
+    ReleaseFinalizer,
+    Remember,
+    Submit,
+    Tell,
+)
+from onyx_operator.jobs.plan import plan
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, Upgrade
+from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.versions import giving_way, ids_of_interest
+
+UID = "6f8b3cf0-0000-4000-8000-000000000001"
+NOW_S = 1_000_000_000.0
+STEPS_MAX = 16
+JOB = Job("job", (("read", "write"),), (CatalogEntry("read", "input", 10),))
+
+
+@dataclass
+class World:
+    """See the module. Whatever changes what is wanted is assigned to `spec`."""
+
+    spec: Spec
+    record: Record
+    finalizer: bool
+    jobs: dict[JobId, LogJob]
+    trouble: Trouble | None = None
+    gone: bool = False
+    live_at_once: int = 0
+    accepted: list[JobId] = field(default_factory=list)
+    resumed: dict[JobId, JobId] = field(default_factory=dict)
+    """In whose place jobs have come."""
+    begun: set[JobId] = field(default_factory=set)
+    """Those of them that have taken over."""
+    refusal: str = ""
+    """Why no job can come in the place of another one."""
+
+    def seen(self) -> Seen:
+        ids = ids_of_interest(self.spec, self.record, self.jobs.__contains__)
+        log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs})
+        seen = Seen(NOW_S, self.finalizer, self.record, self.trouble or log)
+        former = None if self.trouble else giving_way(self.spec, self.record, log)
+        if former is None or former.job_id is None:
+            return seen
+        return replace(seen, upgrade=self.upgrade(former.job_id))
+
+    def upgrade(self, former: JobId) -> Upgrade:
+        """As the operator asks the log."""
+        resumes, job = self.holder(former), self.jobs.get(former, LogJob())
+        if resumes != former and job.peers:
+            return Upgrade(resumes, waits=True)
+        gone = "" if resumes in self.jobs else f"there is no job {resumes}"
+        return Upgrade(resumes, refusal=self.refusal or gone)
+
+    def holder(self, job: JobId) -> JobId:
+        while job in self.resumed and job not in self.begun:
+            job = self.resumed[job]
+        return job
+
+    def do(self, action: Action) -> None:
+        match action:
+            case AddFinalizer():
+                assert not self.spec.deleted_at, "the API server refuses this"
+                self.finalizer = True
+            case ReleaseFinalizer():
+                self.finalizer, self.gone = False, bool(self.spec.deleted_at)
+            case Remember(record):
+                self.record = record
+            case Submit(job, resumes):
+                assert self.finalizer, "a job that nothing would kill"
+                assert self.record.job_id == job, "intent before action"
+                if job not in self.jobs:
+                    self.accepted.append(job)
+                    self.jobs[job] = LogJob("live")
+                    if resumes is not None:
+                        self.resumed[job] = resumes
+                        self.tell("kill-job", resumes)
+                self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
+            case Tell(fn, job):
+                self.tell(fn, job)
+            case DeleteObject():
+                self.spec = replace(self.spec, deleted_at="2001-09-09T01:46:40Z")
+        live = [each for each in self.jobs.values() if each.stage == "live"]
+        self.live_at_once = max(self.live_at_once, len(live))
+
+    def tell(self, fn: str, job: JobId) -> None:
+        known = self.jobs.get(job, LogJob())
+        if fn == "kill-job" and not known.ended:
+            self.jobs[job] = LogJob("killed" if known.submitted else "fenced")
+        elif known.stage != "live":
+            return
+        elif fn == "suspend-job":
+            self.jobs[job] = replace(known, suspended=True)
+        elif fn == "resume-job":
+            self.jobs[job] = replace(known, suspended=False)
+        elif fn == "drain-job":
+            self.jobs[job] = replace(known, draining=True)
+
+    def time_passes(self) -> None:
+        """What peers do in the end: a drained job with peers completes."""
+        for job, known in self.jobs.items():
+            if known.stage == "live" and known.draining and not known.suspended:
+                self.jobs[job] = LogJob("completed")
+
+    def carry_out(self, actions: Sequence[Action]) -> Sequence[Action]:
+        for action in actions:
+            self.do(action)
+        return actions
+
+    def settle(self) -> list[Action]:
+        """Carry out plans until there is nothing to do; all actions in order."""
+        done: list[Action] = []
+        for _ in range(STEPS_MAX):
+            actions = plan(self.spec, self.seen()).actions
+            if not actions or self.gone:
+                return done
+            done += self.carry_out(actions)
+            self.time_passes()
+        raise AssertionError(f"still acting after {STEPS_MAX} plans: {done[-4:]}")
