@@ -12,7 +12,6 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
-from onyx.plugins import kafka_client
 from onyx.plugins.protocol import START, Cursor, Input, Reader
 from onyx.plugins.registry import build_input
 from onyx.seams import SystemClock
@@ -282,13 +281,16 @@ def test_a_setting_that_the_library_refuses_is_named(kafka: KafkaBroker) -> None
             kafka_input(kafka, "any", config=config)
 
 
-def test_the_same_is_told_once_in_a_while(
-    kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
+def test_who_waits_for_a_server_tells_so_once_in_a_while(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = kafka_client.KafkaOptions(bootstrap_servers="a:1", topic="t")
-    client = kafka_client.KafkaClient(plugin_context({}), options)
+    monkeypatch.setattr("onyx.plugins.kafka_input.REQUEST_TIMEOUT_S", 0.3)
+    given = {"bootstrapServers": "127.0.0.1:1", "topic": "any"}
+    plugin = build_input("kafka", plugin_context(given))
     for _ in range(3):
-        client.tell("away")
-    assert [record.getMessage() for record in caplog.records] == [
-        "task work: Kafka at a:1: away"
-    ]  # fmt: skip
+        with pytest.raises(Unavailable):
+            plugin.partitions()
+    plugin.close()
+    (record,) = caplog.records
+    assert "task work waits for Kafka: " in record.getMessage()
+    assert "127.0.0.1:1 failed: Connection refused (bootstrapServers" in record.getMessage()

@@ -10,6 +10,7 @@ from onyx.plugins.built_in_options import (
     FilesOutputOptions,
     SqlOutputOptions,
 )
+from onyx.plugins.kafka_options import KafkaInputOptions, KafkaOutputOptions
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
 
@@ -21,7 +22,10 @@ def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
     names["test_table"](tmp_path)
 
 
-def test_every_option_of_files_and_sql_is_in_the_guide():
-    for options in (FilesInputOptions, FilesOutputOptions, SqlOutputOptions):
+def test_every_option_of_files_sql_and_kafka_is_in_the_guide():
+    for options in (
+        FilesInputOptions, FilesOutputOptions, SqlOutputOptions, KafkaInputOptions,
+        KafkaOutputOptions,
+    ):  # fmt: skip
         for field in msgspec.structs.fields(options):
             assert f"`{field.encode_name}`" in GUIDE

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +33,8 @@ from onyx.plugins.protocol import PluginContext
 
 REQUEST_TIMEOUT_S = 15.0
 """Longest wait for an answer of a broker, before Unavailable is raised."""
+RECONNECT_MS_MAX = 2_000
+"""Between two attempts, unless `config` says otherwise."""
 TOLD_EVERY_S = 30.0
 _LOGGER = logging.getLogger(__name__)
 _WRONG_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -82,6 +85,11 @@ _PASSING = (
 )
 
 
+_UNANSWERED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+"""Of which the library knows more than it says."""
+_AFTER = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+
+
 class KafkaClient:
     """How the tasks of one plugin reach Kafka, and what its errors mean for them."""
 
@@ -90,13 +98,16 @@ class KafkaClient:
         self.topic = options.topic
         servers = options.bootstrap_servers
         self.servers = servers if isinstance(servers, str) else ",".join(servers)
-        self._told: dict[str, float] = {}
-        self._refusal: KafkaError | None = None
+        self._told_s = -TOLD_EVERY_S
+        self._reason: KafkaError | None = None
+        """Why nobody answers, as far as the library has told."""
         self._settings = self._given(options)
 
     def settings(self, **own: Any) -> dict[str, Any]:
         """Settings of a client; `own` ones with `_` for `.`."""
         return {
+            "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+            "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
             **self._settings,
             **{key.replace("_", "."): value for key, value in own.items()},
             "bootstrap.servers": self.servers,
@@ -123,12 +134,11 @@ class KafkaClient:
 
     def error(self, doing: str, error: KafkaError) -> OnyxError:
         """What an error of Kafka means for the job."""
-        if self._refusal is not None and error.code() in _PASSING:
-            # All that is told of a refusal afterwards is that nobody answers.
-            error = self._refusal
+        if self._reason is not None and error.code() in _UNANSWERED:
+            error, self._reason = self._reason, None
         what = f"{doing} failed: {self._meaning(error)}"
         if error.code() in _PASSING or error.retriable():
-            self.tell(what)
+            self._tell(what)
             return Unavailable(f"task {self.context.task!r}: {what}")
         return task_error(self.context, what)
 
@@ -141,15 +151,15 @@ class KafkaClient:
         except KafkaException:
             return None
 
-    def tell(self, what: str) -> None:
-        """Log a warning, unless the same was told lately: who waits and tries again is silent."""
+    def _tell(self, what: str) -> None:
+        """Log a warning, unless there was one lately: who waits and tries again tells nobody."""
         now_s = time.monotonic()
-        if now_s - self._told.get(what, -TOLD_EVERY_S) >= TOLD_EVERY_S:
-            self._told[what] = now_s
-            _LOGGER.warning("task %s: Kafka at %s: %s", self.context.task, self.servers, what)
+        if now_s - self._told_s >= TOLD_EVERY_S:
+            self._told_s = now_s
+            _LOGGER.warning("task %s waits for Kafka: %s", self.context.task, what)
 
     def _meaning(self, error: KafkaError) -> str:
-        code, said = error.code(), error.str()
+        code, said = error.code(), _AFTER.sub("", error.str())
         if code in _WRONG_TOPIC:
             return f"{self.servers} has no topic {self.topic!r}; create it first"
         if code in _REFUSED:
@@ -164,14 +174,16 @@ class KafkaClient:
                 f"a message is larger than the topic takes ({said}); raise max.message.bytes of "
                 "the topic and message.max.bytes in 'config', or make segments smaller"
             )
-        return f"{said} (servers: {self.servers})" if code in _PASSING else said
+        if code in _PASSING:
+            return f"{said} (bootstrapServers: {self.servers})"
+        return said
 
     def _notice(self, error: KafkaError) -> None:
         """What the library tells beside all calls."""
-        if error.code() in _REFUSED:
-            self._refusal = error
-        if error.code() != KafkaError._PARTITION_EOF:
-            self.tell(self._meaning(error))
+        known = self._reason is not None and self._reason.code() in _REFUSED
+        if not known and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason = error
+            self._tell(self._meaning(error))
 
     def _given(self, options: KafkaOptions) -> dict[str, Any]:
         """What the job gives, with the secrets from the environment."""

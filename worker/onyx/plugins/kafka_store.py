@@ -23,12 +23,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
@@ -42,6 +44,7 @@ from onyx.ids import GroupId
 from onyx.plugins.kafka_client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
 from onyx.plugins.kafka_messages import Messages, OutMessage
 
+COMMIT_TIMEOUT_S = 2 * REQUEST_TIMEOUT_S
 TRANSACTION_TIMEOUT_MS = 60_000
 """Until the brokers abort what a process that died has begun, unless others come before."""
 _FENCED = (
@@ -61,6 +64,8 @@ class _Session:
     """A producer under the id of a writer; nobody else had it since."""
 
     producer: Producer
+    group: Any
+    """What a transaction says of the group of the writer."""
     number: int
     """To which the writer has come."""
 
@@ -85,8 +90,9 @@ class KafkaStore:
 
     def open(self, writer: str) -> None:
         with self._lock, self._client.explained(self._doing, self._admin.poll):
-            if self._position(writer) is None:
-                self._set_position(writer, 0)
+            group = self._group_client(writer)
+            if self._position(group) is None:
+                group.commit(offsets=[self._place(0)], asynchronous=False)
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
         messages = self._messages.of(segments)
@@ -96,7 +102,9 @@ class KafkaStore:
                 return False
             if session.number < number:
                 # It is kept only if all goes well: what became of it is looked up otherwise.
-                self._commit(session.producer, writer, number, messages)
+                self._within(
+                    COMMIT_TIMEOUT_S, partial(self._commit, session, writer, number, messages)
+                )
                 session.number = number
             if writer.startswith(f"{self._client.context.incarnation}."):
                 self._sessions[writer] = session
@@ -124,8 +132,11 @@ class KafkaStore:
         """End whatever was begun under the id of a writer, then see how far it has come. None if
         it has no position."""
         producer = self._initialised(writer)
-        number = self._position(writer)
-        return None if number is None else _Session(producer, number)
+        group = self._group_client(writer)
+        number = self._position(group)
+        if number is None:
+            return None
+        return _Session(producer, group.consumer_group_metadata(), number)
 
     def _initialised(self, writer: str) -> Producer:
         settings = self._client.settings(
@@ -138,8 +149,9 @@ class KafkaStore:
         return producer
 
     def _commit(
-        self, producer: Producer, writer: str, number: int, messages: Sequence[OutMessage]
+        self, session: _Session, writer: str, number: int, messages: Sequence[OutMessage]
     ) -> None:
+        producer = session.producer
         refused: list[KafkaError] = []
 
         def reported(error: KafkaError | None, _: object) -> None:
@@ -151,9 +163,9 @@ class KafkaStore:
                 producer.begin_transaction()
                 for message in messages:
                     self._produce(producer, message, reported)
-                offsets = [TopicPartition(self._client.topic, 0, number)]
-                group = self._group_metadata(writer)
-                producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S)
+                producer.send_offsets_to_transaction(
+                    [self._place(number)], session.group, REQUEST_TIMEOUT_S
+                )
                 producer.commit_transaction(REQUEST_TIMEOUT_S)
             except KafkaException as error:
                 if error.args[0].txn_requires_abort():
@@ -163,6 +175,24 @@ class KafkaStore:
                     # The reason; what the commit says is only that there was one.
                     raise KafkaException(refused[0]) from error
                 raise
+
+    def _within(self, timeout_s: float, do: Callable[[], None]) -> None:
+        """Do something that the library may never come back from while brokers come and go,
+        whatever time-out it is given. What it still does then is ended by the next session."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(do())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="onyx-kafka-commit", daemon=True).start()
+        try:
+            done.result(timeout_s)
+        except TimeoutError as error:
+            what = f"{self._doing}: no answer within {timeout_s:.0f} s; its outcome is looked up"
+            raise Unavailable(f"task {self._client.context.task!r}: {what}") from error
 
     def _produce(self, producer: Producer, message: OutMessage, reported: Report) -> None:
         while True:
@@ -178,14 +208,6 @@ class KafkaStore:
             else:
                 return
 
-    def _group_metadata(self, writer: str) -> Any:
-        """What a transaction needs to know of a group without members; only a consumer tells it."""
-        consumer = Consumer(self._client.settings(group_id=self._group(writer)))
-        try:
-            return consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
-
     @contextlib.contextmanager
     def _fenced_is_unavailable(self, writer: str) -> Iterator[None]:
         """Somebody else finishes the same transaction: once more, to see how far that came."""
@@ -200,28 +222,24 @@ class KafkaStore:
 
     # --- positions -----------------------------------------------------------------------------
 
-    def _position(self, writer: str) -> int | None:
-        asked = ConsumerGroupTopicPartitions(
-            self._group(writer), [TopicPartition(self._client.topic, 0)]
+    def _group_client(self, writer: str) -> Consumer:
+        """For the position of a writer; it never takes part in its group."""
+        settings = self._client.settings(
+            group_id=self._group(writer), isolation_level="read_committed", enable_auto_commit=False
         )
-        answers = self._admin.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=REQUEST_TIMEOUT_S
-        )
-        (found,) = next(iter(answers.values())).result().topic_partitions
+        with refused_settings(self._client):
+            return Consumer(settings)
+
+    def _position(self, group: Consumer) -> int | None:
+        """Not before a transaction that changes it has come to its end."""
+        (found,) = group.committed([self._place()], REQUEST_TIMEOUT_S)
         if found.error is not None:
             raise KafkaException(found.error)
         return None if found.offset < 0 else int(found.offset)
 
-    def _set_position(self, writer: str, number: int) -> None:
-        wanted = ConsumerGroupTopicPartitions(
-            self._group(writer), [TopicPartition(self._client.topic, 0, number)]
-        )
-        answers = self._admin.alter_consumer_group_offsets(
-            [wanted], request_timeout=REQUEST_TIMEOUT_S
-        )
-        (made,) = next(iter(answers.values())).result().topic_partitions
-        if made.error is not None:
-            raise KafkaException(made.error)
+    def _place(self, number: int = OFFSET_INVALID) -> TopicPartition:
+        """Where a group keeps the position; its topic has to be there, the partition is any."""
+        return TopicPartition(self._client.topic, 0, number)
 
     def _writers(self) -> list[str]:
         """Who has a position in this task."""

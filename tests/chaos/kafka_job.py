@@ -1,0 +1,22 @@
+"""The job under chaos between two topics: the `kafka` input behind a gate. Imported by workers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from chaos_job import GatedFiles
+
+from onyx.plugins.kafka import kafka_input
+from onyx.plugins.protocol import PluginContext
+
+
+def gated_kafka(context: PluginContext) -> GatedFiles:
+    """The input behind the gate in option `gate`: messages that may be read of each partition."""
+    options = dict(context.options)
+    gate = Path(options.pop("gate"))
+    return GatedFiles(kafka_input(dataclasses.replace(context, options=options)), gate)
+
+
+def numbered(segment):
+    return {"n": segment["n"], "partition": segment["p"], "offset": segment["o"]}

@@ -1,0 +1,88 @@
+"""From topic to topic exactly once, while workers are killed and stopped and the broker dies."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cluster import Cluster
+from tests.support.exactly_once import Faults, Gate, compare, disturb
+from tests.support.kafka_broker import KafkaBroker
+
+from onyx.log.server import ZooKeeperServer
+
+pytestmark = pytest.mark.server
+
+MODULE = Path(__file__).with_name("kafka_job.py")
+PARTITIONS, MESSAGES, TRANSACTION = 3, 4_000, 500
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """One that this test may kill."""
+    (tmp_path / "kafka").mkdir()
+    broker = KafkaBroker(tmp_path / "kafka")
+    yield broker
+    broker.kill()
+
+
+def fill(broker: KafkaBroker, topic: str) -> Counter[int]:
+    """Messages in transactions, every other one aborted; the numbers of those that count."""
+    numbers = range(PARTITIONS * MESSAGES)
+    for first in range(0, len(numbers), TRANSACTION):
+        for aborted in (True, False):
+            with broker.transaction("fill") as producer:
+                for n in numbers[first : first + TRANSACTION]:
+                    value = json.dumps({"n": -n if aborted else n})
+                    producer.produce(topic, value, partition=n % PARTITIONS)
+                if aborted:
+                    raise KeyboardInterrupt
+    return Counter(numbers)
+
+
+def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
+    place = {"bootstrapServers": broker.address}
+    fields = {"partitionField": "p", "offsetField": "o"}
+    read = {**place, **fields, "topic": "in", "bounded": True, "gate": str(gate)}
+    write = {**place, "topic": "out", "rollSeconds": 0.3}
+    catalog = [
+        {"name": "read", "type": "input", "plugin": "kafka_job:gated_kafka", "maxPeers": 2,
+         "options": read},
+        {"name": "work", "type": "function", "fn": "kafka_job:numbered"},
+        {"name": "write", "type": "output", "plugin": "kafka", "maxPeers": 2, "options": write},
+    ]  # fmt: skip
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "topics"},
+        "spec": {
+            "guarantee": "exactly-once",
+            "workflow": [["read", "work"], ["work", "write"]],
+            "catalog": [{**entry, "batchSize": 100} for entry in catalog],
+        },
+    }
+
+
+def test_every_message_is_there_once(
+    zookeeper: ZooKeeperServer, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    broker.create("in", partitions=PARTITIONS)
+    broker.create("out", partitions=2)
+    wanted = fill(broker, "in")
+    gate = Gate(tmp_path / "gate", MESSAGES)
+
+    def restart_broker(fault: int) -> None:
+        if fault == 2:
+            broker.kill()
+            broker.start()
+
+    faults = Faults(
+        kills=4, stops=1, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
+    )
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        disturb(cluster, manifest(broker, tmp_path / "gate"), gate, faults)
+    compare(Counter(row["n"] for row in broker.rows("out")), wanted)
