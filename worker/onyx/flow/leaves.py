@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, islice
+from itertools import compress, islice
 from operator import itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
@@ -65,13 +65,20 @@ def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
         there = np.fromiter(results, dtype=object, count=len(results)) != _NOTHING
         segments = list(compress(results, there.tobytes()))
         return Leaves(segments, there.nonzero()[0], None, failures)
-    lists, wrong = _as_lists(results, kinds)
+    if kinds == _LIST and _DICT.issuperset(map(type, segments := _joined(results))):
+        return _of_lists(results, segments, failures)
+    lists, wrong = _as_lists(results)
+    return _of_lists(lists, _joined(lists), sorted(failures + wrong, key=itemgetter(0)))
+
+
+def _of_lists(
+    lists: list[Sequence[Segment]], segments: list[Segment], failures: list[Failure]
+) -> Leaves:
     counts = np.fromiter(map(len, lists), dtype=np.intp, count=len(lists))
     parents = np.repeat(np.arange(len(counts)), counts)
     firsts = np.cumsum(counts) - counts
     child_index = np.arange(len(parents)) - firsts[parents]
-    failures = sorted(failures + wrong, key=itemgetter(0))
-    return Leaves(list(chain.from_iterable(lists)), parents, child_index, failures)
+    return Leaves(segments, parents, child_index, failures)
 
 
 def _one_or_none(results: list[Any], kinds: set[type]) -> bool:
@@ -81,11 +88,15 @@ def _one_or_none(results: list[Any], kinds: set[type]) -> bool:
     return not any(result for result in results if type(result) is not dict)
 
 
-def _as_lists(
-    results: list[Any], kinds: set[type]
-) -> tuple[list[Sequence[Segment]], list[Failure]]:
-    if kinds == _LIST and set(map(type, chain.from_iterable(results))) <= _DICT:
-        return results, []
+def _joined(lists: list[Sequence[Segment]]) -> list[Any]:
+    """The items of all: by the list, which takes half of the time of a chain."""
+    joined: list[Any] = []
+    for each in lists:
+        joined += each
+    return joined
+
+
+def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[Failure]]:
     lists: list[Sequence[Segment]] = []
     failures: list[Failure] = []
     for index, result in enumerate(results):
