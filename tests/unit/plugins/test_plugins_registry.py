@@ -28,7 +28,7 @@ def test_a_users_own_plugin_is_resolved_by_its_name():
     ("build", "name", "options", "why"),
     [
         (build_input, "file", {}, "did you mean files?"),
-        (build_input, "kafka-ish", {}, "its name is not known"),
+        (build_input, "amqp-ish", {}, "its name is not known"),
         (build_input, "blackhole", {}, "can only write; here it must be channel, files"),
         (build_output, "sequence", {}, "can only read"),
         (build_input, "sequence", {}, "option 'segments' is missing"),

@@ -183,9 +183,11 @@ class KafkaStore:
 
         def run() -> None:
             try:
-                done.set_result(do())
+                do()
             except BaseException as error:
                 done.set_exception(error)
+            else:
+                done.set_result(None)
 
         threading.Thread(target=run, name="onyx-kafka-commit", daemon=True).start()
         try:
