@@ -158,8 +158,10 @@ class SpilledBucket(Bucket):
             return list(dict.items(self))
         return self._read_items()
 
-    def update(self, pairs: Iterable[tuple[Any, Any]]) -> None:  # type: ignore[override]
-        for key, state in pairs:
+    def update(  # type: ignore[override]
+        self, states: dict[Any, Any] | Iterable[tuple[Any, Any]]
+    ) -> None:
+        for key, state in states.items() if isinstance(states, dict) else states:
             self[key] = state
 
     # As a bucket.

@@ -110,7 +110,7 @@ class Count(Aggregation):
     def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> dict[Any, int]:
         """Apply so many segments of each group; gives their states."""
         states = {key: bucket[key] + many for key, many in counts.items()}
-        bucket.update(states.items())
+        bucket.update(states)
         return states
 
     def merge(self, one: int, other: int) -> int:
