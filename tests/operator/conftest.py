@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.operator.declaring import FAST
 from tests.operator.fake_api.server import CRDS, FakeApi
+from tests.operator.harness import Logs, Operator, cluster
+from tests.operator.workers import Workers
 
 
 @pytest.fixture
@@ -13,3 +16,21 @@ def api() -> Iterator[FakeApi]:
     """A fake API server that serves our kinds; see tests/operator/fake_api/server.py."""
     with FakeApi(*CRDS) as server:
         yield server
+
+
+@pytest.fixture
+def logs() -> Logs:
+    return Logs()
+
+
+@pytest.fixture
+def workers(logs: Logs) -> Iterator[Workers]:
+    with Workers(logs.log()) as group:
+        yield group
+
+
+@pytest.fixture
+def operator(api: FakeApi, logs: Logs) -> Iterator[Operator]:
+    api.create(cluster())
+    with Operator(api, logs.connect, FAST) as running:
+        yield running

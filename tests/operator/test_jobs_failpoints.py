@@ -16,6 +16,7 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job
 from tests.operator.workers import Workers
 
+from onyx.ids import JobId
 from onyx.replica.state import Replica
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -26,9 +27,9 @@ def running(found: Any) -> bool:
     return bool(found["status"]["phase"] == "Running" and found["status"]["reason"] == "Running")
 
 
-def life(api: FakeApi) -> tuple[str, str]:
+def life(api: FakeApi, policy: str) -> tuple[str, str]:
     """A job is created, edited and deleted; the ids that it had in the log."""
-    api.create(job())
+    api.create(job(upgradePolicy=policy))
     first: str = api.wait_for("onyxjobs", "job", running)["status"]["jobId"]
     api.patch("onyxjobs", "job", {"spec": {"catalog": job(batch_size=20)["spec"]["catalog"]}})
     edited = api.wait_for(
@@ -39,7 +40,9 @@ def life(api: FakeApi) -> tuple[str, str]:
     return first, edited["status"]["jobId"]
 
 
-def lived(api: FakeApi, failpoint: Failpoint | None) -> tuple[Logs, Operator, tuple[str, str]]:
+def lived(
+    api: FakeApi, failpoint: Failpoint | None, policy: str = "Drain"
+) -> tuple[Logs, Operator, tuple[str, str]]:
     logs = Logs()
     with Workers(logs.log()):
         with Operator(api, logs.connect):
@@ -51,16 +54,30 @@ def lived(api: FakeApi, failpoint: Failpoint | None) -> tuple[Logs, Operator, tu
                                   for each in found["status"]["conditions"]),
             )  # fmt: skip
         with Operator(api, logs.connect, failpoint=failpoint) as operator:
-            jobs = life(api)
+            jobs = life(api, policy)
     gc.collect()
     return logs, operator, jobs
 
 
 def check(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
     first, second = jobs
-    assert not replica.jobs, "an orphan"
     assert replica.completed_jobs == (first,), "the former job was drained"
     assert replica.killed_jobs == (second,), "the deleted job was killed"
+    check_submissions(replica, logs, jobs)
+
+
+def check_resumed(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
+    first, second = jobs
+    assert replica.killed_jobs == jobs
+    resumes = {each.args.get("resumes") for each in logs.commands("submit-job")}
+    assert resumes == {None, first}
+    assert replica.resumed_jobs[JobId(second)] == first
+    check_submissions(replica, logs, jobs)
+
+
+def check_submissions(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
+    first, second = jobs
+    assert not replica.jobs, "an orphan"
     submissions = [str(each.args["id"]) for each in logs.commands("submit-job")]
     assert list(dict.fromkeys(submissions)) == [first, second]
     assert replica.rejected == 0
@@ -87,3 +104,28 @@ def test_a_kill_at_any_step_loses_nothing(api: FakeApi, step: int) -> None:
     logs, operator, jobs = lived(api, Failpoint(step))
     check(logs.replica(), logs, jobs)
     assert operator.doors[0].is_shut or len(operator.steps) <= step
+
+
+EDITED = range(12, 20)
+"""Steps from before an edit with upgradePolicy Resume until the job runs that came of it."""
+
+
+def test_the_steps_of_an_edit_that_resumes_are_among_those_at_which_it_is_killed(
+    api: FakeApi,
+) -> None:
+    logs, operator, jobs = lived(api, None, "Resume")
+    check_resumed(logs.replica(), logs, jobs)
+    writes = [each for each in operator.steps if each.startswith("append")]
+    assert writes == ["append submit-job", "append submit-job", "append kill-job"]
+    first, second, _ = (at for at, each in enumerate(operator.steps, 1) if "append" in each)
+    assert first < EDITED.start
+    assert second in EDITED
+
+
+@pytest.mark.parametrize("step", EDITED)
+def test_a_kill_at_any_step_of_an_edit_that_resumes_takes_the_state_once(
+    api: FakeApi, step: int
+) -> None:
+    logs, operator, jobs = lived(api, Failpoint(step), "Resume")
+    check_resumed(logs.replica(), logs, jobs)
+    assert operator.doors[0].is_shut

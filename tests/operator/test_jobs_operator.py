@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from tests.operator.declaring import FAST, condition, declare, phase, started, submitted, told
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job, settings
@@ -19,43 +19,6 @@ from onyx.log.interface import ClientLog
 from onyx.replica.entry import Command
 from onyx.settings import Settings
 
-FAST = settings(JOBS_PROGRESS_INTERVAL_S="0.05", JOBS_RESYNC_INTERVAL_S="0.5")
-
-
-@pytest.fixture
-def logs() -> Logs:
-    return Logs()
-
-
-@pytest.fixture
-def workers(logs: Logs) -> Iterator[Workers]:
-    with Workers(logs.log()) as group:
-        yield group
-
-
-@pytest.fixture
-def operator(api: FakeApi, logs: Logs) -> Iterator[Operator]:
-    api.create(cluster())
-    with Operator(api, logs.connect, FAST) as running:
-        yield running
-
-
-def phase(wanted: str, reason: str = "") -> Callable[[Any], bool]:
-    def holds(found: Any) -> bool:
-        status = found["status"]
-        return status["phase"] == wanted and reason in ("", status["reason"])
-
-    return holds
-
-
-def condition(name: str, truth: str, reason: str = "") -> Callable[[Any], bool]:
-    def holds(found: Any) -> bool:
-        each = next(each for each in found["status"]["conditions"] if each["type"] == name)
-        current = each["observedGeneration"] == found["metadata"]["generation"]
-        return current and each["status"] == truth and reason in ("", each["reason"])
-
-    return holds
-
 
 def config_map(name: str, of: Any) -> dict[str, Any]:
     """A ConfigMap with a job file."""
@@ -65,35 +28,6 @@ def config_map(name: str, of: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "default"},
         "data": {"job.yaml": msgspec.json.encode(of).decode()},
     }
-
-
-def started(api: FakeApi, **spec: Any) -> str:
-    """A job that runs; its id."""
-    api.create(job(**spec))
-    found = api.wait_for("onyxjobs", "job", phase("Running", "Running"))
-    job_id: str = found["status"]["jobId"]
-    return job_id
-
-
-def declare(api: FakeApi, **spec: Any) -> None:
-    api.patch("onyxjobs", "job", {"spec": spec})
-
-
-def told(api: FakeApi, *expected: str) -> None:
-    """Wait for events about jobs with these reasons; they come after what they tell of."""
-    pause = threading.Event()
-    for _ in range(500):
-        events = [
-            each for each in api.list("events") if each["involvedObject"]["kind"] == "OnyxJob"
-        ]
-        if {each["reason"] for each in events} >= set(expected):
-            return
-        pause.wait(0.02)
-    raise AssertionError(f"{expected} not among {[each['reason'] for each in events]}")
-
-
-def submitted(logs: Logs) -> list[str]:
-    return [str(command.args["id"]) for command in logs.commands("submit-job")]
 
 
 def test_a_job_runs_and_completes_and_tells_how_it_is(

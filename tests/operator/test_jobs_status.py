@@ -11,10 +11,11 @@ import pytest
 from onyx.ids import JobId
 from onyx.log.memory import MemoryLog
 from onyx.model.crd_status import CONDITIONS, PHASES
+from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
 from onyx_operator.jobs.frontiers import READ_MAX, Frontiers
 from onyx_operator.jobs.plan import Plan, plan
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, job_id, read_record
+from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, Upgrade, job_id, read_record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.status import status
 
@@ -163,6 +164,41 @@ def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
         body = {"metadata": metadata, "status": {**found, **forged}}
         assert read_record(body).job_id is None, forged
     assert read_record({"metadata": metadata, "status": "nonsense"}) == Record()
+
+
+def test_the_former_job_is_told_and_read_again_only_if_it_follows_from_the_uid() -> None:
+    former = Record(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
+    seen = Seen(1e9, True, replace(RECORD, former=former), Log(9, {ID: RUNNING}))
+    found = status(SPEC, seen, plan(SPEC, seen), {})
+    metadata = {"uid": UID, "name": "job", "namespace": "default"}
+    assert read_record({"metadata": metadata, "status": found}).former == former
+    for forged in ({"jobId": "x"}, {"attempt": 4}, {"jobHash": "other"}):
+        body = {"metadata": metadata, "status": {**found, "former": found["former"] | forged}}
+        read = read_record(body)
+        assert (read.job_id, read.former) == (ID, None), forged
+
+
+def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() -> None:
+    edited = replace(
+        SPEC, digest="other", declaration=Declaration(upgrade_policy="Resume"), generation=4
+    )
+    refused = Upgrade(ID, refusal="spec.resumePoint.windows.w: has to be said\nmore")
+    seen = Seen(1e9, True, RECORD, Log(9, {ID: RUNNING}), upgrade=refused)
+    found = status(edited, seen, plan(edited, seen), told(RUNNING))
+    (validated,) = (each for each in found["conditions"] if each["type"] == "Validated")
+    assert (validated["status"], validated["reason"]) == ("False", "UpgradeRefused")
+    assert validated["message"] == refused.refusal
+    assert (found["phase"], found["reason"]) == ("Running", "UpgradeRefused")
+    assert truths(found)["Running"] == "True"
+    assert truths(found)["Failed"] == "False"
+    assert found["peers"] == {"allocated": 3, "required": 2}
+
+
+def test_a_submission_that_was_given_up_is_no_job() -> None:
+    seen = Seen(1e9, True, Record(ID, "digest"), Log(9, {ID: LogJob("fenced")}))
+    found = status(SPEC, seen, plan(SPEC, seen), {})
+    assert not {"submittedAt", "finishedAt", "peers"} & set(found)
+    assert truths(found)["Submitted"] == "False"
 
 
 def test_frontiers_are_read_a_limited_number_at_a_time() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from onyx import takeover
 from onyx.client import Client
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
 from onyx.log.memory import MemoryLog
-from onyx.model.job import Job
+from onyx.model.job import Job, ResumePoint
 from onyx.model.parse import parse_mapping
 from onyx.replica.entry import Command
 from onyx.upgrade.plan import in_place_of
@@ -102,6 +105,38 @@ def test_a_job_that_has_not_taken_over_itself_gives_nothing(client: Client) -> N
     client.log.put_document("frontier/b/1", b"{}", None)
     submit(client, "c", after="b")
     assert client.replica().jobs == ("c",)
+
+
+def test_the_state_is_that_of_the_first_job_until_another_one_has_taken_over(
+    client: Client,
+) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    read(client, "b", documents=1)
+    assert takeover.holder(client.log, client.replica(), JobId("a")) == "a"
+    assert takeover.holder(client.log, client.replica(), JobId("b")) == "a"
+    client.log.put_document("frontier/b/1", b"{}", None)
+    assert takeover.holder(client.log, client.replica(), JobId("b")) == "b"
+
+
+def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
+    submit(client, "a")
+    submit(client, "b", after="a")
+    new = in_place_of(job("c"), "a")
+    assert new.resume_point is not None
+    found = takeover.plan(
+        client.log, client.replica(), new, new.resume_point, instead_of=JobId("b")
+    )
+    assert not found.problems
+
+
+def test_answers_alone_are_no_resume_point(client: Client) -> None:
+    alone = replace(job("a"), resume_point=ResumePoint(windows={"w": "initialize"}))
+    assert client.submit(alone).job == "a"
+    assert client.job(JobId("a")).resume_point is None
+    assert alone.resume_point is not None
+    with pytest.raises(UserError, match="names no job"):
+        client.takeover_plan(alone, alone.resume_point)
 
 
 def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:

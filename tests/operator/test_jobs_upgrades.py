@@ -1,0 +1,166 @@
+"""An edited OnyxJob with upgradePolicy Resume goes on from the state of the former job: the whole
+operator, a fake API, pretended workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.operator.declaring import condition, declare, phase, started, submitted, told
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Logs, Operator, job
+from tests.operator.workers import Workers
+
+from onyx_operator.jobs.spec import read_spec
+
+ANSWER = {"tasks": {"read": "initialize"}}
+
+
+def catalog(batch_size: int = 10, generated: bool = False) -> list[dict[str, Any]]:
+    """Of the job; `generated`: it reads what no other input has read before."""
+    found: list[dict[str, Any]] = job(batch_size=batch_size)["spec"]["catalog"]
+    if generated:
+        found[0] |= {"plugin": "generator", "options": {"segments": 10}}
+    return found
+
+
+def after(former: str) -> Callable[[Any], bool]:
+    """Whether a job runs in the place of a former one."""
+
+    def holds(found: Any) -> bool:
+        known = found["status"].get("former", {}).get("jobId")
+        return phase("Running", "Running")(found) and known == former
+
+    return holds
+
+
+def take_over(logs: Logs, job_id: str) -> None:
+    """What workers do last of it: a document for each partition of the inputs."""
+    client = logs.log().client()
+    client.put_document(f"frontier/{job_id}/0", b'{"position": 7}', None)
+    client.close()
+
+
+def test_the_new_job_comes_in_the_place_of_the_former_one(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume")
+    declare(api, catalog=catalog(20))
+    found = api.wait_for("onyxjobs", "job", after(first))
+    second = found["status"]["jobId"]
+    written = [(each.fn, each.args.get("resumes")) for each in logs.commands()
+            if each.fn.endswith("-job")]  # fmt: skip
+    assert written == [("submit-job", None), ("submit-job", first)]
+    assert submitted(logs) == [first, second]
+    assert logs.replica().killed_jobs == (first,)
+    assert (found["status"]["attempt"], found["status"]["firstAttempt"]) == (1, 1)
+    messages = [each["message"] for each in api.list("events") if each["reason"] == "Submitted"]
+    assert f"job {second} is in the log, in the place of job {first}" in messages
+
+
+def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume")
+    declare(api, catalog=catalog(generated=True))
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "False", "UpgradeRefused"))
+    status = found["status"]
+    assert (status["phase"], status["jobId"]) == ("Running", first)
+    assert "the job of the former spec goes on" in status["message"]
+    assert "spec.resumePoint.tasks.read: has to be said" in status["message"]
+    assert condition("Failed", "False")(found)
+    told(api, "UpgradeRefused")
+
+    declare(api, catalog=catalog())
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "True"))
+    assert phase("Running", "Running")(found)
+    assert submitted(logs) == [first]
+
+    declare(api, catalog=catalog(generated=True), resumePoint=ANSWER)
+    found = api.wait_for("onyxjobs", "job", after(first))
+    second = found["status"]["jobId"]
+    messages = [each["message"] for each in api.list("events")]
+    assert any("input read is initialized" in each for each in messages)
+
+    declare(api, resumePoint=None)
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "True"))
+    assert found["status"]["jobId"] == second
+    assert submitted(logs) == [first, second]
+
+
+def test_a_job_that_has_failed_is_mended_by_an_edit(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume")
+    workers.fail(first, "boom")
+    api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
+    declare(api, catalog=catalog(20))
+    found = api.wait_for("onyxjobs", "job", after(first))
+    assert found["metadata"]["finalizers"] == ["onyx.dev/job"]
+    assert logs.replica().resumed_jobs[found["status"]["jobId"]] == first
+
+
+def test_a_retry_goes_on_from_the_attempt_before(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    policy = {"retries": 1, "backoffSeconds": 0}
+    first = started(api, upgradePolicy="Resume", failurePolicy=policy)
+    workers.fail(first, "boom")
+    found = api.wait_for("onyxjobs", "job", after(first))
+    second = found["status"]["jobId"]
+    assert logs.replica().resumed_jobs[second] == first
+    workers.fail(second, "boom")
+    found = api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
+    assert "(after 1 retries)" in found["status"]["message"]
+
+
+def test_an_edit_waits_for_a_job_that_is_taking_over(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume")
+    declare(api, catalog=catalog(20))
+    second = api.wait_for("onyxjobs", "job", after(first))["status"]["jobId"]
+    declare(api, catalog=catalog(30))
+    found = api.wait_for("onyxjobs", "job", phase("Running", "SpecChanged"))
+    assert f"about to go on where job {first} stopped" in found["status"]["message"]
+    take_over(logs, second)
+    found = api.wait_for("onyxjobs", "job", after(second))
+    assert logs.replica().resumed_jobs[found["status"]["jobId"]] == second
+
+
+def test_what_a_first_version_answers_is_ignored(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume", resumePoint=ANSWER)
+    (submission,) = logs.commands("submit-job")
+    assert "resumes" not in submission.args
+    client = logs.log().client()
+    stored = client.get_chunk(logs.replica().job_digests[first])
+    client.close()
+    assert b"resumePoint" not in stored
+
+
+def test_answers_make_no_other_job_of_it() -> None:
+    def digest(**spec: Any) -> str:
+        body = job(upgradePolicy="Resume", **spec)
+        found = read_spec({**body, "metadata": {**body["metadata"], "uid": "u"}})
+        assert not found.problem
+        return found.digest
+
+    assert digest(resumePoint=ANSWER) == digest()
+    assert digest(resumePoint={"job": "other", **ANSWER}) != digest()
+
+
+def test_an_upgrade_of_a_job_file_is_one_as_well(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    for name, size in (("one", 10), ("two", 20)):
+        text = str(job(batch_size=size, upgradePolicy="Resume", resumePoint=ANSWER))
+        head = {"apiVersion": "v1", "kind": "ConfigMap"}
+        metadata = {"name": name, "namespace": "default"}
+        api.create({**head, "metadata": metadata, "data": {"job.yaml": text}})
+    spec = {"upgradePolicy": "Resume", "jobRef": {"configMap": "one"}}
+    api.create({**job(), "spec": spec})
+    first = api.wait_for("onyxjobs", "job", phase("Running", "Running"))["status"]["jobId"]
+    declare(api, jobRef={"configMap": "two"})
+    api.wait_for("onyxjobs", "job", after(first))
