@@ -28,6 +28,7 @@ BENCHMARKS = {
     "latency": "end to end over two gRPC hops",
     "memory": "of a worker, while segments pass and while an output blocks",
     "state_memory": "of a worker and its state log, while windows open and close",
+    "end_memory": "of a worker when everything fires at the end of a job",
     "recovery": "of a job with state, when a worker is killed",
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -101,7 +102,7 @@ def cpu_us(batches: list[list[dict[str, Any]]], made: TaskWindows) -> dict[str, 
         start = time.thread_time()
         made.add(batch, groups[number], 0)
         added = time.thread_time()
-        made.advance(batch[-1]["t"] - DISORDER_MS)
+        deque(made.advance(batch[-1]["t"] - DISORDER_MS), 0)
         advanced = time.thread_time()
         if number % BATCHES_A_CHUNK == BATCHES_A_CHUNK - 1:
             made.take_changes()

@@ -107,3 +107,23 @@ def name_file(event, lifecycle):
 def reading(number):
     """Input function: events of 1,000 keys, 20,000 a minute of event time."""
     return {"key": number % KEYS, "ts": FIRST_MS + number * EVENT_EVERY_MS, "v": number % 100}
+
+
+# A state that fires as a whole when the job ends
+
+
+def each_once(number):
+    """Input function: a group of its own for each segment."""
+    return {"key": f"group-{number}"}
+
+
+class Fired:
+    told = False
+
+
+def at_end(event, window, trigger, state_event, state):
+    """What is emitted; when the first one was (CLOCK_MONOTONIC, in s), is left in a file."""
+    if not Fired.told:
+        Fired.told = True
+        Path(os.environ["BENCH_FIRED"]).write_text(str(time.monotonic()))
+    return {"key": state_event["group_key"], "count": state}

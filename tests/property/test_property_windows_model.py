@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -31,9 +32,9 @@ from tests.support.window_strategies import (
 from onyx.state.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
-from onyx.windows.firing import Firing
+from onyx.windows.firing import Firing, Runs
 from onyx.windows.groups import hashable_keys
-from onyx.windows.task_windows import Record, TaskWindows
+from onyx.windows.task_windows import RUN_MAX, Record, TaskWindows
 
 SHARDS = 2
 Outcome = tuple[Counter[str], tuple[int, ...]]
@@ -116,10 +117,22 @@ class Owners:
     """`TaskWindows` that own the shards between them, and what each shard has written."""
 
     def __init__(
-        self, script: Script, count: int = 1, holder: Callable[[], Holder] = InMemory
+        self,
+        script: Script,
+        count: int = 1,
+        holder: Callable[[], Holder] = InMemory,
+        run_max: int = RUN_MAX,
+        between_runs: Callable[[], None] | None = None,
     ) -> None:
+        """`between_runs` is called after each run of firings, and may replace the owners."""
         self.script = script
         self.holder = holder
+        self.run_max = run_max
+        self.between_runs = between_runs
+        self.fires_groups = any(each.type == "session" for each in script.windows) or any(
+            each.type == "app:every_third" for each in script.triggers
+        )
+        """All extents of a group at once, be they more than a run."""
         self.compiled = compile_windows(script.job(), TASK, resolve)
         assert self.compiled is not None
         shards = range(SHARDS) if script.grouped else range(1)
@@ -129,7 +142,9 @@ class Owners:
 
     def _fresh(self, count: int) -> list[TaskWindows]:
         assert self.compiled is not None
-        return [TaskWindows(self.compiled, shard_of, self.holder()) for _ in range(count)]
+        return [
+            TaskWindows(self.compiled, shard_of, self.holder(), self.run_max) for _ in range(count)
+        ]
 
     def _restore(self) -> None:
         for shard, records in self.written.items():
@@ -144,17 +159,32 @@ class Owners:
             case Add():
                 firings, late = self._add(step)
             case Tick(now_ms):
-                firings = [one for owner in self.owners for one in owner.tick(now_ms)]
+                firings = self._fired(lambda rank: self.owners[rank].tick(now_ms))
             case Advance(watermark):
-                firings = [one for owner in self.owners for one in owner.advance(watermark)]
+                firings = self._fired(lambda rank: self.owners[rank].advance(watermark))
             case Complete(now_ms):
-                firings = [
-                    one
-                    for rank, owner in enumerate(self.owners)
-                    for one in owner.complete(self._shards(rank), now_ms)
-                ]
+                firings = self._fired(
+                    lambda rank: self.owners[rank].complete(self._shards(rank), now_ms)
+                )
         self._write()
         return Counter(self._told(one) for one in firings), late
+
+    def _fired(self, fire: Callable[[int], Runs]) -> list[Firing]:
+        """What fires, run by run: owners that come between two runs are asked for the rest."""
+        fired: list[Firing] = []
+        rank = 0
+        while rank < len(self.owners):
+            before = self.owners
+            for run in fire(rank):
+                assert 0 < len(run) <= self.run_max or self.fires_groups
+                fired += run
+                if self.between_runs is not None:
+                    self._write()
+                    self.between_runs()
+                    if self.owners is not before:
+                        break
+            rank = 0 if self.owners is not before else rank + 1
+        return fired
 
     def _shards(self, rank: int) -> list[int]:
         return [shard for shard in self.written if self.owner(shard) == rank]
@@ -190,7 +220,7 @@ class Owners:
             for rank, owner in enumerate(self.owners):
                 shards = self._shards(rank)
                 frozen = owner.freeze(shards)
-                owner.complete(shards, 0)
+                list(owner.complete(shards, 0))  # shows nowhere in what was frozen before
                 self.written |= {shard: list(frozen(shard)) for shard in shards}
         self.owners = self._fresh(count)
         self._restore()
@@ -338,3 +368,55 @@ def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> Non
             owners.move()
 
     assert_agree(script.steps, script, owners, between)
+
+
+@pytest.mark.parametrize("run_max", [1, 2, 7])
+@given(scripts())
+@settings(max_examples=40)
+def test_it_does_not_matter_how_much_fires_at_once(run_max: int, script: Script) -> None:
+    assert_agree(script.steps, script, Owners(script, run_max=run_max), nothing)
+
+
+def assert_survives(owners: Owners, restarts: Sequence[int]) -> None:
+    """Owners die between two runs of firings, by some order of counts of those who take over, and
+    0 for those who live on."""
+    runs = count()
+
+    def between() -> None:
+        number = next(runs)
+        there = restarts[number % len(restarts)]
+        if there:
+            owners.restart(there, by_snapshot=bool(number // len(restarts) % 2))
+
+    owners.between_runs = between
+    assert_agree(owners.script.steps, owners.script, owners, nothing)
+
+
+RESTARTS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("run_max", [1, 2, 7])
+@given(scripts(), RESTARTS)
+@settings(max_examples=60)
+def test_who_takes_over_between_two_runs_fires_the_rest(
+    run_max: int, script: Script, restarts: list[int]
+) -> None:
+    assert_survives(Owners(script, run_max=run_max), restarts)
+
+
+@pytest.mark.parametrize("run_max", [1, 2])
+@given(scripts(passing=True), RESTARTS)
+@settings(max_examples=60)
+def test_what_the_watermark_has_passed_fires_once_however_often_owners_change(
+    run_max: int, script: Script, restarts: list[int]
+) -> None:
+    assert_survives(Owners(script, run_max=run_max), restarts)
+
+
+@pytest.mark.parametrize("run_max", [1, 2])
+@given(scripts(), RESTARTS)
+@settings(max_examples=40)
+def test_states_on_disk_fire_in_runs_too(
+    spill: Spill, run_max: int, script: Script, restarts: list[int]
+) -> None:
+    assert_survives(Owners(script, 1, lambda: spill, run_max), restarts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
@@ -63,12 +63,13 @@ def add_grouped(windows: TaskWindows, *segments: Mapping[str, Any], now_ms: int 
     return told(windows.add([dict(each) for each in segments], keys, now_ms).firings)
 
 
-def told(firings: Sequence[Firing]) -> list[str]:
+def told(firings: Iterable[Firing | list[Firing]]) -> list[str]:
     """Firings as text: `t0 0-9: 3`, with the group before it where there is one."""
     return [
         f"{one.trigger.id} {f'{one.group!r} ' if one.grouped else ''}{one.lower}-{one.upper}: "
         f"{one.state}"
-        for one in firings
+        for each in firings
+        for one in ([each] if isinstance(each, Firing) else each)
     ]
 
 

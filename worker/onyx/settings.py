@@ -152,6 +152,9 @@ class StateSettings:
     """A snapshot is written when the log since the last one is larger than it by this factor."""
     snapshot_bytes_min: int = 67_108_864
     """Size of a log below which no snapshot is written."""
+    firings_page_max: int = 10_000
+    """Extents of a task that fire on one peer before what they emit is written, when more fire at
+    one moment."""
     memory_extents_max: int = 0
     """Extents, each of one group, that a task keeps in memory on one peer; beyond it those used
     least are on the local disk. 0 keeps all in memory."""

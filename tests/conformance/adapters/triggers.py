@@ -60,9 +60,9 @@ def _happens(windows: TaskWindows, groups: list[Any] | None, event: str, now_ms:
         case "new-segment":
             return bool(windows.add([{}], groups, now_ms).firings)
         case "timer-tick":
-            return bool(windows.tick(now_ms))
+            return bool([*windows.tick(now_ms)])
         case "job-completed":
-            return bool(windows.complete([0], now_ms))
+            return bool([*windows.complete([0], now_ms)])
     return False
 
 

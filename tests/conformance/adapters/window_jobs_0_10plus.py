@@ -5,6 +5,7 @@ A case is run with watermarks assigned by its input when it has any.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from tests.conformance.values import same, value
@@ -54,11 +55,11 @@ def _take(windows: TaskWindows, entry: CatalogEntry, step: dict[str, Any]) -> li
         return windows.add([segment], groups_of(entry, [segment]), 0).firings
     match step["event"]:
         case "watermark":
-            return windows.advance(min(step["watermarks"].values()))
+            return [*chain.from_iterable(windows.advance(min(step["watermarks"].values())))]
         case "timer-tick":
-            return windows.tick(0)
+            return [*chain.from_iterable(windows.tick(0))]
         case "job-completed":
-            return windows.complete(range(SHARDS), 0)
+            return [*chain.from_iterable(windows.complete(range(SHARDS), 0))]
     return []
 
 

@@ -355,20 +355,23 @@ def _same(task: str, shard: int, what: str, one: list[Any], other: list[Any]) ->
 
 def _meaning(records: list[Any]) -> list[str]:
     """Records of a snapshot, so that those that mean the same are the same. A timer that found
-    nothing to fire is due a period later, and nobody needs to know; `fired` lists groups that have
-    not fired, and says nothing if those are all."""
+    nothing (left) to fire is due a period later, and nobody needs to know; `fired` lists groups
+    that have not fired, and says nothing if those are all; `fired-also` lists those that have."""
     groups: dict[tuple[str, int], set[str]] = {}
     for each in records:
         if each[0] == "set":
             groups.setdefault((each[1], each[2]), set()).update(map(repr, each[3]))
     found = []
+    fired: dict[tuple[Any, ...], set[str]] = {}
     for each in records:
+        what, listed = tuple(each[1:4]), set(map(repr, each[-1])) if "fired" in each[0] else set()
         if each[0] == "fired":
-            left = groups.get((each[1], each[3]), set()) - set(map(repr, each[4]))
-            if left:
-                found.append(_text([*each[:4], sorted(left)]))
-        elif each[0] != "timer":
+            fired.setdefault(what, set()).update(groups.get((each[1], each[3]), set()) - listed)
+        elif each[0] == "fired-also":
+            fired.setdefault(what, set()).update(listed)
+        elif each[0] != "timer" and each[3:4] != ["timer-tick"]:
             found.append(_text(each))
+    found += [_text([*what, sorted(which)]) for what, which in fired.items() if which]
     return sorted(found)
 
 

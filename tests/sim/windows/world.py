@@ -62,7 +62,7 @@ class Options:
     roll_limits: RollLimits
 
 
-def draw_options(choice: random.Random) -> Options:
+def draw_options(choice: random.Random, pages: random.Random) -> Options:
     return Options(
         processes=choice.choice((2, 2, 3)),
         rounds=choice.choice((100, 200, 400)),
@@ -81,6 +81,7 @@ def draw_options(choice: random.Random) -> Options:
                 chunk_segments_max=choice.choice((1, 5, 1_000)),
                 snapshot_factor=choice.choice((0.5, 2.0)),
                 snapshot_bytes_min=choice.choice((1, 100_000, 1 << 26)),
+                firings_page_max=pages.choice((1, 1, 2, 5, 10_000)),
             ),
         ),
         roll_limits=RollLimits(
@@ -95,7 +96,9 @@ class World:
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")
         self.story: Story = draw_story(random.Random(f"{seed}/story"))
-        self.options = options = draw_options(random.Random(f"{seed}/options"))
+        self.options = options = draw_options(
+            random.Random(f"{seed}/options"), random.Random(f"{seed}/pages")
+        )
         self.settings, self.roll_limits = options.settings, options.roll_limits
         self.job_id = JOB
         manifest = {

@@ -56,14 +56,14 @@ def test_an_extent_that_has_fired_and_gone_is_one_record_however_many_groups_it_
     windows = task_windows(({}, [WATERMARK]), group_by="k")
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "b", "at": 2})
     windows.take_changes()
-    windows.advance(10)
+    list(windows.advance(10))
     assert windows.take_changes() == {0: [["clear", "w0", 0]]}
 
 
 def test_the_watermark_is_told_only_where_lateness_depends_on_it():
     for more, records in (({}, {}), ({"allowed_lateness": (0, "elements")}, {0: 1})):
         windows = task_windows((more, [WATERMARK]))
-        windows.advance(10)
+        list(windows.advance(10))
         assert {k: len(each) for k, each in windows.take_changes().items()} == records
 
 
@@ -87,7 +87,7 @@ STORIES = {
 def tell(windows, story):
     for event in story:
         if isinstance(event, tuple):
-            windows.advance(event[1])
+            list(windows.advance(event[1]))
         else:
             add(windows, event, now_ms=7)
 
@@ -121,7 +121,7 @@ def test_what_is_restored_holds_and_does_the_same(name, by):
 def test_snapshots_of_several_shards_are_those_of_each():
     windows = task_windows(({}, [ACCUMULATING]), (SESSION, []), group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "bb", "at": 2}, {"k": "c", "at": 33})
-    windows.advance(10)
+    list(windows.advance(10))
     assert windows.snapshots([1, 2, 3]) == {each: windows.snapshot(each) for each in (1, 2, 3)}
     assert windows.snapshot(3) == []
 
@@ -140,7 +140,7 @@ def test_a_shard_that_comes_back_is_restored_beside_the_others():
     spec = ({}, [ACCUMULATING])
     old = task_windows(spec, group_by="k", shard_of=len)
     add_grouped(old, {"k": "bb", "at": 1})
-    old.advance(10)
+    list(old.advance(10))
     windows = task_windows(spec, group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a", "at": 2})
     windows.restore(2, stored(old.snapshot(2)))
@@ -151,14 +151,14 @@ def test_a_shard_that_comes_back_is_restored_beside_the_others():
 def test_the_watermark_of_a_shard_is_its_own_until_the_tasks_has_caught_up():
     spec = ({"allowed_lateness": (0, "elements")}, [])
     old = task_windows(spec, group_by="k", shard_of=len)
-    old.advance(100)
+    list(old.advance(100))
     add_grouped(old, {"k": "bb", "at": 100})
     windows = task_windows(spec, group_by="k", shard_of=len)
     windows.restore(1, [])
     windows.restore(2, stored(old.take_changes()[2]))
     segments, keys = [{"at": 1}, {"at": 1}], ["a", "bb"]
     assert windows.add(segments, keys, 0).late == [1]
-    windows.advance(50)
+    list(windows.advance(50))
     assert windows.add(segments, keys, 0).late == [0, 1]
     assert windows.add([{"at": 60}, {"at": 60}], keys, 0).late == [1]
 
@@ -166,7 +166,7 @@ def test_the_watermark_of_a_shard_is_its_own_until_the_tasks_has_caught_up():
 def test_a_trigger_that_is_gone_leaves_its_state_out():
     old = task_windows(({}, [ACCUMULATING, {"type": "segment", "threshold": (3, "elements")}]))
     add(old, 1)
-    old.advance(10)
+    list(old.advance(10))
     windows = task_windows(({}, []))
     windows.restore(0, stored(old.snapshot(0)))
     assert held(windows) == ["0-9: 1"]
@@ -214,3 +214,21 @@ def test_shards_with_watermarks_of_their_own_have_fired_each_for_itself():
             windows.restore(shard, stored(records))
         fired = add_grouped(windows, {"k": "bb", "at": 10}, {"k": "a", "at": 11})
         assert fired == ["t0 'bb' 0-9: 1"]
+
+
+def test_a_group_that_goes_just_before_its_extent_does_is_gone_when_restored() -> None:
+    fire = [{"type": "punctuation", "pred": "app:done", "post_evictor": ("all",)}, WATERMARK]
+    functions = {"app:done": lambda trigger, event: event["segment"].get("done", False)}
+    shards = {"a": 0, "b": 1}.__getitem__
+    windows, again = (
+        task_windows(({}, fire), group_by="k", functions=functions, shard_of=shards)
+        for _ in range(2)
+    )
+    add_grouped(windows, {"at": 1, "k": "a"}, {"at": 1, "k": "b"})
+    records = windows.take_changes()
+    add_grouped(windows, {"at": 2, "k": "a", "done": True})
+    assert told(windows.advance(10)) == ["t1 'b' 0-9: 1"]
+    for part in (records, windows.take_changes()):
+        for shard, each in part.items():
+            again.restore(shard, each)
+    assert held(again) == held(windows) == []

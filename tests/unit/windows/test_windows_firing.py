@@ -23,10 +23,10 @@ def test_an_extent_fires_when_the_watermark_is_past_its_last_place():
 
 def test_a_watermark_that_does_not_rise_fires_nothing():
     windows = task_windows(({}, [ACCUMULATING]))
-    windows.advance(50)
+    list(windows.advance(50))
     add(windows, 1)
-    assert windows.advance(50) == []
-    assert windows.advance(40) == []
+    assert list(windows.advance(50)) == []
+    assert list(windows.advance(40)) == []
     assert told(windows.advance(51)) == ["t0 0-9: 1"]
 
 
@@ -42,7 +42,7 @@ def test_an_extent_that_is_kept_fires_again_only_for_groups_that_have_got_more()
 def test_a_segment_for_a_discarded_extent_begins_it_anew():
     windows = task_windows(({}, [WATERMARK]))
     add(windows, 1, 2)
-    windows.advance(10)
+    list(windows.advance(10))
     add(windows, 3)
     assert told(windows.advance(11)) == ["t0 0-9: 1"]
 
@@ -78,7 +78,7 @@ def test_session_keys_tell_sessions_of_a_group_apart():
 
 def test_nothing_is_late_where_no_lateness_is_said():
     windows = task_windows(({}, [WATERMARK]))
-    windows.advance(1_000)
+    list(windows.advance(1_000))
     assert windows.add([{"at": 1}], None, 0).late == []
 
 
@@ -95,15 +95,15 @@ def test_late_segments_are_told_and_what_they_would_belong_to_is_dropped():
 def test_a_segment_is_late_when_it_is_for_all_windows_of_the_task():
     late = {"allowed_lateness": (0, "elements")}
     windows = task_windows((late, []), ({**late, "range": (100, "elements")}, []))
-    windows.advance(50)
+    list(windows.advance(50))
     assert windows.add([{"at": 1}], None, 0).late == []
-    windows.advance(100)
+    list(windows.advance(100))
     assert windows.add([{"at": 1}], None, 0).late == [0]
 
 
 def test_a_late_segment_makes_no_trigger_count_it():
     windows = task_windows(({"allowed_lateness": (0, "elements")}, [every(2)]))
-    windows.advance(100)
+    list(windows.advance(100))
     assert add(windows, 1, 101) == []
     assert add(windows, 2, 102) == ["t0 100-109: 2"]
 
@@ -111,7 +111,7 @@ def test_a_late_segment_makes_no_trigger_count_it():
 def test_the_last_extents_of_a_sliding_window_take_a_segment_that_is_late_for_the_first():
     sliding = {"type": "sliding", "range": (10, "elements"), "slide": (5, "elements")}
     windows = task_windows(({**sliding, "allowed_lateness": (0, "elements")}, []))
-    windows.advance(10)
+    list(windows.advance(10))
     assert windows.add([{"at": 7}], None, 0).late == []
     assert held(windows) == ["5-14: 1"]
 
@@ -121,7 +121,7 @@ def test_a_timer_fires_after_its_period_from_the_first_segment_on():
     assert windows.next_tick_ms is None
     add(windows, 1, now_ms=500)
     assert windows.next_tick_ms == 2_501
-    assert windows.tick(2_500) == []
+    assert list(windows.tick(2_500)) == []
     assert told(windows.tick(2_600)) == ["t0 0-9: 1"]
     assert windows.next_tick_ms == 4_601
 
@@ -129,7 +129,7 @@ def test_a_timer_fires_after_its_period_from_the_first_segment_on():
 def test_segments_are_the_watermark_where_nobody_assigns_one():
     windows = task_windows(({}, [WATERMARK]), assigned=False)
     assert add(windows, 1, 12, 3, 25) == ["t0 0-9: 1", "t0 0-9: 1", "t0 10-19: 1"]
-    assert windows.advance(1_000) == []
+    assert list(windows.advance(1_000)) == []
 
 
 def test_a_percentile_fires_when_that_share_is_passed_and_once_more_at_the_end():
@@ -189,7 +189,7 @@ def test_a_segment_that_is_changed_later_is_kept_as_it_came():
 
 def test_user_functions_get_a_mapping_about_the_event():
     windows = task_windows(({}, [every(1)]), group_by="k")
-    windows.advance(3)
+    list(windows.advance(3))
     keys = [("a")]
     event = windows.add([{"k": "a", "at": 5}], keys, 0).firings[0].state_event()
     assert {**event, "window": event["window"].id} == {

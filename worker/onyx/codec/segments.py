@@ -68,6 +68,18 @@ def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_M
     return payload
 
 
+def size_bytes(segments: Sequence[Segment]) -> int:
+    """Of all segments, encoded.
+
+    Raises:
+        SegmentError: as `encode`.
+    """
+    try:
+        return len(_encoder.encode(segments))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _explain(segments, error) from error
+
+
 def decode(payload: bytes) -> list[Segment]:
     """The segments of `encode`.
 

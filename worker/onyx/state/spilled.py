@@ -11,7 +11,7 @@ and a place on disk for each shard (a peer touches all its shards all the time).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, KeysView
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from onyx.errors import SettingsError
 from onyx.flow.grouping import key_bytes
 from onyx.settings import StateSettings
 from onyx.state.scratch import Scratch, scratch_folder
-from onyx.windows.buckets import Bucket, Form, Holder, InMemory
+from onyx.windows.buckets import Bucket, Form, Holder, InMemory, Pair, pages
 from onyx.windows.groups import Shards, dump_key, group_value, load_key
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ class SpilledBucket(Bucket):
         """Groups with their states; those that are on disk do not come into memory to stay."""
         if not self._cold:
             return list(dict.items(self))
-        return self._read_items()
+        self.evict(1)
+        return self._read_items(self.prefix)
 
     def update(  # type: ignore[override]
         self, states: dict[Any, Any] | Iterable[tuple[Any, Any]]
@@ -170,6 +171,30 @@ class SpilledBucket(Bucket):
         if not self._cold and shards is None:
             return list(dict.__iter__(self))
         return self._read_groups(shards)
+
+    def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
+        return lambda shard: self.groups([shard])
+
+    def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
+        """From disk: these states do not come into memory to stay."""
+        self.evict(1)
+        for shard in sorted(self._shards.known):
+            for part in pages(self._read_items(self._shard_prefix(shard)), most):
+                yield shard, part
+
+    def remove(self, keys: Iterable[Any]) -> None:
+        """Without a look whether they are on disk."""
+        from rocksdict import WriteBatch
+
+        batch = WriteBatch(raw_mode=True)
+        for key in keys:
+            if dict.pop(self, key, _ABSENT) is _ABSENT:
+                self._cold -= 1
+            else:
+                self._spill.held -= 1
+            if self._written:
+                batch.delete(self._name(key))
+        self._spill.db.write(batch)
 
     def used(self, keys: Iterable[Any]) -> None:
         for key in keys:
@@ -223,10 +248,9 @@ class SpilledBucket(Bucket):
                 if not count % PAGE:
                     self._spill.trim()
 
-    def _read_items(self) -> Iterator[tuple[Any, Any]]:
-        self.evict(1)
+    def _read_items(self, prefix: bytes) -> Iterator[Pair]:
         load = self._form.load
-        for data, state in stored(self._spill.db, self.prefix):
+        for data, state in stored(self._spill.db, prefix):
             key = load_key(data)
             yield key, load(key, state)
 

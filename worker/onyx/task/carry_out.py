@@ -1,4 +1,12 @@
-"""Carrying out what windows fire; what goes wrong in windows, told as a failure of their phase."""
+"""Carrying out what windows fire; what goes wrong in windows, told as a failure of their phase.
+
+What fires at one moment, with a watermark or at the end, may be more than memory holds. So it is
+carried out page by page: one is fired, what it emits goes to the log with what it changed, and only
+then comes the next, if not too much waits to arrive. Until it is through, the task reads nothing
+and nothing else fires: windows are between two moments, and what came in between would be counted
+for some groups and not for others. Rejected: going on with reading between two pages, which needs
+the states as they were, or rules for each trigger about what comes in the middle.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +17,64 @@ from onyx.task.failures import Failure, describe, place
 from onyx.task.firings import call_emit, call_sync
 from onyx.task.phases import Phase
 from onyx.task.state import Task
-from onyx.task.windowing import Windowing
-from onyx.windows.firing import Firing
+from onyx.task.windowing import Moment, Windowing
+from onyx.windows.firing import Firing, Runs
 
 
-def carry_out(task: Task, windowing: Windowing, fire: Callable[[], Iterable[Firing]]) -> None:
-    """Call the users' functions for all that `fire` gives: `sync` at once; and what `emit` gives is
-    sent when durable."""
+def _nothing() -> None:
+    """When nothing is to be done."""
+
+
+def fire(
+    task: Task,
+    windowing: Windowing,
+    runs: Callable[[], Runs],
+    through: Callable[[], None] = _nothing,
+) -> None:
+    """Carry out the first page of what fires now; `next_page` does the others.
+
+    Args:
+        runs: what windows are asked.
+        through: called when all of it has been carried out.
+    """
+    assert windowing.firing is None, "one moment after the other"
+    with told(task):
+        windowing.firing = Moment(runs(), through, task.services.clock.monotonic_s())
+    _page(task, windowing)
+
+
+def next_page(task: Task, windowing: Windowing) -> bool:
+    """Go on with what is not through, if there is room for it; True when something was done."""
+    if windowing.firing is None or not windowing.ready_to_fire:
+        return False
+    since_s = windowing.firing.since_s
+    _page(task, windowing)
+    if windowing.firing is None:
+        windowing.changed(1)  # the log is to know that it is through
+        now_s = task.services.clock.monotonic_s()
+        windowing.timers_from_s = now_s + (now_s - since_s)
+    return True
+
+
+def _page(task: Task, windowing: Windowing) -> None:
+    firing, many = windowing.firing, 0
+    assert firing is not None, "something fires"
+    with told(task):
+        for run in firing.runs:
+            carry_out(task, windowing, run)
+            many += len(run)
+            if many >= task.services.settings.state.firings_page_max or windowing.emissions.full:
+                return
+        windowing.firing = None
+        firing.through()
+
+
+def carry_out(task: Task, windowing: Windowing, firings: Iterable[Firing]) -> None:
+    """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable."""
     its, event = task.static.windowed, task.static.event
     assert its is not None, "only windows fire"
     with told(task):
-        for firing in fire():
+        for firing in firings:
             if firing.shard in windowing.closed:
                 continue  # a timer or a watermark that came late: nobody listens any more
             call_sync(its.functions, event, firing)

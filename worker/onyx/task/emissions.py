@@ -31,7 +31,10 @@ from onyx.seams import Clock
 IN_FLIGHT_A_SHARD_MAX = 8_192
 """Emissions of a shard between the first one that is not complete and the newest one sent."""
 UNSETTLED_MAX = 100_000
-"""Emissions of a task that are not complete before its peer reads nothing more."""
+"""Emissions of a task that are not complete before its peer reads nothing more, and fires no more
+of what is under way."""
+HELD_BYTES_MAX = 67_108_864
+"""The same for their size, encoded."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -41,6 +44,8 @@ class Emission(NamedTuple):
     segment: Segment
     child: str | None = None
     """The only child task it is for (late segments); None: wherever flow conditions send it."""
+    bytes: int = 0
+    """Its size, if that counts."""
 
 
 @dataclass(slots=True)
@@ -91,6 +96,8 @@ class Emissions:
         self._settled: dict[int, int] = {}
         self.unsettled = 0
         """Emissions that are not complete, sent or not."""
+        self.held_bytes = 0
+        """Size of all that is kept: not complete, or behind what is not."""
         self.added = 0
         """How many there have been, those taken over included."""
         self.sent = 0
@@ -100,6 +107,8 @@ class Emissions:
         they emitted, and one may have no room."""
         self._waves: deque[_Wave] = deque()
         self._flushed = 0
+        self._flushed_bytes = 0
+        self._sent_bytes = 0
 
     def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
@@ -107,6 +116,7 @@ class Emissions:
         if not self._waves:
             self._waves.append(_Wave())
         self._to_send(there, list(emissions))
+        self.held_bytes += sum(each.bytes for each in there.unsent)
         there.next_position = settled + len(there.unsent)
         self.unsettled += len(there.unsent)
         self.added += len(there.unsent)
@@ -117,6 +127,7 @@ class Emissions:
             self._fresh.setdefault(shard, []).extend(emissions)
             self.unsettled += len(emissions)
             self.added += len(emissions)
+            self.held_bytes += sum(each.bytes for each in emissions)
 
     def take_fresh(self) -> dict[int, list[tuple[int, Emission]]]:
         """The new ones with their positions, for the log; to be released when it has them."""
@@ -167,16 +178,31 @@ class Emissions:
             if there.window.frontier > before:
                 self._settled[shard] = there.window.frontier
                 for position in range(before, there.window.frontier):
-                    del there.kept[position]
+                    self.held_bytes -= there.kept.pop(position).bytes
 
     def wants_flush(self, ends: bool) -> bool:
-        """Whether outputs should make durable what they hold: half of what may be unsettled has
-        been sent since the last time, or `ends`: nothing more is to come. Asked again it is not."""
-        since = self.sent - self._flushed
-        due = since * 2 >= UNSETTLED_MAX or (ends and since > 0 and self.sent == self.added)
+        """Whether outputs should make durable what they hold: half of what may be held has been
+        sent since the last time, or nothing can be sent or fired before some of it is complete, or
+        `ends`: nothing more is to come. Asked again it is not."""
+        since, since_bytes = self.sent - self._flushed, self._sent_bytes - self._flushed_bytes
+        due = since * 2 >= UNSETTLED_MAX or since_bytes * 2 >= HELD_BYTES_MAX
+        due |= ends and since > 0 and self.sent == self.added
+        due = due or (since > 0 and self._stuck())
         if due:
-            self._flushed = self.sent
+            self._flushed, self._flushed_bytes = self.sent, self._sent_bytes
         return due
+
+    @property
+    def full(self) -> bool:
+        """Whether so much has been emitted and is not complete that it is to be waited for."""
+        return self.unsettled > UNSETTLED_MAX or self.held_bytes > HELD_BYTES_MAX
+
+    def _stuck(self) -> bool:
+        """Whether everything waits for what was sent."""
+        shards = self._shards.values()
+        if self._fresh or any(each.unsent and _room(each) for each in shards):
+            return False
+        return self.full or any(each.unsent for each in shards)
 
     def force_retry(self, roots: U64) -> None:
         """Send these again now (flow conditions with `action: retry`)."""
@@ -268,9 +294,11 @@ class Emissions:
                 run.append(there.unsent.popleft())
             segments_max -= len(run)
             self._has_sent(there, len(run))
+            self._sent_bytes += sum(each.bytes for each in run)
             roots = None
             if window is None:
                 self.unsettled -= len(run)
+                self.held_bytes -= sum(each.bytes for each in run)
             else:
                 roots = window.emit(len(run), now_s)
                 there.kept.update(zip(positions_of(roots).tolist(), run, strict=True))

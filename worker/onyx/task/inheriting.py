@@ -43,7 +43,7 @@ from onyx.task.wiring import commits
 from onyx.upgrade.fitting import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
-from onyx.upgrade.translation import Translation, numbers
+from onyx.upgrade.translation import Translation, is_of_the_end, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ def inherit_windows(task: Task) -> Inherit | None:
 
         def state(shard: ShardState) -> ShardState:
             records = [each for part in shard.records() for each in translation.records(part)]
+            if before.has_more:
+                records = [each for each in records if not is_of_the_end(each)]
             keys = shard.keys if same_keys else []
             closed = shard.closed and not before.has_more
             return ShardState.of(ShardChange(records, shard.emitted, shard.settled, closed, keys))

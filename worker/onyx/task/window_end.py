@@ -5,26 +5,28 @@ The log is told when all that was emitted has arrived; only then may outputs be 
 
 from __future__ import annotations
 
-from onyx.task.carry_out import carry_out
+from onyx.task.carry_out import fire
 from onyx.task.shards import first_partition
 from onyx.task.state import Task
 from onyx.task.windowing import Windowing
 from onyx.transport.interface import FLUSH
 
 COMPLETED_AT_ONCE = 16
-"""Shards that fire for the last time in one step."""
+"""Shards that fire for the last time together: a state in memory is not gone through for each."""
 
 
 def end(task: Task, windowing: Windowing) -> bool:
     """Go on with ending, if it is time for that; True when something was done."""
     if windowing.ended or not _fed_no_more(task):
         return False
-    if _complete_some(task, windowing):
+    left = [shard for shard in windowing.shards if shard not in windowing.closed]
+    if left and windowing.ready_to_fire:
+        _complete(task, windowing, left[:COMPLETED_AT_ONCE])
         return True
     if windowing.emissions.wants_flush(ends=True):
         task.live.outbox.broadcast(FLUSH)
         return True
-    if windowing.emissions.unsettled or not windowing.durable:
+    if left or windowing.emissions.unsettled or not windowing.durable:
         return False
     windowing.ended = True
     if task.static.tracked:
@@ -39,17 +41,15 @@ def has_ended(task: Task) -> bool:
     return task.live.windowing is None or task.live.windowing.ended
 
 
-def _complete_some(task: Task, windowing: Windowing) -> bool:
-    """Fire some of the shards that have not fired for the last time; False when none is left. A
-    large state becomes several chunks, and is not gone through for each shard."""
-    left = [shard for shard in windowing.shards if shard not in windowing.closed]
-    chosen = left[:COMPLETED_AT_ONCE]
-    if chosen:
-        now_ms = task.services.clock.wall_ms()
-        carry_out(task, windowing, lambda: windowing.windows.complete(chosen, now_ms))
-        for shard in chosen:
+def _complete(task: Task, windowing: Windowing, shards: list[int]) -> None:
+    """Shards fire for the last time."""
+    now_ms = task.services.clock.wall_ms()
+
+    def through() -> None:
+        for shard in shards:
             windowing.close(shard)
-    return bool(chosen)
+
+    fire(task, windowing, lambda: windowing.windows.complete(shards, now_ms), through)
 
 
 def _propose_exhausted(task: Task, windowing: Windowing) -> None:

@@ -14,8 +14,8 @@ from onyx.flow.grouping import keys_of, naming, shard_of
 from onyx.flow.leaves import Leaves
 from onyx.state.recovery import Recovered
 from onyx.state.spilled import holder
-from onyx.task.carry_out import carry_out, told
-from onyx.task.emissions import UNSETTLED_MAX, Emissions
+from onyx.task.carry_out import carry_out, fire, next_page, told
+from onyx.task.emissions import Emissions
 from onyx.task.failures import Failure, describe
 from onyx.task.inheriting import inherit_windows, may_inherit
 from onyx.task.messages import Completions
@@ -27,7 +27,7 @@ from onyx.task.uniqueness import first_seen
 from onyx.task.window_end import end
 from onyx.task.windowing import Windowing
 from onyx.windows.groups import Shards, hashable_keys
-from onyx.windows.task_windows import TaskWindows
+from onyx.windows.task_windows import RUN_MAX, TaskWindows
 
 
 def recover_state(task: Task) -> Progress:
@@ -53,17 +53,18 @@ def recover_state(task: Task) -> Progress:
 def _windowing(task: Task, its: Windowed, first: int | None, recovered: Recovered) -> Windowing:
     """With the whole state, which takes its time; so not on a thread that tasks share."""
     services, static = task.services, task.static
+    state = services.settings.state
     timeout_s = static.entry.pending_timeout / 1000
     of_group = _only_shard if its.group_key is None else shard_of
     return Windowing(
-        TaskWindows(its.compiled, of_group, holder(services.settings.state)),
+        TaskWindows(its.compiled, of_group, holder(state), min(RUN_MAX, state.firings_page_max)),
         Shards(of_group),
         Emissions(task.name, first, services.clock, timeout_s),
         recovered,
         static.job.guarantee == "exactly-once",
         services.background,
         services.clock,
-        services.settings.state,
+        state,
     )
 
 
@@ -115,7 +116,7 @@ def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leave
         segments = [dict(segment) for segment in segments]
     added = windowing.windows.add(segments, groups, task.services.clock.wall_ms())
     windowing.changed(len(segments))
-    carry_out(task, windowing, lambda: added.firings)
+    carry_out(task, windowing, added.firings)
     if added.late:
         task.metrics.late(len(added.late))
         mine = None if groups is None else [groups[index] for index in added.late]
@@ -139,10 +140,10 @@ def follow(task: Task) -> None:
     if windowing is None or event_time is None:
         return
     watermark = event_time.watermark
-    if watermark is not None:
-        carry_out(task, windowing, lambda: windowing.advance(watermark))
+    if watermark is not None and windowing.firing is None:
+        fire(task, windowing, lambda: windowing.advance(watermark))
     windowing.forget(event_time.take_frontiers())
-    released = windowing.release(event_time.mark)
+    released = windowing.release(event_time.mark) if windowing.firing is None else None
     if released is not None:
         event_time.release(released)
     first = first_partition(task)
@@ -160,7 +161,11 @@ def tend(task: Task, idle: bool) -> bool:
     windowing = task.live.windowing
     if windowing is None:
         return False
-    moved = _tick(task, windowing)
+    if windowing.firing is not None:
+        moved = next_page(task, windowing)
+    else:
+        # Only where something could be read before: timers that are always due stop nobody.
+        moved = (idle or task.batch is not None) and _tick(task, windowing)
     try:
         durable = windowing.take_durable()
     except Exception as error:
@@ -169,7 +174,7 @@ def tend(task: Task, idle: bool) -> bool:
         ) from error
     for roots, values in durable:
         task.live.acks.add(roots, values)
-    if idle and not durable:
+    if idle and not durable and windowing.firing is None:
         moved |= end(task, windowing)
     return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 
@@ -177,9 +182,11 @@ def tend(task: Task, idle: bool) -> bool:
 def _tick(task: Task, windowing: Windowing) -> bool:
     due_ms = windowing.windows.next_tick_ms
     now_ms = task.services.clock.wall_ms() if due_ms is not None else 0
-    if due_ms is None or now_ms < due_ms:
+    if due_ms is None or now_ms < due_ms or windowing.emissions.full:
         return False
-    carry_out(task, windowing, lambda: windowing.windows.tick(now_ms))
+    if task.services.clock.monotonic_s() < windowing.timers_from_s:
+        return False
+    fire(task, windowing, lambda: windowing.windows.tick(now_ms))
     return True
 
 
@@ -190,9 +197,10 @@ def wants_flush(task: Task) -> bool:
 
 
 def blocked(task: Task) -> bool:
-    """Whether so much was emitted and has not arrived that nothing more should be read."""
+    """Whether nothing more should be read: what fires at one moment is not through, or so much was
+    emitted that has not arrived."""
     windowing = task.live.windowing
-    return windowing is not None and windowing.emissions.unsettled > UNSETTLED_MAX
+    return windowing is not None and (windowing.firing is not None or windowing.emissions.full)
 
 
 def complete(windowing: Windowing, message: Completions) -> None:

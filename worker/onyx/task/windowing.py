@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from onyx.codec.segments import size_bytes
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64, Batch, Segment
 from onyx.ledger.applied import Applied
@@ -27,7 +28,7 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
 from onyx.task.emissions import Emission, Emissions
-from onyx.windows.firing import Firing
+from onyx.windows.firing import Runs
 from onyx.windows.groups import Shards
 from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
@@ -43,6 +44,16 @@ QUIET_S = 0.003
 
 Taken = dict[int, list[tuple[int, Emission]]]
 Columns = tuple[U64, U64]
+
+
+@dataclass(slots=True)
+class Moment:
+    """What fires at one moment, page by page."""
+
+    runs: Runs
+    through: Callable[[], None]
+    """To be called at the end."""
+    since_s: float
 
 
 @dataclass(slots=True)
@@ -78,6 +89,10 @@ class Windowing:
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
         """Shards that have fired for the last time."""
+        self.firing: Moment | None = None
+        """What fires at one moment and is not through."""
+        self.timers_from_s = 0.0
+        """No timer fires before: after several pages there is as long for reading as they took."""
         self.ended = False
         """Everything has fired for the last time, and arrived."""
         self._log: StateLog = recovered.log
@@ -148,13 +163,13 @@ class Windowing:
 
     def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
         """Send these when everything so far is durable."""
-        self.emissions.add(shard, [Emission(segment, child) for segment in segments])
+        self.emissions.add(shard, _emissions(segments, child))
         self.changed(len(segments))
 
-    def advance(self, watermark: int) -> list[Firing]:
+    def advance(self, watermark: int) -> Runs:
         """What fires because the watermark of the task has risen to this, if it has."""
         if watermark == self._advanced_to:
-            return []
+            return iter(())
         self._advanced_to = watermark
         if self._watermark is None or watermark > self._watermark:
             self._watermark = watermark
@@ -214,7 +229,8 @@ class Windowing:
         return appending.values
 
     def cut(self, idle: bool) -> bool:
-        """Begin to write a chunk if one is due and none is on its way; True when one was begun.
+        """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
+        page of what fires at one moment is due at once.
 
         What comes now and then is written at once. Under load a task is idle for a moment after
         each batch, and chunks that are cut then cost more than the windows: all states that a few
@@ -224,8 +240,9 @@ class Windowing:
             return False
         now_s = self._clock.monotonic_s()
         many = self._gathered >= self._settings.chunk_segments_max
+        firing = self.firing is not None
         quiet = idle and now_s >= min(self._rested_s, self._changed_s + QUIET_S)
-        if not (quiet or many or now_s >= self._due_s):
+        if not (firing or quiet or many or now_s >= self._due_s):
             return False
         self._rested_s = now_s + self._settings.chunk_interval_s
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
@@ -239,6 +256,12 @@ class Windowing:
 
         self._appending = _Append(work, self._background(work), values, emitted, settled)
         return True
+
+    @property
+    def ready_to_fire(self) -> bool:
+        """Whether there is room for more of what fires at one moment: the last page is on its way
+        to the log, and not too much waits to arrive."""
+        return self._due_s is None and not self.emissions.full
 
     @property
     def durable(self) -> bool:
@@ -362,4 +385,12 @@ def _stored(emitted: Sequence[tuple[int, Emission]]) -> list[tuple[int, Segment]
 
 
 def _emission(stored: tuple[int, Segment]) -> Emission:
-    return Emission(stored[1]["segment"], stored[1]["child"])
+    return _emissions([stored[1]["segment"]], stored[1]["child"])[0]
+
+
+def _emissions(segments: Sequence[Segment], child: str | None) -> list[Emission]:
+    """With their mean size."""
+    if not segments:
+        return []
+    mean_bytes = size_bytes(segments) // len(segments)
+    return [Emission(segment, child, mean_bytes) for segment in segments]

@@ -12,7 +12,7 @@ from onyx.upgrade.plan import Plan
 Record = list[Any]
 """Of `windows.records`: its kind, its window, and what the kind needs."""
 
-_OF_TRIGGERS = ("fired", "states", "no-states", "timer")
+_OF_TRIGGERS = ("fired", "fired-also", "under-way", "states", "no-states", "timer")
 """Kinds of records that name a trigger next."""
 
 
@@ -33,6 +33,11 @@ class Translation:
     def _is_kept(self, record: Record) -> bool:
         triggers = self._triggers.get(record[1])
         return triggers is not None and (record[0] not in _OF_TRIGGERS or record[2] in triggers)
+
+
+def is_of_the_end(record: Record) -> bool:
+    """Whether it says what has fired for the last time, which it has not if more comes."""
+    return record[0] == "under-way" and bool(record[3] == "job-completed")
 
 
 def numbers(

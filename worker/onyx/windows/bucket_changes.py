@@ -64,6 +64,10 @@ class BucketChanges:
             if key not in told:
                 kept.setdefault(key, []).append(update)
 
+    def noted(self, extent: int) -> Collection[Any]:
+        """Groups that an extent has, or had when changes were taken."""
+        return self._states.get(extent, {}).keys()
+
     def cleared(self, extent: int, shards: Keys) -> None:
         """An extent has gone, which had groups of these shards."""
         self._cleared.setdefault(extent, {}).update(shards)

@@ -9,9 +9,13 @@ called when a call ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from onyx.windows.groups import Shards
+
+Pair = tuple[Any, Any]
+"""A group and its state."""
 
 
 class Form(NamedTuple):
@@ -46,11 +50,42 @@ class Bucket(dict[Any, Any]):
         known = self._shards
         return [key for key in self if known[key] in shards]
 
+    def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
+        """What gives the groups of each of these shards, as `groups` does."""
+        wanted = frozenset(shards)
+        found = {n: keys for n, keys in self._split().items() if n in wanted}
+        return lambda shard: found.get(shard, ())
+
+    def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
+        """All groups with their states, shard by shard and at most so many at a time; those that
+        were given may be changed and removed."""
+        for shard, keys in self._split().items():
+            for part in pages(keys, most):
+                yield shard, [(key, self[key]) for key in part]
+
+    def _split(self) -> dict[int, list[Any]]:
+        found: dict[int, list[Any]] = {}
+        for key, shard in zip(self, map(self._shards.__getitem__, self), strict=True):
+            found.setdefault(shard, []).append(key)
+        return found
+
+    def remove(self, keys: Iterable[Any]) -> None:
+        """Groups that are there go."""
+        for key in keys:
+            del self[key]
+
     def used(self, keys: Iterable[Any]) -> None:
         """These are what was used last."""
 
     def free(self) -> None:
         """Nothing is asked of it any more."""
+
+
+def pages(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
+    """All of them, in order, at most so many at a time."""
+    rest = iter(items)
+    while page := list(islice(rest, most)):
+        yield page
 
 
 class Frozen(Protocol):

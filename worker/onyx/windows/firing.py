@@ -6,7 +6,7 @@ complete by itself, so that this may happen later and its state is the one at th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -63,6 +63,12 @@ class Firing(NamedTuple):
             "window": self.window,
             "watermark": self.watermark,
         }
+
+
+Runs = Iterator[list[Firing]]
+"""What fires at one moment, so many at a time: what is in a list has fired, and has changed the
+state; the rest has not, until more is asked for. Meanwhile changes may be taken, and questions
+asked. Nothing else may be done before the end."""
 
 
 @dataclass(frozen=True, slots=True)

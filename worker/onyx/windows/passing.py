@@ -3,11 +3,14 @@
 An extent that has not been passed waits as a whole, so that a batch costs one look-up however many
 groups it has. One that has fired and is kept (`accumulating`) waits only for the groups that have
 got more segments since, which are listed.
+
+An extent that is too large to fire at once fires in parts, shard by shard, and says which groups
+each part had. So nothing that is kept or told lists more groups than a part or a shard has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onyx.windows.dues import Dues
@@ -15,6 +18,25 @@ from onyx.windows.firing import Number
 
 Keys = dict[Any, None]
 """Group keys in order, as a set that does not depend on how they are hashed."""
+
+
+class Half:
+    """Of an extent that fires shard by shard: where that is."""
+
+    def __init__(self) -> None:
+        self.before: list[int] = []
+        """Shards that have fired."""
+        self.shard: int | None = None
+        self.keys: list[Any] = []
+        """Groups of this shard that have."""
+
+    def fired(self, shard: int, keys: Sequence[Any]) -> None:
+        """Some groups more have fired, of this shard or of the next one."""
+        if shard != self.shard:
+            if self.shard is not None:
+                self.before.append(self.shard)
+            self.shard, self.keys = shard, []
+        self.keys += keys
 
 
 class Passing:
@@ -29,6 +51,10 @@ class Passing:
         """Extents that have fired and are kept."""
         self.changed: dict[int, None] = {}
         """Those of them that have fired since changes were taken."""
+        self.also: dict[int, list[Any]] = {}
+        """Groups that have fired since then, of extents that fire in parts."""
+        self.half: dict[int, Half] = {}
+        """Extents of which some shards have fired."""
 
     def touch(self, extent: int, due: Number, keys: Mapping[Any, Any]) -> None:
         """Groups of an extent have got segments."""
@@ -41,15 +67,34 @@ class Passing:
         self.waiting[extent] = dict.fromkeys(keys) if listed else None
         self._dues.put(extent, due)
 
-    def take(self, watermark: Number) -> Iterator[tuple[int, Keys | None]]:
-        """Extents that the watermark has passed, with the groups that have waited."""
-        for extent in self._dues.take(watermark):
-            yield extent, self.waiting.pop(extent)
+    def passed(self, watermark: Number) -> Iterator[int]:
+        """Extents that the watermark has passed; each waits until it is taken."""
+        return self._dues.take(watermark)
+
+    def take(self, extent: int) -> Keys | None:
+        """An extent waits no more; the groups that have waited, None: all that it has."""
+        return self.waiting.pop(extent)
 
     def keep(self, extent: int) -> None:
         """An extent has fired and stays."""
         self.fired[extent] = None
         self.changed[extent] = None
+
+    def part(self, extent: int, shard: int | None, keys: Sequence[Any]) -> None:
+        """Some groups of an extent that stays have fired: of a shard, or of those listed."""
+        self.also.setdefault(extent, []).extend(keys)
+        listed = self.waiting.get(extent)
+        if shard is not None:
+            self.half.setdefault(extent, Half()).fired(shard, keys)
+        elif listed is not None:
+            for key in keys:
+                del listed[key]
+
+    def through(self, extent: int) -> None:
+        """The last part of an extent has fired, and it stays."""
+        self.half.pop(extent, None)
+        self.waiting.pop(extent, None)
+        self.fired[extent] = None
 
     def forget(self, extent: int) -> None:
         """An extent is gone."""
@@ -57,13 +102,16 @@ class Passing:
         self.waiting.pop(extent, None)
         self.fired.pop(extent, None)
         self.changed.pop(extent, None)
+        self.also.pop(extent, None)
+        self.half.pop(extent, None)
 
-    def settle(self, extent: int, present: Mapping[Any, Any], fired: Mapping[Any, Any]) -> None:
+    def settle(self, extent: int, present: Mapping[Any, Any], fired: Iterable[Any]) -> None:
         """As restored: of the groups `present` in an extent, these have fired."""
         self.fired[extent] = None
         held = self.waiting.get(extent, {})
-        rest = dict.fromkeys(present if held is None else held)
-        left = {key: None for key in rest if key not in fired}
+        left = dict.fromkeys(present) if held is None else held
+        for key in fired:
+            left.pop(key, None)
         self.waiting[extent] = left
         if not left:
             del self.waiting[extent]

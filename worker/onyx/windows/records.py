@@ -7,6 +7,10 @@ A record is a list: its kind, the id of its window, and what the kind needs.
     delete   extent, groups               groups that an extent has no more
     clear    extent                       all groups of the shard
     fired    trigger, extent, groups      a watermark trigger has fired, but for these groups
+    fired-also trigger, extent, groups    it has fired for these groups
+    under-way trigger, event, extent, groups
+                                          what else fires a shard has come to these groups of an
+                                          extent; None: the whole shard has fired
     sessions group, key, sessions         all sessions: first, last, state, triggers that have fired
     session-add group, key, [place, update]...
     states   trigger, groups, states      states of a trigger

@@ -18,10 +18,11 @@ from onyx.windows.aggregations import Aggregation
 from onyx.windows.buckets import Form, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
-from onyx.windows.firing import Firing, Number
+from onyx.windows.firing import Firing, Number, Runs
 from onyx.windows.groups import Shards, dump_key, hashable_key, load_key
 from onyx.windows.records import Record, Records, tell
 from onyx.windows.triggers import CompiledTrigger
+from onyx.windows.underway import Unit
 from onyx.windows.window_state import WindowState
 
 Owner = tuple[Any, Any]
@@ -45,9 +46,14 @@ class SessionWindow(WindowState):
     """A session window."""
 
     def __init__(
-        self, compiled: CompiledWindow, grouped: bool, shards: Shards, holder: Holder
+        self,
+        compiled: CompiledWindow,
+        grouped: bool,
+        shards: Shards,
+        holder: Holder,
+        run_max: int,
     ) -> None:
-        super().__init__(compiled, grouped, shards, holder)
+        super().__init__(compiled, grouped, shards, holder, run_max)
         assert compiled.places is not None
         self._places = compiled.places
         self._gap = compiled.gap
@@ -163,12 +169,12 @@ class SessionWindow(WindowState):
 
     # Watermarks.
 
-    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> list[Firing]:
-        fired: list[Firing] = []
+    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> Runs:
         dues = self._passing.get((trigger.name, shard))
         if dues is None:
-            return fired
-        for owner in list(dues.take(watermark)):
+            return
+        run: list[Firing] = []
+        for owner in dues.take(watermark):
             for session in list(self._sessions(owner)):
                 if trigger.name in session.fired:
                     continue
@@ -177,8 +183,11 @@ class SessionWindow(WindowState):
                     continue
                 session.fired = [*session.fired, trigger.name]
                 self._tell(owner)
-                self._fire(fired, trigger, "watermark", owner[0], session, None)
-        return fired
+                self._fire(run, trigger, "watermark", owner[0], session, None)
+            if len(run) >= self._run_max:  # not between two sessions of a state that may leave
+                yield run
+                run = []
+        yield run
 
     def _expire(self, watermark: Number, shard: int | None) -> None:
         dues = self._expiring.get(shard)
@@ -201,6 +210,13 @@ class SessionWindow(WindowState):
         for key in self._groups.groups(shards):
             for session in self._extents(key):
                 yield key, session
+
+    def _units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
+        groups = self._groups.by_shard(shards)
+        return lambda shard: ((None, key) for key in groups(shard))
+
+    def _unit(self, unit: Unit) -> Sequence[Session]:
+        return self._extents(unit[1])
 
     def _alive(self, key: Any, extent: Session) -> bool:
         return extent in self._sessions(extent.owner)

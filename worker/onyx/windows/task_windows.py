@@ -18,11 +18,14 @@ from onyx.flow.batch import Segment
 from onyx.windows.bucket_window import BucketWindow
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import CompiledWindow, CompiledWindows
-from onyx.windows.firing import ALL, Added, Extent, Firing, Number
+from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.records import Record, Records
 from onyx.windows.session_window import SessionWindow
 from onyx.windows.window_state import NOTHING_SEEN, WindowState
+
+RUN_MAX = 1_000
+"""Firings that are made at once."""
 
 
 class TaskWindows:
@@ -33,9 +36,16 @@ class TaskWindows:
         compiled: CompiledWindows,
         shard_of: Callable[[Any], int],
         holder: Holder | None = None,
+        run_max: int = RUN_MAX,
     ) -> None:
-        """`shard_of` gives for the user's value of a group key the shard of its state; a task that
-        is not grouped has one group, None, in shard 0. `holder` has the states; None: in memory."""
+        """
+        Args:
+            shard_of: gives for the user's value of a group key the shard of its state; a task that
+                is not grouped has one group, None, in shard 0.
+            holder: has the states; None: in memory.
+            run_max: firings that are made at once.
+        """
+        self._run_max = run_max
         self._holder = holder or InMemory()
         self._task = compiled.task
         self._grouped = compiled.grouped
@@ -47,7 +57,7 @@ class TaskWindows:
 
     def _window(self, compiled: CompiledWindow) -> WindowState:
         make = SessionWindow if compiled.window.type == "session" else BucketWindow
-        return make(compiled, self._grouped, self._shards, self._holder)
+        return make(compiled, self._grouped, self._shards, self._holder, self._run_max)
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -76,26 +86,28 @@ class TaskWindows:
             fired.sort(key=itemgetter(0))
         return Added([firing for _, firing in fired], sorted(late or ()))
 
-    def tick(self, now_ms: int) -> list[Firing]:
+    def tick(self, now_ms: int) -> Runs:
         """Timers that are due fire."""
-        return self._fired(window.tick(now_ms) for window in self._settled())
+        return self._trimmed(window.tick(now_ms) for window in self._settled())
 
-    def advance(self, watermark: Number) -> list[Firing]:
+    def advance(self, watermark: Number) -> Runs:
         """The watermark of the task has risen: extents that it has passed fire."""
         if watermark <= self._watermark:
-            return []
+            return iter(())
         self._watermark = watermark
-        return self._fired(window.advance(watermark) for window in self._settled())
+        return self._trimmed(window.advance(watermark) for window in self._settled())
 
-    def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
+    def complete(self, shards: Collection[int], now_ms: int) -> Runs:
         """The job ends for these shards: every extent fires once more."""
-        chosen = frozenset(shards)
-        return self._fired(window.complete(chosen, now_ms) for window in self._settled())
+        return self._trimmed(window.complete(shards, now_ms) for window in self._settled())
 
-    def _fired(self, firings: Iterable[list[Firing]]) -> list[Firing]:
-        found = list(chain.from_iterable(firings))
+    def _trimmed(self, windows: Iterable[Runs]) -> Runs:
+        """Runs that hold something; meanwhile no state is in use."""
+        for run in chain.from_iterable(windows):
+            self._holder.trim()
+            if run:
+                yield run
         self._holder.trim()
-        return found
 
     def take_changes(self) -> dict[int, list[Record]]:
         """What has changed since the last call, by shard."""

@@ -30,32 +30,29 @@ class Timers:
         for shard in shards:
             for trigger in self._triggers:
                 if (trigger.name, shard) not in self._dues.at:
-                    self._arm(trigger, shard, now_ms)
+                    self.arm(trigger, shard, now_ms)
 
-    def take(self, now_ms: int) -> list[tuple[CompiledTrigger, list[int]]]:
-        """Triggers that were due before `now_ms`, with the shards; they are due a period later."""
-        due: dict[str, list[int]] = {}
-        for name, shard in self._dues.take(now_ms - 1):
-            due.setdefault(name, []).append(shard)
-        taken = [(each, due[each.name]) for each in self._triggers if each.name in due]
-        for trigger, shards in taken:
-            for shard in shards:
-                self._arm(trigger, shard, now_ms)
-        return taken
+    def due(self, now_ms: int) -> list[tuple[CompiledTrigger, list[int]]]:
+        """Triggers that were due before `now_ms`, with the shards; they are so until armed."""
+        at = self._dues.at
+        due = sorted((each for each in at if at[each] < now_ms), key=at.__getitem__)
+        found = [(each, [n for name, n in due if name == each.name]) for each in self._triggers]
+        return [(trigger, shards) for trigger, shards in found if shards]
 
     def restart(self, shards: Collection[int], now_ms: int) -> None:
         """Triggers have fired for another reason: they are due a period later."""
         for trigger in self._triggers:
             for shard in shards:
                 if (trigger.name, shard) in self._dues.at:
-                    self._arm(trigger, shard, now_ms)
+                    self.arm(trigger, shard, now_ms)
 
     def next_tick_ms(self) -> int | None:
-        """When `take` has something to give."""
+        """When something is due."""
         due = self._dues.earliest()
         return None if due is None else int(due) + 1
 
-    def _arm(self, trigger: CompiledTrigger, shard: int, now_ms: int) -> None:
+    def arm(self, trigger: CompiledTrigger, shard: int, now_ms: int) -> None:
+        """A trigger has fired for a shard, or begins: it is due a period later."""
         assert trigger.period_ms is not None
         self._dues.put((trigger.name, shard), now_ms + trigger.period_ms)
         self._changed[trigger.name, shard] = None

@@ -18,12 +18,13 @@ from onyx.flow.batch import Segment
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder
 from onyx.windows.compile import CompiledWindow
-from onyx.windows.firing import EventType, Extent, Firing, Number
+from onyx.windows.firing import EventType, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.records import Record, Records, tell
 from onyx.windows.timers import Timers
 from onyx.windows.trigger_states import NOTHING, TriggerStates
 from onyx.windows.triggers import CompiledTrigger, counted
+from onyx.windows.underway import Underway, Unit
 
 NOTHING_SEEN = float("-inf")
 
@@ -32,9 +33,16 @@ class WindowState(ABC):
     """One window on one peer."""
 
     def __init__(
-        self, compiled: CompiledWindow, grouped: bool, shards: Shards, holder: Holder
+        self,
+        compiled: CompiledWindow,
+        grouped: bool,
+        shards: Shards,
+        holder: Holder,
+        run_max: int,
     ) -> None:
+        """`run_max`: firings of one run."""
         self.compiled = compiled
+        self._run_max = run_max
         self._window = compiled.window
         self._aggregation = compiled.aggregation
         self._triggers = compiled.triggers
@@ -49,6 +57,7 @@ class WindowState(ABC):
         self._states = TriggerStates(
             self._window.id, [each.name for each in self._triggers], shards
         )
+        self._underway = Underway(self._window.id)
         self._by_segment = compiled.watermark_of_segments or any(
             each.by_segment for each in self._triggers
         )
@@ -74,6 +83,15 @@ class WindowState(ABC):
         """Group and extent, of some shards or all; they may be changed meanwhile."""
 
     @abstractmethod
+    def _units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
+        """What gives for each of these shards what fires at once, in order of extents; meanwhile
+        it may be changed and removed."""
+
+    @abstractmethod
+    def _unit(self, unit: Unit) -> Sequence[Any]:
+        """The extents of a unit that are there."""
+
+    @abstractmethod
     def _alive(self, key: Any, extent: Any) -> bool: ...
 
     @abstractmethod
@@ -89,7 +107,7 @@ class WindowState(ABC):
     def _remove(self, key: Any, extent: Any) -> None: ...
 
     @abstractmethod
-    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> list[Firing]:
+    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> Runs:
         """Extents that a watermark has passed fire: of all shards, or of one."""
 
     @abstractmethod
@@ -114,44 +132,38 @@ class WindowState(ABC):
 
     # Events.
 
-    def advance(self, watermark: Number) -> list[Firing]:
+    def advance(self, watermark: Number) -> Runs:
         """The watermark that inputs have assigned has risen."""
         self._watermark = watermark
         self._watermarks_changed = True
         if self.compiled.watermark_of_segments:
-            return []
+            return
         ahead = self._shard_watermarks
         if ahead:
             self._shard_watermarks = {
                 shard: each for shard, each in ahead.items() if each > watermark
             }
-        fired: list[Firing] = []
         for trigger in self._triggers:
             if trigger.by_watermark:
-                fired += self._pass(trigger, watermark, None)
+                yield from self._pass(trigger, watermark, None)
             elif trigger.kind == "own":
-                fired += self._ask(trigger, "watermark", self._everything())
+                yield from self._fire_shards(trigger, "watermark", list(self._shards.known))
         self._expire(watermark, None)
-        return fired
 
-    def tick(self, now_ms: int) -> list[Firing]:
+    def tick(self, now_ms: int) -> Runs:
         """Timers fire that were due before `now_ms`."""
-        fired: list[Firing] = []
-        for trigger, shards in self._timers.take(now_ms):
-            fired += self._fire_everything(trigger, "timer-tick", shards)
-        return fired
+        for trigger, shards in self._timers.due(now_ms):
+            yield from self._fire_shards(trigger, "timer-tick", shards, now_ms)
 
     def next_tick_ms(self) -> int | None:
         """When `tick` has something to do."""
         return self._timers.next_tick_ms()
 
-    def complete(self, shards: Collection[int], now_ms: int) -> list[Firing]:
+    def complete(self, shards: Collection[int], now_ms: int) -> Runs:
         """The job ends for these shards."""
-        fired: list[Firing] = []
         for trigger in self._triggers:
-            fired += self._fire_everything(trigger, "job-completed", shards)
+            yield from self._fire_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
-        return fired
 
     def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
         """Extents of some groups, or of all; the first in order, if only some are wanted. Only
@@ -194,7 +206,8 @@ class WindowState(ABC):
                 for extent in self._woken(trigger, key, extents, segment, place):
                     self._fire(fired, trigger, "new-segment", key, extent, segment)
             elif trigger.by_watermark and risen:
-                fired += self._pass(trigger, place, self._shard(key))
+                for run in self._pass(trigger, place, self._shard(key)):
+                    fired += run
         if risen:
             self._expire(place, self._shard(key))
         return fired
@@ -248,27 +261,46 @@ class WindowState(ABC):
             return self._extents(key)
         return [extent for extent in extents if self._alive(key, extent)]
 
-    def _fire_everything(
-        self, trigger: CompiledTrigger, event_type: EventType, shards: Collection[int]
-    ) -> list[Firing]:
-        everything = self._everything(shards)
-        if trigger.kind == "own":
-            return self._ask(trigger, event_type, everything)
-        fired: list[Firing] = []
-        for key, extent in everything:
-            self._fire(fired, trigger, event_type, key, extent, None)
-        return fired
+    def _fire_shards(
+        self,
+        trigger: CompiledTrigger,
+        event_type: EventType,
+        shards: Collection[int],
+        now_ms: int = 0,
+    ) -> Runs:
+        """All extents of some shards fire, or are shown to a trigger of the user, because of
+        something other than a segment. How far that has come is told, but for a watermark: what it
+        has not come to is shown to the trigger with the next one."""
+        units = self._units(shards)
+        run: list[Firing] = []
+        for shard in shards:
+            place = trigger.name, event_type, shard
+            mine = units(shard)
+            if trigger.kind == "own":
+                mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
+            for unit in self._underway.left(place, mine):
+                for extent in self._woken_by(trigger, event_type, unit):
+                    self._fire(run, trigger, event_type, unit[1], extent, None)
+                if event_type != "watermark":
+                    self._underway.fired(place, unit)
+                self._holder.trim()
+                if len(run) >= self._run_max:
+                    yield run
+                    run = []
+            if event_type == "timer-tick":
+                self._timers.arm(trigger, shard, now_ms)
+                self._underway.forget(place)
+            elif event_type == "job-completed":
+                self._underway.through(place)
+        yield run
 
-    def _ask(
-        self, trigger: CompiledTrigger, event_type: EventType, everything: Iterable[tuple[Any, Any]]
-    ) -> list[Firing]:
-        """A trigger of the user looks at extents because of something other than a segment."""
-        fired: list[Firing] = []
-        for key in dict.fromkeys(key for key, _ in everything):
-            for extent in self._asked(trigger, event_type, key, self._extents(key), None):
-                self._fire(fired, trigger, event_type, key, extent, None)
-            self._holder.trim()
-        return fired
+    def _woken_by(
+        self, trigger: CompiledTrigger, event_type: EventType, unit: Unit
+    ) -> Sequence[Any]:
+        if trigger.kind != "own":
+            return self._unit(unit)
+        key = unit[1]
+        return self._asked(trigger, event_type, key, self._extents(key), None)
 
     def _asked(
         self,
@@ -381,6 +413,7 @@ class WindowState(ABC):
         self._take_extents(records)
         self._states.take(records)
         self._timers.take_changes(records)
+        self._underway.take(records)
         if self._watermarks_changed and self._keeps_watermarks():
             for shard in self._shards.known:
                 self._tell_watermark(records, shard)
@@ -401,6 +434,7 @@ class WindowState(ABC):
     def _snapshot_rest(self, shards: Collection[int], records: Records) -> None:
         self._states.snapshot(shards, records)
         self._timers.snapshot(shards, records)
+        self._underway.snapshot(shards, records)
         if self._keeps_watermarks():
             for shard in shards:
                 self._tell_watermark(records, shard)
@@ -412,6 +446,9 @@ class WindowState(ABC):
             self._states.restore(record)
         elif kind == "timer":
             self._timers.restore(shard, record)
+            self._underway.forget((record[2], "timer-tick", shard))
+        elif kind == "under-way":
+            self._underway.restore(shard, record)
         elif kind == "watermark":
             if record[2] > self._watermark_of(shard):
                 self._shard_watermarks[shard] = record[2]
@@ -423,6 +460,7 @@ class WindowState(ABC):
         self._drop_extents(shards)
         self._states.drop(shards)
         self._timers.drop(shards)
+        self._underway.drop(shards)
         for shard in shards:
             self._shard_watermarks.pop(shard, None)
 
