@@ -70,6 +70,28 @@ def test_scaling_up_and_down_changes_no_window(release: Release) -> None:
     job.assert_exact()
 
 
+def test_an_edit_that_resumes_changes_no_window(release: Release) -> None:
+    job = Windowed(release, "edited", segments=12_000)
+    job.start(per_second=200, upgradePolicy="Resume")
+    job.await_more()
+    former = release.kube.get("oj", "edited")["status"]["jobId"]
+
+    job.start(per_second=250, upgradePolicy="Resume")
+
+    until(lambda: goes_on_from(release, "edited", former), "the new version has its place")
+    job.await_more()
+    job.assert_unfinished()
+    job.assert_exact()
+    states = {each["id"]: each["state"] for each in release.jobs_by_log()}
+    assert states[former] == "killed"
+
+
+def goes_on_from(release: Release, job: str, former: str) -> bool:
+    """Whether a job runs in the place of a former one."""
+    status = release.kube.get("oj", job)["status"]
+    return status["phase"] == "Running" and status.get("former", {}).get("jobId") == former
+
+
 def state(release: Release, job: str, window: str, key: str) -> list[Any]:
     """What a window of a job has gathered for a key, asked in a worker's pod while it runs."""
     (job_id,) = [each["id"] for each in release.jobs_by_log() if each["name"] == job]

@@ -31,7 +31,8 @@ class Windowed:
         self._release = release
         self._segments = segments
 
-    def manifest(self, per_second: int) -> dict[str, Any]:
+    def manifest(self, per_second: int, **declared: str) -> dict[str, Any]:
+        """The job, and how it is declared to be run."""
         options = {
             "segments": self._segments,
             "ratePerSecond": per_second,
@@ -60,11 +61,13 @@ class Windowed:
                 "catalog": [{**each, "batchSize": 100} for each in catalog],
                 "windows": [window],
                 "triggers": [trigger],
+                **declared,
             },
         }
 
-    def start(self, per_second: int) -> None:
-        self._release.kube.apply(self.manifest(per_second))
+    def start(self, per_second: int, **declared: str) -> None:
+        """Apply it; another `per_second` makes another version of it."""
+        self._release.kube.apply(self.manifest(per_second, **declared))
 
     def written(self) -> list[tuple[int, int, int]]:
         """Group, lower bound and sum of each window that was written until now, in order."""

@@ -15,7 +15,7 @@ from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx_operator.jobs.actions import Action, Remember, Submit, Tell
 from onyx_operator.jobs.plan import Plan, plan
-from onyx_operator.jobs.seen import LogJob, Record, job_id
+from onyx_operator.jobs.seen import LogJob, Record, Trouble, job_id
 from onyx_operator.jobs.spec import Spec
 
 A, B, C = "digest-a", "digest-b", "digest-c"
@@ -286,6 +286,19 @@ def test_a_refused_upgrade_changes_nothing_until_the_spec_is_another_one() -> No
     assert of.resumed == {job(of): first}
 
 
+@pytest.mark.parametrize(("failure", "phase"), [("task read: boom", "Failed"), ("", "Killed")])
+def test_a_job_that_ends_while_the_new_one_is_refused_is_told_as_such(
+    failure: str, phase: str
+) -> None:
+    of = world()
+    of.refusal = "has to be said"
+    of.jobs[job(of)] = LogJob("killed", failure=failure)
+    edit(of, B)
+    found = now(of)
+    assert (found.actions, found.phase, found.reason) == ((), phase, "UpgradeRefused")
+    assert failure in found.message
+
+
 def test_state_that_has_been_collected_is_not_forgotten_silently() -> None:
     of = world()
     of.record = replace(of.record, phase="Failed", finished_at="2001-09-09T01:46:40Z")
@@ -340,6 +353,18 @@ def test_a_deleted_object_takes_both_jobs_with_it(done: int) -> None:
     of.settle()
     assert of.gone
     assert not [each for each in of.jobs.values() if each.stage == "live"]
+
+
+def test_a_deleted_object_that_is_let_go_names_both_jobs_that_may_go_on() -> None:
+    of = world()
+    first = job(of)
+    edit(of, B)
+    of.carry_out(now(of).actions[:1])
+    of.trouble = Trouble("LogUnreachable", "no ZooKeeper answers")
+    of.spec = replace(of.spec, deleted_at="2001-09-09T00:00:00Z")
+    found = now(of)
+    assert found.reason == "ReleasedWithoutKill"
+    assert f"job {job(of)} or {first} may go on" in found.message
 
 
 def test_a_wrong_edit_after_one_that_was_only_meant_leaves_the_former_job_running() -> None:

@@ -130,6 +130,17 @@ def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
     assert not found.problems
 
 
+def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
+    client: Client,
+) -> None:
+    submit(client, "a")
+    client.drain(JobId("a"))
+    client.hand_in(JobId("b"), in_place_of(job("b"), "a"))
+    replica = client.replica()
+    assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
+    assert not replica.resumed_jobs
+
+
 def test_answers_alone_are_no_resume_point(client: Client) -> None:
     alone = replace(job("a"), resume_point=ResumePoint(windows={"w": "initialize"}))
     assert client.submit(alone).job == "a"

@@ -26,14 +26,23 @@ class Verdict:
     warnings: tuple[Problem, ...] = ()
 
 
+_ANSWERED = Problem(
+    "spec.resumePoint",
+    "counts for each edit while it stands here",
+    "take it out when this one has been taken; that alone changes nothing",
+)
+
+
 def _job(job: Object) -> Verdict:
     try:
-        _, parsed = parse_declared(job)
+        declared, parsed = parse_declared(job)
     except ManifestError as error:
         return Verdict(problems=error.problems)
     if parsed is None:
         return Verdict()
-    return Verdict(problems=wrong_options(parsed))
+    point, resumes = parsed.resume_point, declared.upgrade_policy == "Resume"
+    stays = resumes and point is not None and (point.tasks or point.windows)
+    return Verdict(wrong_options(parsed), (_ANSWERED,) if stays else ())
 
 
 def _cluster(cluster: Object) -> Verdict:

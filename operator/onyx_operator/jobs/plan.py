@@ -101,12 +101,13 @@ def _delete_without_log(spec: Spec, seen: Seen, trouble: Trouble, release_timeou
     left_s = release_timeout_s - (seen.now_s - (deleted_s or 0.0))
     if seen.record.job_id is None or seen.record.finished:
         return Plan((ReleaseFinalizer(),), "Killed", "Deleted", "the object was deleted")
+    maybe = (seen.record, None if seen.record.submitted_at else seen.record.former)
+    named = " or ".join(each.job_id for each in maybe if each and each.job_id)
     if left_s > 0:
-        message = f"cannot kill job {seen.record.job_id} yet: {trouble.message}"
+        message = f"cannot kill job {named} yet: {trouble.message}"
         return Plan((), _phase(seen.record), "KillPending", message, left_s)
     message = (
-        f"job {seen.record.job_id} may go on, it could not be killed: {trouble.message}; "
-        f"`onyx kill {seen.record.job_id}` ends it"
+        f"job {named} may go on, it could not be killed: {trouble.message}; `onyx kill` ends it"
     )
     return Plan((ReleaseFinalizer(),), "Unknown", "ReleasedWithoutKill", message)
 
@@ -231,11 +232,13 @@ def _take_place(spec: Spec, seen: Seen, log: Log, former: Record, new: Record) -
 
 def _refused(record: Record, job: LogJob, refusal: str) -> Plan:
     """An edit that would lose state starts nothing and stops nothing either."""
-    phase, goes_on = _phase(record), "the job of the former spec has ended"
+    phase, former = _phase(record), "the job of the former spec has ended"
     if job.stage == "live":
         phase, _, _ = _going_on(job)
-        goes_on = "the job of the former spec goes on"
-    message = f"{goes_on}; the new one cannot take its place: {short(refusal)}"
+        former = "the job of the former spec goes on"
+    elif job.stage == "killed":
+        phase, former = ("Failed", job.failure) if job.failure else ("Killed", former)
+    message = f"{former}; the new one cannot take its place: {short(refusal)}"
     return Plan((), phase, "UpgradeRefused", message, refusal=refusal)
 
 

@@ -1,7 +1,8 @@
 """A job enters the cluster. The first entry of an id wins; a repeat changes nothing.
 
 One that comes in the place of another job kills that in the same step: there is no moment in which
-both run, and none in which others could take the peers that become free.
+both run, and none in which others could take the peers that become free. If that has just
+completed, it has nothing to carry on, and the new one begins anew.
 
 The arguments say what scheduling must know; the job itself lies in the chunk store under `digest`.
 A limit that is missing, null or the text "Infinity" means no limit (JSON has no infinity).
@@ -86,7 +87,7 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     if jobs.is_known(replica, args.id):
         return replica
     job = args.id
-    if args.resumes not in (None, job):
+    if args.resumes is not None and args.resumes not in (job, *replica.completed_jobs):
         replica = replace(replica, resumed_jobs=replica.resumed_jobs.set(job, args.resumes))
         if args.resumes in replica.jobs:
             replica = jobs.kill(replica, args.resumes)
