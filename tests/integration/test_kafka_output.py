@@ -197,6 +197,36 @@ def test_an_outcome_that_nobody_knows_is_looked_up(
     assert kafka.rows(topic) == numbers(1)
 
 
+def test_a_commit_that_never_returns_is_given_up_and_looked_up(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[commit arrives, the call hangs] [the call hangs, commit does not arrive]"""
+    commit = kafka_store.Producer.commit_transaction
+    over = threading.Event()
+
+    class HangsAfter(kafka_store.Producer):
+        def commit_transaction(self, *arguments: Any) -> None:
+            commit(self, *arguments)
+            over.wait()
+
+    class HangsBefore(kafka_store.Producer):
+        def commit_transaction(self, *arguments: Any) -> None:
+            over.wait()
+            commit(self, *arguments)
+
+    for number, producer in ((1, HangsAfter), (2, HangsBefore)):
+        store = store_of(kafka, topic, "a")
+        store.open("a.0")
+        with monkeypatch.context() as patch:
+            patch.setattr(kafka_store, "Producer", producer)
+            patch.setattr(store, "_patience_s", 1.0)
+            with pytest.raises(Unavailable, match="no answer within 1 s; its outcome is looked up"):
+                store.apply("a.0", number, numbers(number))
+        assert store.apply("a.0", number, numbers(number))
+    over.set()
+    assert sorted(row["n"] for row in kafka.rows(topic)) == [1, 2]
+
+
 def test_several_at_once_finish_a_transaction_once(kafka: KafkaBroker, topic: str) -> None:
     stores = [store_of(kafka, topic, f"p{n}") for n in range(3)]
     stores[0].open("dead.0")

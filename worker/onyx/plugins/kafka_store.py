@@ -44,7 +44,8 @@ from onyx.ids import GroupId
 from onyx.plugins.kafka_client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
 from onyx.plugins.kafka_messages import Messages, OutMessage
 
-COMMIT_TIMEOUT_S = 2 * REQUEST_TIMEOUT_S
+PATIENCE_S_MIN, PATIENCE_S_MAX = 10.0, 80.0
+"""With a transaction; doubled by each that is given up, so that a slow one comes through."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """Until the brokers abort what a process that died has begun, unless others come before."""
 _FENCED = (
@@ -81,6 +82,7 @@ class KafkaStore:
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.RLock()
         self._checked = False
+        self._patience_s = PATIENCE_S_MIN
         with refused_settings(client):
             self._admin = AdminClient(client.settings())
 
@@ -102,9 +104,7 @@ class KafkaStore:
                 return False
             if session.number < number:
                 # It is kept only if all goes well: what became of it is looked up otherwise.
-                self._within(
-                    COMMIT_TIMEOUT_S, partial(self._commit, session, writer, number, messages)
-                )
+                self._patiently(partial(self._commit, session, writer, number, messages))
                 session.number = number
             if writer.startswith(f"{self._client.context.incarnation}."):
                 self._sessions[writer] = session
@@ -176,8 +176,8 @@ class KafkaStore:
                     raise KafkaException(refused[0]) from error
                 raise
 
-    def _within(self, timeout_s: float, do: Callable[[], None]) -> None:
-        """Do something that the library may never come back from while brokers come and go,
+    def _patiently(self, do: Callable[[], None]) -> None:
+        """Do something that the library may never come back from when a broker goes and comes,
         whatever time-out it is given. What it still does then is ended by the next session."""
         done: Future[None] = Future()
 
@@ -191,10 +191,13 @@ class KafkaStore:
 
         threading.Thread(target=run, name="onyx-kafka-commit", daemon=True).start()
         try:
-            done.result(timeout_s)
+            done.result(self._patience_s)
         except TimeoutError as error:
-            what = f"{self._doing}: no answer within {timeout_s:.0f} s; its outcome is looked up"
-            raise Unavailable(f"task {self._client.context.task!r}: {what}") from error
+            what = f"no answer within {self._patience_s:.0f} s; its outcome is looked up"
+            self._patience_s = min(2 * self._patience_s, PATIENCE_S_MAX)
+            task = self._client.context.task
+            raise Unavailable(f"task {task!r}: {self._doing}: {what}") from error
+        self._patience_s = PATIENCE_S_MIN
 
     def _produce(self, producer: Producer, message: OutMessage, reported: Report) -> None:
         while True:
