@@ -1,0 +1,78 @@
+"""Edits of a windowed OnyxJob with upgradePolicy Resume, real workers and a real ZooKeeper: every
+window is exactly right in the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.operator.declaring import condition, phase
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Operator, cluster, settings
+from tests.support.cluster import Cluster
+from tests.support.exactly_once import (
+    MODULE,
+    PARTITIONS,
+    PEERS,
+    Gate,
+    compare,
+    expected,
+    manifest,
+    written,
+)
+
+from onyx.log.server import ZooKeeperServer
+from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.settings import Settings
+
+pytestmark = pytest.mark.server
+SEGMENTS = 60_000
+EDITS = 4
+TIMEOUT_S = 90.0
+
+
+def version(folder: Path, number: int) -> dict[str, Any]:
+    """Each has another batch size."""
+    found = manifest(folder, SEGMENTS)
+    found["metadata"] = {"name": "job", "namespace": "default"}
+    for entry in found["spec"]["catalog"]:
+        entry["batchSize"] = 300 + 50 * number
+    found["spec"]["upgradePolicy"] = "Resume"
+    return found
+
+
+def test_windows_are_exact_through_edits_that_resume(
+    api: FakeApi, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
+    with Cluster(zookeeper.address, tmp_path, MODULE) as workers:
+        workers.start_workers(2, PEERS)
+        found = replace(settings(), engine=Settings(zookeeper=workers.settings.zookeeper))
+        tenancy = workers.settings.tenancy_id
+        api.create(cluster(zookeeper={"address": zookeeper.address}, tenancyId=tenancy))
+        with Operator(api, ZooKeeperClientLog, found) as operator:
+            api.create(version(tmp_path, 0))
+            api.wait_for("onyxjobs", "job", phase("Running", "Running"), timeout_s=TIMEOUT_S)
+            for number in range(1, EDITS + 1):
+                gate.open(number / (EDITS + 1))
+                api.patch("onyxjobs", "job", {"spec": version(tmp_path, number)["spec"]})
+                if number == 2:
+                    operator.kill()
+                elif number > 2:
+                    api.wait_for(
+                        "onyxjobs",
+                        "job",
+                        lambda told: (
+                            told["status"]["observedGeneration"] == told["metadata"]["generation"]
+                            and phase("Running", "Running")(told)
+                        ),
+                        timeout_s=TIMEOUT_S,
+                    )
+            gate.open(1)
+            told = api.wait_for(
+                "onyxjobs", "job", condition("Completed", "True"), timeout_s=TIMEOUT_S
+            )
+    assert told["status"]["attempt"] >= 2, "it was edited while it ran"
+    compare(written(tmp_path), expected(SEGMENTS))
