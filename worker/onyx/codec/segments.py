@@ -189,10 +189,12 @@ def examine(value: Any, keys: tuple[type, ...] = (str,), depth: int = 0) -> None
     if depth > NESTING_MAX:
         raise RecursionError(f"nested deeper than {NESTING_MAX}")
     if kind is dict:
-        for key, item in value.items():
+        for key in value:
             if type(key) not in keys:
                 raise TypeError(f"a key of type {type(key).__name__}")
-            examine(item, keys, depth + 1)
+        if not _PLAIN.issuperset(map(type, value.values())):
+            for item in value.values():
+                examine(item, keys, depth + 1)
     elif kind is list or kind is tuple:
         if not _PLAIN.issuperset(map(type, value)):
             for item in value:

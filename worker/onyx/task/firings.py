@@ -7,6 +7,7 @@ are told here; nothing of the state is, for it is the user's data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from onyx.codec.segments import examine
@@ -18,6 +19,8 @@ from onyx.task.failures import blamed
 from onyx.windows.firing import Firing
 
 Function = Callable[..., Any]
+Where = Callable[[], str]
+"""What is at fault, said only when something is."""
 
 
 def call_sync(functions: Mapping[str, Function], event: Any, firing: Firing) -> None:
@@ -28,7 +31,7 @@ def call_sync(functions: Mapping[str, Function], event: Any, firing: Firing) -> 
     """
     name = firing.trigger.sync
     if name is not None:
-        _call(functions[name], _where(firing.trigger, "sync", name), event, firing)
+        _call(functions[name], partial(_where, firing.trigger, "sync", name), event, firing)
 
 
 def call_emit(functions: Mapping[str, Function], event: Any, firing: Firing) -> list[Segment]:
@@ -40,37 +43,37 @@ def call_emit(functions: Mapping[str, Function], event: Any, firing: Firing) -> 
     name = firing.trigger.emit
     if name is None:
         return []
-    where = _where(firing.trigger, "emit", name)
+    where = partial(_where, firing.trigger, "emit", name)
     return _segments(where, _call(functions[name], where, event, firing))
 
 
-def _call(function: Function, where: str, event: Any, firing: Firing) -> Any:
+def _call(function: Function, where: Where, event: Any, firing: Firing) -> Any:
     arguments = (event, firing.window, firing.trigger, firing.state_event(), firing.state)
     try:
         return function(*arguments)
     except Exception as error:
-        raise UserFunctionError(blamed(where, error)) from error
+        raise UserFunctionError(blamed(where(), error)) from error
 
 
 def _where(trigger: Trigger, key: str, name: str) -> str:
     return f"trigger {trigger.id or trigger.type} of window {trigger.window_id}: {key} {name}"
 
 
-def _segments(where: str, made: Any) -> list[Segment]:
+def _segments(where: Where, made: Any) -> list[Segment]:
     """What an emit function returned: one segment, several or none."""
     if made is None:
         return []
     found = [made] if isinstance(made, dict) else made
     if not isinstance(found, list | tuple):
-        raise _refused(where, describe_type(made))
+        raise _refused(where(), describe_type(made))
     for each in found:
         if not isinstance(each, dict):
-            raise _refused(where, f"{describe_type(made)} that holds {describe_type(each)}")
+            raise _refused(where(), f"{describe_type(made)} that holds {describe_type(each)}")
         try:
             examine(each)
         except (TypeError, RecursionError) as error:
             raise UserFunctionError(
-                f"{where} returned a segment that holds {error}; segments may hold None, bool, "
+                f"{where()} returned a segment that holds {error}; segments may hold None, bool, "
                 "int, float, str, bytes, a datetime with a time zone, and lists and dicts of these "
                 "with keys that are str"
             ) from error

@@ -111,8 +111,10 @@ class Windowing:
         self._values: list[Columns] = []
         self._gathered = 0
         self._due_s: float | None = None
-        self._changed_s = 0.0
-        """When the last of what is gathered came."""
+        self._seen = 0
+        """How much was gathered when an idle moment was seen last."""
+        self._quiet_s = 0.0
+        """When it was, first."""
         self._rested_s = 0.0
         """When the last chunk was begun as long ago as a change may wait at most."""
         self._appending: _Append | None = None
@@ -241,8 +243,7 @@ class Windowing:
         now_s = self._clock.monotonic_s()
         many = self._gathered >= self._settings.chunk_segments_max
         firing = self.firing is not None
-        quiet = idle and now_s >= min(self._rested_s, self._changed_s + QUIET_S)
-        if not (firing or quiet or many or now_s >= self._due_s):
+        if not (firing or many or now_s >= self._due_s or (idle and self._rests(now_s))):
             return False
         self._rested_s = now_s + self._settings.chunk_interval_s
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
@@ -250,6 +251,7 @@ class Windowing:
         chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
         write = self._write_snapshot if whole else self._log.append
         values, self._values, self._gathered, self._due_s = self._values, [], 0, None
+        self._seen = 0
 
         def work() -> None:
             write(chunk)
@@ -262,6 +264,12 @@ class Windowing:
         """Whether there is room for more of what fires at one moment: the last page is on its way
         to the log, and not too much waits to arrive."""
         return self._due_s is None and not self.emissions.full
+
+    def _rests(self, now_s: float) -> bool:
+        """Whether an idle moment is more than one between two batches."""
+        if self._seen != self._gathered:
+            self._seen, self._quiet_s = self._gathered, now_s
+        return now_s >= min(self._rested_s, self._quiet_s + QUIET_S)
 
     @property
     def durable(self) -> bool:
@@ -341,9 +349,8 @@ class Windowing:
     def changed(self, segments: int) -> None:
         """So many segments, or firings, have changed the state."""
         self._gathered += segments
-        self._changed_s = self._clock.monotonic_s()
         if self._due_s is None:
-            self._due_s = self._changed_s + self._settings.chunk_interval_s
+            self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
 
     def _restore(self, recovered: Recovered) -> None:
         for shard, state in recovered.shards.items():
