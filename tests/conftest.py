@@ -73,8 +73,8 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A real broker shared by all tests: make topics of your own and do not stop it. Tests that
-    ask for it are skipped where Kafka has not been fetched."""
+    """A real broker shared by all tests: make topics of your own, and start it again if you have
+    killed it. Tests that ask for it are skipped where Kafka has not been fetched."""
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
     yield broker
     broker.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,8 @@ from onyx.log.server import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 MODULE = Path(__file__).with_name("kafka_job.py")
+SOURCE, TARGET = "chaos-in", "chaos-out"
 PARTITIONS, MESSAGES, TRANSACTION = 3, 4_000, 500
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
-    """One that this test may kill."""
-    (tmp_path / "kafka").mkdir()
-    broker = KafkaBroker(tmp_path / "kafka")
-    yield broker
-    broker.kill()
 
 
 def fill(broker: KafkaBroker, topic: str) -> Counter[int]:
@@ -47,8 +38,8 @@ def fill(broker: KafkaBroker, topic: str) -> Counter[int]:
 def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
     place = {"bootstrapServers": broker.address}
     fields = {"partitionField": "p", "offsetField": "o"}
-    read = {**place, **fields, "topic": "in", "bounded": True, "gate": str(gate)}
-    write = {**place, "topic": "out", "rollSeconds": 0.3}
+    read = {**place, **fields, "topic": SOURCE, "bounded": True, "gate": str(gate)}
+    write = {**place, "topic": TARGET, "rollSeconds": 0.3}
     catalog = [
         {"name": "read", "type": "input", "plugin": "kafka_job:gated_kafka", "maxPeers": 2,
          "options": read},
@@ -68,21 +59,21 @@ def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
 
 
 def test_every_message_is_there_once(
-    zookeeper: ZooKeeperServer, broker: KafkaBroker, tmp_path: Path
+    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    broker.create("in", partitions=PARTITIONS)
-    broker.create("out", partitions=2)
-    wanted = fill(broker, "in")
+    kafka.create(SOURCE, partitions=PARTITIONS)
+    kafka.create(TARGET, partitions=2)
+    wanted = fill(kafka, SOURCE)
     gate = Gate(tmp_path / "gate", MESSAGES)
 
     def restart_broker(fault: int) -> None:
         if fault == 2:
-            broker.kill()
-            broker.start()
+            kafka.kill()
+            kafka.start()
 
     faults = Faults(
-        kills=4, stops=1, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
+        kills=3, stops=1, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
     )
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
-        disturb(cluster, manifest(broker, tmp_path / "gate"), gate, faults)
-    compare(Counter(row["n"] for row in broker.rows("out")), wanted)
+        disturb(cluster, manifest(kafka, tmp_path / "gate"), gate, faults)
+    compare(Counter(row["n"] for row in kafka.rows(TARGET)), wanted)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.jobs import FUNCTIONS, channel, manifest
+from tests.support.jobs import FUNCTIONS, channel, manifest, until
 from tests.support.kafka_broker import KafkaBroker
 
 from onyx.plugins.channel import Channel
@@ -78,6 +78,38 @@ def test_a_job_without_end_gives_what_comes(env: TestEnv, kafka: KafkaBroker) ->
     kafka.produce(topic, numbers(10, 15), partition=1)
     assert come(target, 5) == list(range(10, 15))
     env.client.kill(job)
+
+
+def test_an_upgrade_goes_on_where_the_old_job_stopped(env: TestEnv, kafka: KafkaBroker) -> None:
+    """[latest | something, KILL, 3 more, the next job]: anew, it would not read these."""
+    topic = kafka.create("job-upgrade")
+
+    def reading(target: Channel, more: str) -> dict[str, Any]:
+        return manifest(f"""
+            {more}
+            workflow: [[read, write]]
+            catalog:
+              - {{name: read, type: input, plugin: kafka, batchSize: 10, options:
+                  {{bootstrapServers: "{kafka.address}", topic: {topic}, startFrom: latest}}}}
+              - {{name: write, type: output, plugin: channel, batchSize: 10,
+                  options: {{channel: {target.name}}}}}
+        """)
+
+    old, new = channel(), channel()
+    job = env.submit(reading(old, ""))
+    produced = 0
+    while not old.take(timeout_s=0.2):  # it has not found its start yet
+        kafka.produce(topic, numbers(produced, produced + 1))
+        produced += 1
+    env.client.kill(job)
+    until(env, lambda replica: job in replica.killed_jobs)
+    more = numbers(produced, produced + 3)
+    kafka.produce(topic, more)
+    upgraded = env.submit(reading(new, f"resumePoint: {{job: {job}}}"))
+    found = come(new, 3)
+    while not {segment["n"] for segment in more} <= set(found):
+        found += come(new, 1)
+    env.client.kill(upgraded)
 
 
 def test_a_topic_that_is_not_there_kills_the_job(env: TestEnv, kafka: KafkaBroker) -> None:

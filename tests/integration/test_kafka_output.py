@@ -110,7 +110,7 @@ def test_the_output_keeps_its_promises_in_transactions(kafka: KafkaBroker) -> No
 
         return make, lambda: kafka.rows(topic)
 
-    check_output(start, numbers(*range(4)), batch_size=2)
+    check_output(start, numbers(*range(4)), batch_size=4)
 
 
 def test_a_transaction_is_applied_once_whoever_applies_it(kafka: KafkaBroker, topic: str) -> None:

@@ -110,7 +110,8 @@ class Messages:
 
     def _check_size(self, message: OutMessage) -> None:
         size = len(message.value or b"") + len(message.key or b"")
-        size += sum(len(name) + len(value or b"") for name, value in message.headers)
+        if message.headers:
+            size += sum(len(name) + len(value or b"") for name, value in message.headers)
         if size + FRAME_BYTES > self.bytes_max:
             raise task_error(
                 self._context,

@@ -6,8 +6,9 @@ while no broker answers, messages wait in bounded memory and then no more are ta
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -25,9 +26,17 @@ LINGER_MS = 5
 class _Batch:
     """The messages of one `write`."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, refused: Callable[[KafkaError], None]) -> None:
         self.size = size
         self.left = size
+        self._refused = refused
+
+    def reported(self, error: KafkaError | None, _: object) -> None:
+        """What became of one of them."""
+        if error is None:
+            self.left -= 1
+        else:
+            self._refused(error)
 
 
 class ReportedWriter:
@@ -60,7 +69,7 @@ class ReportedWriter:
             raise Unavailable(f"task {self._client.context.task!r}: {self._doing}: no room now")
         messages = self._messages.of(segments)
         if messages:
-            batch = _Batch(len(messages))
+            batch = _Batch(len(messages), self._refused)
             self._batches.append(batch)
             self._waiting.extend((batch, message) for message in messages)
             self._pump()
@@ -101,30 +110,24 @@ class ReportedWriter:
         self._producer.poll(0)
         if self._broken is not None:
             raise self._broken
-        while self._waiting and self._client.context.permitted():
-            batch, message = self._waiting[0]
-            try:
-                self._produce(batch, message)
-            except BufferError:
-                return
-            self._waiting.popleft()
+        if not self._client.context.permitted():
+            return
+        with self._client.explained(self._doing), contextlib.suppress(BufferError):
+            while self._waiting:
+                batch, message = self._waiting[0]
+                self._producer.produce(
+                    self._client.topic,
+                    message.value,
+                    message.key,
+                    timestamp=message.timestamp_ms,
+                    headers=message.headers,
+                    on_delivery=batch.reported,
+                )
+                self._waiting.popleft()
 
-    def _produce(self, batch: _Batch, message: OutMessage) -> None:
-        def reported(error: KafkaError | None, _: object) -> None:
-            if error is None:
-                batch.left -= 1
-            elif self._broken is None:
-                self._broken = self._client.error(self._doing, error)
-
-        with self._client.explained(self._doing):
-            self._producer.produce(
-                self._client.topic,
-                message.value,
-                message.key,
-                timestamp=message.timestamp_ms,
-                headers=message.headers,
-                on_delivery=reported,
-            )
+    def _refused(self, error: KafkaError) -> None:
+        if self._broken is None:
+            self._broken = self._client.error(self._doing, error)
 
     @property
     def _doing(self) -> str:
