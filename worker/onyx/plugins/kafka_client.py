@@ -101,6 +101,7 @@ class KafkaClient:
         self._told_s = -TOLD_EVERY_S
         self._reason: KafkaError | None = None
         """Why nobody answers, as far as the library has told."""
+        self._reason_s = 0.0
         self._settings = self._given(options)
 
     def settings(self, **own: Any) -> dict[str, Any]:
@@ -134,8 +135,9 @@ class KafkaClient:
 
     def error(self, doing: str, error: KafkaError) -> OnyxError:
         """What an error of Kafka means for the job."""
-        if self._reason is not None and error.code() in _UNANSWERED:
-            error, self._reason = self._reason, None
+        reason = self._reason_of_late()
+        if reason is not None and error.code() in _UNANSWERED:
+            error = reason
         what = f"{doing} failed: {self._meaning(error)}"
         if error.code() in _PASSING or error.retriable():
             self._tell(what)
@@ -180,10 +182,16 @@ class KafkaClient:
 
     def _notice(self, error: KafkaError) -> None:
         """What the library tells beside all calls."""
-        known = self._reason is not None and self._reason.code() in _REFUSED
+        reason = self._reason_of_late()
+        known = reason is not None and reason.code() in _REFUSED
         if not known and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._reason = error
+            self._reason, self._reason_s = error, time.monotonic()
             self._tell(self._meaning(error))
+
+    def _reason_of_late(self) -> KafkaError | None:
+        """Not one that has passed since."""
+        recent = time.monotonic() - self._reason_s < 2 * REQUEST_TIMEOUT_S
+        return self._reason if recent else None
 
     def _given(self, options: KafkaOptions) -> dict[str, Any]:
         """What the job gives, with the secrets from the environment."""
