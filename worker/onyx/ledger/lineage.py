@@ -193,7 +193,7 @@ def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) ->
     assert edge >= 0
     ids = parent_ids + np.uint64(((edge + 1) * _EDGE_STEP) & _WORD)
     if child_index is not None:
-        ids += child_index.astype(np.uint64) * _CHILD_STEP
+        ids += child_index.view(np.uint64) * _CHILD_STEP
     return np.maximum(mix(ids), _ONE)
 
 
