@@ -48,7 +48,9 @@ class World:
     """Why no job can come in the place of another one."""
 
     def seen(self) -> Seen:
-        ids = ids_of_interest(self.spec, self.record, self.jobs.__contains__)
+        ids = ids_of_interest(
+            self.spec, self.record, lambda job: self.jobs.get(job, LogJob()).stage
+        )
         log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs})
         seen = Seen(NOW_S, self.finalizer, self.record, self.trouble or log)
         former = None if self.trouble else giving_way(self.spec, self.record, log)

@@ -126,6 +126,8 @@ def test_a_job_that_shall_run_runs_or_has_ended(world: World) -> None:
     forever = Declaration(failure_policy=FailurePolicy(2, 0))
     world.spec = replace(world.spec, declaration=forever, deleted_at="")
     world.settle()
+    world.time_passes()
+    world.settle()
     if world.spec.job is None or world.record.finished:
         return
     job = world.jobs.get(world.record.job_id or JobId(""), LogJob())

@@ -170,8 +170,9 @@ class Jobs:
 
     async def _see(self, key: Key, spec: Spec, body: Object, view: LogView | Trouble) -> Seen:
         record = read_record(body)
-        knows = view.knows if isinstance(view, LogView) else lambda _: False
-        ids = ids_of_interest(spec, record, knows)
+        ids = ids_of_interest(spec, record)
+        if isinstance(view, LogView):
+            ids = ids_of_interest(spec, record, view.stage_of)
         for job in ids:
             self._owners[job] = key
         if isinstance(view, LogView):

@@ -20,12 +20,12 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
-from onyx.replica.jobs import input_partitions, is_known
+from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.jobs.frontiers import Frontiers
-from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job
-from onyx_operator.jobs.seen import Log, Trouble, Upgrade
+from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job, stage_of
+from onyx_operator.jobs.seen import Log, Stage, Trouble, Upgrade
 from onyx_operator.jobs.upgrades import upgrade
 
 Connect = Callable[[Settings], ClientLog]
@@ -88,9 +88,9 @@ class LogView:
         }
         return Log(self._replica.version, found)
 
-    def knows(self, job: JobId) -> bool:
-        """Whether a job is in the log, or can never come into it."""
-        return is_known(self._replica, job)
+    def stage_of(self, job: JobId) -> Stage:
+        """Where a job is now, without all that `seen` tells of it."""
+        return stage_of(self._replica, job)
 
     async def upgrade(self, job: Job, former: JobId) -> Upgrade:
         """Whether a job can come in the place of another one.

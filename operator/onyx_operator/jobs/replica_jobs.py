@@ -8,7 +8,7 @@ from onyx.ids import JobId
 from onyx.replica.jobs import input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import NOTHING, Replica
-from onyx_operator.jobs.seen import UNKNOWN, LogJob
+from onyx_operator.jobs.seen import LogJob, Stage
 
 _BY_JOB = (
     "allocations",
@@ -21,20 +21,27 @@ _BY_JOB = (
 """Parts of a replica, by job, that the status tells of."""
 
 
+def stage_of(replica: Replica, job: JobId) -> Stage:
+    """Where a job is as of a replica."""
+    if job in replica.completed_jobs:
+        return "completed"
+    if job in replica.killed_jobs:
+        return "killed" if job in replica.tasks else "fenced"
+    return "live" if job in replica.tasks else "unknown"
+
+
 def log_job(
     replica: Replica, job: JobId, failure: str = "", completed: int | None = None
 ) -> LogJob:
     """A job as of a replica; `failure` and `completed` are known from beside the log."""
-    if job in replica.completed_jobs:
-        return LogJob("completed", completed=completed, required=_required(replica, job))
-    if job in replica.killed_jobs and job not in replica.tasks:
-        return LogJob("fenced")
-    if job in replica.killed_jobs:
-        return LogJob(
-            "killed", failure=failure, completed=completed, required=_required(replica, job)
-        )
-    if job not in replica.tasks:
-        return UNKNOWN
+    stage = stage_of(replica, job)
+    if stage in ("unknown", "fenced"):
+        return LogJob(stage)
+    if stage == "completed":
+        return LogJob(stage, completed=completed, required=_required(replica, job))
+    if stage == "killed":
+        required = _required(replica, job)
+        return LogJob(stage, failure=failure, completed=completed, required=required)
     allocations = replica.allocations.get(job, NOTHING)
     peers = [peer for each in allocations.values() for peer in each]
     version = replica.allocation_version.get(job)

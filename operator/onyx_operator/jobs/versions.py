@@ -13,18 +13,18 @@ from dataclasses import replace
 from itertools import count
 
 from onyx.ids import JobId
-from onyx_operator.jobs.seen import Log, LogJob, Record
+from onyx_operator.jobs.seen import Log, LogJob, Record, Stage
 from onyx_operator.jobs.spec import Spec
 
 ATTEMPTS_PROBED = 256
 """Attempts that are looked for in the log when there is no record."""
 
-Knows = Callable[[JobId], bool]
-"""Whether the log has a job of this id."""
+StageOf = Callable[[JobId], Stage]
+"""Where a job is in the log."""
 
 
 def ids_of_interest(
-    spec: Spec, record: Record, knows: Knows = lambda _: False
+    spec: Spec, record: Record, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:
     """The jobs whose place in the log a plan may ask for."""
     recorded = [each.job_id for each in (record, record.former) if each and each.job_id]
@@ -32,13 +32,14 @@ def ids_of_interest(
         return tuple(recorded)
     asked: list[JobId] = []
 
-    def ask(job: JobId) -> bool:
+    def ask(job: JobId) -> Stage:
         asked.append(job)
-        return knows(job)
+        return stage_of(job)
 
     wanted = spec.job_id(_attempt(spec, record, ask))
     ask(spec.job_id(record.attempt + 1))
-    return tuple(dict.fromkeys((*recorded, wanted, *filter(knows, asked))))
+    known = (each for each in asked if stage_of(each) != "unknown")
+    return tuple(dict.fromkeys((*recorded, wanted, *known)))
 
 
 def is_of(spec: Spec, record: Record) -> bool:
@@ -65,7 +66,7 @@ def wanted_next(spec: Spec, record: Record, log: Log) -> Record:
         return replace(next_attempt(spec, record), first_attempt=record.first_attempt + 1)
     if is_of(spec, record):
         return replace(record, former=None)
-    attempt = _attempt(spec, record, _known(log))
+    attempt = _attempt(spec, record, lambda job: log.job(job).stage)
     first = 0 if record.job_id is None else attempt
     return Record(spec.job_id(attempt), *spec.version, attempt, first)
 
@@ -100,19 +101,17 @@ def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
     return job.stage == "killed" and bool(job.failure) and more
 
 
-def _attempt(spec: Spec, record: Record, knows: Knows) -> int:
+def _attempt(spec: Spec, record: Record, stage_of: StageOf) -> int:
     """The attempt of what is wanted now. Without a record the last one that the log knows; after
-    another job of the object the first one that is free, or, as long as none has ever come in the
-    place of another, 0."""
+    another job of the object the first one that has not ended yet, or, as long as none has ever
+    come in the place of another, 0."""
     if is_of(spec, record):
         return record.attempt
     if record.job_id is None:
-        known = (each for each in range(ATTEMPTS_PROBED) if knows(spec.job_id(each)))
+        probed = range(ATTEMPTS_PROBED)
+        known = (each for each in probed if stage_of(spec.job_id(each)) != "unknown")
         return max(known, default=0)
     if spec.declaration.upgrade_policy == "Drain" and record.first_attempt == 0:
         return 0
-    return next(each for each in count(record.attempt + 1) if not knows(spec.job_id(each)))
-
-
-def _known(log: Log) -> Knows:
-    return lambda job: log.job(job).stage != "unknown"
+    later = count(record.attempt + 1)
+    return next(each for each in later if stage_of(spec.job_id(each)) in ("unknown", "live"))
