@@ -46,6 +46,16 @@ def test_a_job_whose_options_are_right() -> None:
     [
         ("sequence", {}, "segments: is missing"),
         ("files", {"paths": "x"}, "paths: is not known (did you mean path?)"),
+        (
+            "files",
+            {"path": "x", "format": "lines"},
+            "format: is 'lines', which is not offered (known are: csv, jsonl, parquet, text)",
+        ),
+        (
+            "files",
+            {"path": "x", "format": "csv", "types": {"a": "integer"}},
+            "types[...]: is 'integer', which is not offered (did you mean int?)",
+        ),
         ("files", {"path": 3}, "path: is wrong: expected `str | array`, got `int`"),
         ("files", {"path": "ftp://x/y"}, "path: is 'ftp://x/y', but there are only paths"),
         ("files", {"path": ["a", "s3:///b"]}, "path: is 's3:///b', which names no bucket"),

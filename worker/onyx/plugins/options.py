@@ -6,9 +6,10 @@ runs, who wants them all: see `onyx.checks`.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -69,7 +70,7 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
         with _ONE_AT_A_TIME:
             read = msgspec.convert(dict(options), kind)
     except msgspec.ValidationError as error:
-        return None, [_problem(str(error))]
+        return None, [_problem(str(error), kind)]
     return read, list(read.wrong())
 
 
@@ -100,14 +101,34 @@ def _all_of(known: list[str]) -> str:
     return f"known are: {', '.join(known) or 'none'}"
 
 
-def _problem(message: str) -> Problem:
+def _problem(message: str, kind: type[Options]) -> Problem:
     """What msgspec says, as a problem."""
     what, _, path = message.partition(" - at `$.")
     what = what[:1].lower() + what[1:]
+    path = path.rstrip("`")
+    if given := _NOT_OFFERED.fullmatch(what):
+        known = sorted(_offered(kind, path.partition("[")[0]))
+        hint = nearest(given[1], known) or _all_of(known)
+        return Problem(path, f"is {given[1]!r}, which is not offered", hint)
     if path:
-        return Problem(path.rstrip("`"), f"is wrong: {what}")
+        return Problem(path, f"is wrong: {what}")
     missing = what.removeprefix("object missing required field ").strip("`")
     return Problem(missing, "is missing") if missing != what else Problem("", what)
+
+
+_NOT_OFFERED = re.compile(r"invalid enum value '(.*)'", re.DOTALL)
+
+
+def _offered(kind: type[Options], name: str) -> Iterator[str]:
+    """What may be written for an option that has a choice, or for each of several."""
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    waiting = [fields[name]]
+    while waiting:
+        found = waiting.pop()
+        if get_origin(found) is Literal:
+            yield from map(str, get_args(found))
+        else:
+            waiting += get_args(found)
 
 
 def _error(context: PluginContext, problem: Problem) -> UserError:
