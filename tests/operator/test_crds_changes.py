@@ -30,6 +30,7 @@ WIDGET: dict[str, Any] = {
                             "size": {"type": "integer", "minimum": 1, "maximum": 9},
                             "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
                             "free": {"type": "string"},
+                            "plugin": {"type": "string", "pattern": "^(a|b|[a-z|]+(:x|y)*)$"},
                             "port": {"x-kubernetes-int-or-string": True},
                             "tags": {"type": "array", "items": {"type": "string", "maxLength": 9}},
                             "labels": {
@@ -93,6 +94,7 @@ ADDITIVE = {
     "a new key for some types": ruled("extra", "'a'"),
     "a key for more types": ruled("port", "'a', 'b', 'c'"),
     "a key for all types": changed(lambda _, schema: schema.pop(RULES)),
+    "another alternative": of("plugin", pattern="^(a|b|c|[a-z|]+(:x|y)*)$"),
     "longer texts in a list": of("tags", items={"type": "string", "maxLength": 10}),
 }
 BREAKING = {
@@ -102,6 +104,10 @@ BREAKING = {
     "size: maximum: was 9, is 8": of("size", maximum=8),
     "free: maxLength: was open, is 5": of("free", maxLength=5),
     "free: pattern: was open, is ^a": of("free", pattern="^a"),
+    **{
+        f"plugin: pattern: was ^(a|b|[a-z|]+(:x|y)*)$, is {pattern}": of("plugin", pattern=pattern)
+        for pattern in ("^(a|[a-z|]+(:x|y)*)$", "^(a|b|[a-z|]+(:x)*)$", "^(a|b)|([a-z|]+(:x|y)*)$")
+    },
     "free: only ['a'] now": of("free", enum=["a"]),
     "color: 'green' is no choice any more": of("color", enum=["red"]),
     "color: default: was 'red', is 'green'": of("color", default="green"),

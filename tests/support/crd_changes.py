@@ -1,9 +1,9 @@
 """Is a CRD's new schema good for everything that the old one was good for?
 
 `breaking(old, new)` names each change that could refuse, prune or mean otherwise what users have
-stored or what their files say. Pure; conservative where it cannot know: another pattern, another
-default, a new rule count as breaking, and a default that only the parser knows any more unless the
-description tells it.
+stored or what their files say. Pure; conservative where it cannot know: another pattern (unless it
+only has more alternatives), another default, a new rule count as breaking, and a default that only
+the parser knows any more unless the description tells it.
 
 `tests/support/crds_released/` holds the CRDs of the last release, with which tests compare those of
 now. `python -m tests.support.crd_changes` renews them: a step of each release, after its tests.
@@ -96,7 +96,7 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
         if key in new and new[key] < old.get(key, float("inf")):
             yield f"{key}: was {old.get(key, 'open')}, is {new[key]}"
     for key in _SAME:
-        if key in new and old.get(key) != new[key]:
+        if key in new and old.get(key) != new[key] and not _allows_more(key, old, new):
             yield f"{key}: was {old.get(key, 'open')}, is {new[key]}"
     if "default" in old and old["default"] != new.get("default"):
         # Left to the parser, it still is what a missing key means; the description says so.
@@ -110,6 +110,34 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
     for rule in new.get("x-kubernetes-validations", ()):
         if not _is_harmless(rule["rule"], old):
             yield f"new rule: {rule['rule']}"
+
+
+def _allows_more(key: str, old: Schema, new: Schema) -> bool:
+    """Whether a pattern is a list of alternatives that has all those that it had."""
+    if key != "pattern" or key not in old:
+        return False
+    before = _alternatives(old[key])
+    return bool(before) and before <= _alternatives(new[key])
+
+
+def _alternatives(pattern: str) -> set[str]:
+    """Those of `^(one|two|...)$`; none of a pattern of another form."""
+    if not (pattern.startswith("^(") and pattern.endswith(")$")):
+        return set()
+    found, depth = [""], 0
+    for part in _PARTS.findall(pattern[2:-2]):
+        depth += (part == "(") - (part == ")")
+        if depth < 0:  # the first parenthesis is not closed by the last one
+            return set()
+        if part == "|" and depth == 0:
+            found.append("")
+        else:
+            found[-1] += part
+    return set(found)
+
+
+_PARTS = re.compile(r"\\.|\[(?:\\.|[^]\\])*\]|.", re.DOTALL)
+"""Of a pattern: an escape, a class of characters, or a character."""
 
 
 def _is_harmless(rule: str, old: Schema) -> bool:
