@@ -331,7 +331,7 @@ def test_a_value_without_a_form_is_named_and_never_counts_as_durable(place, opti
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"format": "csv"}, "option 'format' is wrong"),
+        ({"format": "csv"}, "option 'format' is 'csv', which is not offered"),
         ({"compression": "zstd"}, "jsonl can be none, gzip"),
         ({"format": "parquet", "compression": "lzo"}, "parquet can be snappy"),
         ({"path": ""}, "option 'path' is wrong"),
