@@ -24,6 +24,7 @@ from typing import BinaryIO, Protocol
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
+from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 
@@ -147,7 +148,7 @@ class PartsWriter:
         self._part: _Part | None = None
         self._finished: deque[_Part] = deque()
         self._flushing = False
-        self._live: Sequence[GroupId] | None = None
+        self._fence = DeferredFence(context, place.fence)
         self._durable = 0
         self._broken: Exception | None = None
         self._commit: Commit | None = None
@@ -170,7 +171,7 @@ class PartsWriter:
         self._finished.clear()
         self._part = None
         self._flushing = False
-        self._live = None
+        self._fence.drop()
         self._commit = commit
 
     def finish(self, token: Token) -> None:
@@ -211,7 +212,7 @@ class PartsWriter:
     def tick(self) -> None:
         """Publish the open part if it is old enough, and what could not be published before."""
         with self._guarded():
-            self._fence_if_due()
+            self._fence.tend()
             due = self._flushing or (self._part is not None and self._age_s() >= self._limits.age_s)
             if due or self._finished:
                 self._publish()
@@ -220,8 +221,7 @@ class PartsWriter:
         """Remove the unfinished parts of incarnations that are not `live`. One that may be dead
         itself does not judge others: it waits until it is permitted to act."""
         with self._guarded():
-            self._live = live
-            self._fence_if_due()
+            self._fence.ask(live)
 
     def seal(self) -> None:
         """Publish what is left; parts need nothing else at the end of a job."""
@@ -287,7 +287,7 @@ class PartsWriter:
     def _publish(self) -> None:
         if not self._context.permitted():
             return
-        self._fence_if_due()
+        self._fence.tend()
         if self._part is not None:
             self._part.body.finish()
             self._finished.append(self._part)
@@ -312,11 +312,6 @@ class PartsWriter:
             self._commit(part.token, part.segments)
             part.committed = True
         self._place.finish(part.token)
-
-    def _fence_if_due(self) -> None:
-        if self._live is not None and self._context.permitted():
-            self._place.fence(self._live)
-            self._live = None
 
 
 def part_name(context: PluginContext, suffix: str) -> str:

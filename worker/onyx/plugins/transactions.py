@@ -33,6 +33,7 @@ from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
+from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import TRANSACTION_LIMITS, RollLimits
@@ -122,7 +123,7 @@ class TransactionWriter:
         self._full: _Transaction | None = None
         """To be applied before anything else is."""
         self._flushing = False
-        self._live: Sequence[GroupId] | None = None
+        self._fence = DeferredFence(context, self._take_positions)
         self._durable = 0
         self._broken: Exception | None = None
         self._commit: Commit | None = None
@@ -137,7 +138,7 @@ class TransactionWriter:
                 self._apply(self._full)
         self._open = self._full = None
         self._flushing = False
-        self._live = None
+        self._fence.drop()
         self._commit = commit
 
     def finish(self, token: Token) -> None:
@@ -185,7 +186,7 @@ class TransactionWriter:
     def tick(self) -> None:
         """Apply the open transaction if it is old enough, and what could not be before."""
         with self._guarded():
-            self._fence_if_due()
+            self._fence.tend()
             if self._flushing or self._full is not None or self._is_due():
                 self._publish()
 
@@ -193,8 +194,7 @@ class TransactionWriter:
         """Take the positions of incarnations away that are not `live`. One that may be dead itself
         does not judge others: it waits until it is permitted to act."""
         with self._guarded():
-            self._live = live
-            self._fence_if_due()
+            self._fence.ask(live)
 
     def seal(self) -> None:
         """Apply what is left; then no position of the task is needed any more."""
@@ -256,7 +256,7 @@ class TransactionWriter:
     def _publish(self) -> None:
         """Commit and apply what there is, one transaction after another."""
         while self._context.permitted():
-            self._fence_if_due()
+            self._fence.tend()
             if self._full is None and self._open is not None:
                 self._number += 1
                 self._open.number = self._number
@@ -290,10 +290,8 @@ class TransactionWriter:
             )
         self._durable += transaction.segments
 
-    def _fence_if_due(self) -> None:
-        if self._live is not None and self._context.permitted():
-            self._store.fence([*self._live, self._context.incarnation])
-            self._live = None
+    def _take_positions(self, live: Sequence[GroupId]) -> None:
+        self._store.fence([*live, self._context.incarnation])
 
 
 def _unpacked(packed: Sequence[bytes]) -> list[Segment]:
