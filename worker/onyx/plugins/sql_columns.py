@@ -85,10 +85,13 @@ def _one_of(names: Sequence[str]) -> Convert:
     return convert
 
 
-def _boolean(value: Any) -> Any:
-    if type(value) is not bool:
-        raise _not(value)
-    return value
+def _exactly(kind: type) -> Convert:
+    def convert(value: Any) -> Any:
+        if type(value) is not kind:
+            raise _not(value)
+        return value
+
+    return convert
 
 
 def _float(value: Any) -> Any:
@@ -104,12 +107,6 @@ def _numeric(value: Any) -> Any:
         except InvalidOperation as error:
             raise ValueError("a str that is no number") from error
     if type(value) is not float and type(value) is not int:
-        raise _not(value)
-    return value
-
-
-def _binary(value: Any) -> Any:
-    if type(value) is not bytes:
         raise _not(value)
     return value
 
@@ -184,10 +181,10 @@ def _not(value: Any) -> ValueError:
 
 
 _CONVERTERS: tuple[tuple[type[Any], Convert], ...] = (
-    (types.Boolean, _boolean),
+    (types.Boolean, _exactly(bool)),
     (types.Float, _float),
     (types.Numeric, _numeric),
-    (types.LargeBinary, _binary),
+    (types.LargeBinary, _exactly(bytes)),
     (types.Date, _date),
     (types.Time, _time),
     (types.Uuid, _uuid),
