@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections import OrderedDict
 from collections.abc import Collection
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -17,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, TASK, Direction, Metric, PeerState
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.series import PrometheusTaskMetrics, TaskSeries, build
-from onyx.telemetry.tallies import TALLIED, BatchCollector
+from onyx.telemetry.tallies import TALLIED, BatchCollector, BatchTally
 
 RETAINED_TASKS_MAX = 500
 """(job, task) pairs whose series are kept; beyond it, those that ended first go."""
@@ -73,7 +74,7 @@ class PrometheusGroupMetrics(GroupMetrics):
                 )
             series.peers += 1
             self._series.move_to_end(key)
-        return PrometheusTaskMetrics(series, lambda: self._left(series))
+        return PrometheusTaskMetrics(series, partial(self._left, series))
 
     def entry_applied(self, fn: str, position: int, seconds: float) -> None:
         fn = fn if fn in self._commands else OTHER
@@ -110,7 +111,8 @@ class PrometheusGroupMetrics(GroupMetrics):
     def job_ended(self, job: str, job_id: str, guarantee: str) -> None:
         self._metrics["onyx_job_info"].remove(job, job_id, guarantee)
 
-    def _left(self, series: TaskSeries) -> None:
+    def _left(self, series: TaskSeries, tally: BatchTally) -> None:
+        series.tallies.leave(tally)
         with self._lock:
             series.peers -= 1
 

@@ -22,7 +22,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from onyx.telemetry.catalog import METRICS, Metric
 from onyx.telemetry.interface import TaskMetrics
-from onyx.telemetry.tallies import TALLIED, TaskTallies
+from onyx.telemetry.tallies import TALLIED, BatchTally, TaskTallies
 
 
 def build(registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class PrometheusTaskMetrics(TaskMetrics):
 
     __slots__ = ("_gauges", "_leave", "_series", "_tally", "_watermark_ms")
 
-    def __init__(self, series: TaskSeries, leave: Callable[[], None]) -> None:
+    def __init__(self, series: TaskSeries, leave: Callable[[BatchTally], None]) -> None:
         self._series = series
         self._leave = leave
         self._tally = series.tallies.enter()
@@ -144,9 +144,7 @@ class PrometheusTaskMetrics(TaskMetrics):
             if name != "offset":  # what was completed here stays so
                 self._set(name, 0)
         self._series.watermark(self, None)
-        if self._leave is not _nothing:
-            self._series.tallies.leave(self._tally)
-        self._leave()
+        self._leave(self._tally)
         self._leave = _nothing
 
     def _set(self, name: str, value: int) -> None:
@@ -156,5 +154,5 @@ class PrometheusTaskMetrics(TaskMetrics):
             self._gauges[name] = value
 
 
-def _nothing() -> None:
+def _nothing(tally: BatchTally) -> None:
     """A peer that has been closed leaves only once."""
