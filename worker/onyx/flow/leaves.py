@@ -45,6 +45,7 @@ class Leaves:
 _DICT, _LIST = {dict}, {list}
 _DICT_OR_NONE: set[type] = {dict, NoneType}
 _NOTHING = None
+"""A whole column is compared with it, which `is not None` cannot do."""
 _PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
 
