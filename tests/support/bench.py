@@ -304,7 +304,7 @@ class Bench:
             return future
         try:
             future.set_result(work())
-        except Exception as error:
+        except BaseException as error:
             future.set_exception(error)
         return future
 

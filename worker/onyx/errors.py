@@ -16,12 +16,18 @@
 
 Exceptions of libraries never cross a layer: they are raised again as one of these with `from`.
 Messages say which job, task and key, what was wrong, and what to do.
+
+The user's code may raise anything. `SystemExit` and its like pass `except Exception` and end a
+thread; wherever Onyx calls the user's code it catches BaseException and goes on with `contained`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+DESCRIPTION_CHARACTERS_MAX = 2_000
+"""Of what an exception of the user's says of itself."""
 
 
 class OnyxError(Exception):
@@ -100,3 +106,41 @@ class JobRefused(OnyxError):
 
 class InvariantViolated(OnyxError):
     """A bug in Onyx, never the user's fault. Please report it with the message."""
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says of itself, shortened; whatever its `__str__` does, which may raise or
+    give megabytes."""
+    try:
+        text = str(error)
+    except BaseException as again:
+        return f"(no message: its __str__ raised {type(again).__name__})"
+    if len(text) <= DESCRIPTION_CHARACTERS_MAX:
+        return text
+    return f"{text[:DESCRIPTION_CHARACTERS_MAX]}... ({len(text):,} characters)"
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line; ours say all themselves, others need the name of their type."""
+    text = message_of(error)
+    if isinstance(error, OnyxError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def contained(error: BaseException, who: str = "") -> Exception:
+    """What the user's code raised, as an exception that ends a job and never a thread.
+
+    Args:
+        error: an Exception is returned as it is.
+        who: raised it; empty where the caller adds that.
+    """
+    if isinstance(error, Exception):
+        return error
+    begin = f"{who} raised" if who else "raised"
+    made = UserFunctionError(
+        f"{begin} {describe(error)}, which means to end the process; it ends the job only: raise a "
+        "subclass of Exception instead"
+    )
+    made.__cause__ = error
+    return made.with_traceback(error.__traceback__)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from onyx.errors import NameNotRegistered, SettingsError
+from onyx.errors import NameNotRegistered, SettingsError, describe
 from onyx.model.names import is_function
 from onyx.model.report import nearest
 
@@ -73,9 +73,9 @@ class Resolver:
             )
         try:
             return importlib.import_module(module_name)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise NameNotRegistered(
-                f"{name}: {module_name} cannot be imported: {_describe(error)}"
+                f"{name}: {module_name} cannot be imported: {describe(error)}"
             ) from error
 
     def _inside_listed_package(self, module_name: str) -> bool:
@@ -101,7 +101,7 @@ def _import_listed(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise SettingsError(
-            f"modules: {name!r} cannot be imported: {_describe(error)}; it must be on the "
+            f"modules: {name!r} cannot be imported: {describe(error)}; it must be on the "
             "worker's Python path (PYTHONPATH; on Kubernetes in its image or spec.code), or for "
             "`onyx run` beside the job file, and import without errors"
         ) from error
@@ -121,7 +121,3 @@ def _refusal(function: object, module_name: str, function_name: str) -> str:
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return "it is async; Onyx calls plain functions"
     return ""
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:500]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.windows.network import Link
 from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.story import FUNCTIONS
-from tests.sim.windows.violation import Violation
+from tests.sim.windows.violation import Violation, not_hidden
 
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
@@ -98,7 +98,8 @@ class Process:
 
     def step(self, task: Task) -> bool:
         """One phase of a task; whether something was done."""
-        progress = machine.step(task)
+        with not_hidden():
+            progress = machine.step(task)
         if progress is Progress.DONE:
             del self.tasks[task.peer]
             self._start(task.peer)

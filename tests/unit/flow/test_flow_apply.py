@@ -122,12 +122,16 @@ def test_stop_iteration_from_a_function_is_a_failure_like_any_other():
     assert [type(error) for _, error in leaves.failures] == [StopIteration] * 2
 
 
-def test_interrupts_are_not_failures():
+@pytest.mark.parametrize("batch_fn", [False, True])
+def test_what_would_end_the_thread_is_a_failure_with_its_cause(batch_fn):
     def interrupted(segment):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        apply_function(interrupted, (), BATCH)
+    leaves = apply_function(interrupted, (), BATCH, batch_fn)
+    assert [index for index, _ in leaves.failures] == list(range(len(BATCH)))
+    for _, error in leaves.failures:
+        assert isinstance(error, UserFunctionError)
+        assert isinstance(error.__cause__, KeyboardInterrupt)
 
 
 @pytest.mark.parametrize(

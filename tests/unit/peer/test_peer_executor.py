@@ -32,7 +32,9 @@ class Tasklet:
         self.ended_on = threading.current_thread().name
 
 
-def executor(timeout_s: float, crashed: Callable[[Exception], None] = lambda _: None) -> Executor:
+def executor(
+    timeout_s: float, crashed: Callable[[BaseException], None] = lambda _: None
+) -> Executor:
     made = Executor("g", timeout_s, crashed)
     made.start()
     return made
@@ -72,12 +74,22 @@ def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None
     assert "did not stop" in caplog.text
 
 
-def test_after_a_crash_nobody_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    crashes: list[Exception] = []
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_thread_that_ends_says_so_and_nobody_is_waited_for(
+    error: type[BaseException], alone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ends() -> Progress:
+        raise error
+
+    crashes: list[BaseException] = []
     running = executor(PATIENCE_S * 100, crashes.append)
-    tasklet = Tasklet(lambda: Progress(1 / 0))
-    running.run_shared(tasklet, tasklet.done, 0)
+    tasklet = Tasklet(ends)
     tasklet.told = True
+    if alone:
+        running.run_alone("task", tasklet, tasklet.done)
+    else:
+        running.run_shared(tasklet, tasklet.done, 0)
     running.stop()
-    assert [type(each) for each in crashes] == [ZeroDivisionError]
+    assert [type(each) for each in crashes] == [error]
     assert "a bug in Onyx" in caplog.text

@@ -17,7 +17,8 @@ from onyx.cli.options import (
     settings,
     stop_signal,
 )
-from onyx.cli.supervisor import Supervisor
+from onyx.cli.supervisor import STOP_MARGIN_S, Supervisor
+from onyx.cli.threads import end_within
 from onyx.cli.worker import Worker
 from onyx.errors import Unavailable
 from onyx.telemetry.logs import configure
@@ -71,7 +72,10 @@ def run_worker(
         running.start(peers)
     while running.failure is None and not stop.wait(0.2):
         pass
-    failure, left = running.failure, running.stop()
+    failure = running.failure
+    if failure is not None:
+        end_within(found.leave_timeout_s + STOP_MARGIN_S)
+    left = running.stop()
     if failure is not None:
         raise failure
     if not left:

@@ -6,6 +6,7 @@ import gc
 import socket
 
 from onyx import __version__, api
+from onyx.cli.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.peer_group import PeerGroup
 from onyx.replica.commands import NAMES
@@ -39,6 +40,7 @@ class Worker:
         self._listener = listener
         self._group: PeerGroup | None = None
         self._telemetry: TelemetryServer | None = None
+        self._threads = ThreadWatch()
 
     def start(self, peers: int, wait: bool = False) -> None:
         """Join the cluster with so many virtual peers, for as long as it takes.
@@ -52,6 +54,7 @@ class Worker:
             Unavailable: the endpoint's port is taken; or it could not join, if it was waited for.
         """
         tune_collector()
+        self._threads.start()
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
         start = api.start_peer_group if wait else api.open_peer_group
@@ -61,13 +64,15 @@ class Worker:
     @property
     def failure(self) -> OnyxError | None:
         """Why it has given up for good; None while it works or tries."""
-        return None if self._group is None else self._group.failure
+        failure = None if self._group is None else self._group.failure
+        return failure or self._threads.failure
 
     def stop(self) -> bool:
         """Leave the cluster in an orderly way; False when that took too long."""
         left = self._group is None or api.shutdown_peer_group(self._group)
         if self._telemetry is not None:
             self._telemetry.close()
+        self._threads.stop()
         return left
 
     def _open_telemetry(self) -> GroupMetrics:
@@ -79,11 +84,16 @@ class Worker:
             telemetry.metrics_host,
             telemetry.metrics_port,
             metrics.registry,
-            healthy=lambda: self._group is None or self._group.stalled() or True,
+            healthy=self._healthy,
             ready=self._ready,
             listener=self._listener,
         )
         return metrics
+
+    def _healthy(self) -> bool | str:
+        if self.failure is not None:
+            return f"ending: {self.failure}"
+        return self._group is None or self._group.stalled() or True
 
     def _ready(self) -> bool | str:
         return "starting" if self._group is None else self._group.obstacle() or True

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserError, UserFunctionError
+from onyx.errors import UserError, UserFunctionError, contained
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import Failure, Leaves, describe_type, flatten
 from onyx.model.job import CatalogEntry
@@ -71,8 +71,8 @@ def _call_each(
         error: Exception = StopIteration()
         try:
             results.extend(remaining)  # keeps what came before an exception
-        except Exception as raised:
-            error = raised
+        except BaseException as raised:
+            error = contained(raised)
         if len(results) == len(arguments):
             return results, failures
         # A StopIteration of the function's looks like the end.
@@ -85,7 +85,8 @@ def _apply_batch(call: Callable[[list[Segment]], Any], segments: list[Segment]) 
         results = call(list(segments))
         if not isinstance(results, list | tuple) or len(results) != len(segments):
             raise UserFunctionError(_wrong_batch(results, len(segments)))
-    except Exception as error:
+    except BaseException as raised:
+        error = contained(raised)
         nothing = np.empty(0, dtype=np.intp)
         return Leaves([], nothing, None, [(index, error) for index in range(len(segments))])
     return flatten(list(results), [])

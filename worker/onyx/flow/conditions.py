@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.errors import UserFunctionError
+from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve, Test, compile_predicate
 from onyx.model.job import FlowCondition, Job, Targets
@@ -99,8 +99,8 @@ class Conditions:
         for condition in conditions:
             try:
                 holds = condition.test(event, old, new, all_new)
-            except Exception as error:
-                return route.failed(condition, error)
+            except BaseException as error:
+                return route.failed(condition, contained(error, "the predicate"))
             if holds:
                 route = route.joined(condition)
                 if condition.short_circuit or condition.retry:
@@ -124,10 +124,10 @@ def sendable(route: Route, event: Any, old: Segment, new: Segment | Exception) -
     cause = old if route.predicate_error is None else {"old": old, "new": new}
     try:
         segment = route.post_transform(event, cause, error)
-    except Exception as again:
+    except BaseException as again:
         raise UserFunctionError(
-            f"the flow condition's postTransform raised {type(again).__name__} for "
-            f"{type(error).__name__}: {again}"
+            f"the flow condition's postTransform, given {type(error).__name__}, raised "
+            f"{describe(again)}"
         ) from again
     if not isinstance(segment, dict):
         raise UserFunctionError(

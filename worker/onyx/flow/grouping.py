@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserError, UserFunctionError
+from onyx.errors import UserError, UserFunctionError, describe
 from onyx.flow.batch import U64, Indices, Segment
 from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry
@@ -56,8 +56,8 @@ def _told(function: KeyGetter, where: str) -> KeyGetter:
     def telling(segment: Segment) -> Any:
         try:
             return function(segment)
-        except Exception as error:
-            raise UserFunctionError(f"{where} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            raise UserFunctionError(f"{where} raised {describe(error)}") from error
 
     return telling
 

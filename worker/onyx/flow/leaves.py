@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserFunctionError
+from onyx.errors import UserFunctionError, contained
 from onyx.flow.batch import Indices, Segment
 
 LEAVES_MAX = 1_000_000
@@ -103,8 +103,8 @@ def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[Failure
     for index, result in enumerate(results):
         try:
             lists.append(_as_list(result))
-        except Exception as error:
-            failures.append((index, error))
+        except BaseException as error:
+            failures.append((index, contained(error)))
             lists.append(())
     return lists, failures
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onyx.errors import contained
 from onyx.flow.batch import Indices, Segment
 from onyx.flow.conditions import Compiled, Conditions, Route, sendable, without_keys
 from onyx.flow.leaves import Failure, Leaves
@@ -265,8 +266,8 @@ def _evaluate(
             for old, new, all_new in remaining:
                 append(1 if test(event, old, new, all_new) else 0)
             return np.frombuffer(bytearray(answers), dtype=np.bool_), errors
-        except Exception as error:
-            errors.append((len(answers), error))
+        except BaseException as error:
+            errors.append((len(answers), contained(error, "the predicate")))
             append(0)
 
 

@@ -5,8 +5,10 @@ and sleeps only when none could do anything, until something wakes it. A wake th
 is running is remembered, so none is lost. Tasklets stand in the order of their workflow, so that in
 one round a batch goes all the way down while it is still in the processor's cache.
 
-A tasklet raises only when Onyx has a bug. Then the incarnation ends and a new one starts: a thread
-that dies silently would leave a peer that is alive and does nothing.
+A tasklet raises only when Onyx has a bug. Then the group leaves and the process ends, for whoever
+watches it to start another: a thread that ends in silence would leave a member that is alive and
+does nothing, and on which every later job waits. Rejected: going on as a new member of the same
+process, whose memory a bug may have left in any state.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Loop:
     def __init__(
         self,
         name: str,
-        crashed: Callable[[Exception], None],
+        crashed: Callable[[BaseException], None],
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         """`moved` is called in each round: a liveness probe wants to know."""
@@ -85,7 +87,7 @@ class Loop:
     def _run(self) -> None:
         try:
             self._go_round()
-        except Exception as error:
+        except BaseException as error:
             logger.exception("a bug in Onyx: please report it")
             self._crashed(error)
 
@@ -120,7 +122,7 @@ class Executor:
         self,
         name: str,
         stop_timeout_s: float,
-        crashed: Callable[[Exception], None],
+        crashed: Callable[[BaseException], None],
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         """`crashed` is called on the thread of a loop that ends because of a bug, `moved` on the
@@ -196,7 +198,7 @@ class Executor:
             self._tasklets += change
             self._changed.notify_all()
 
-    def _crash(self, error: Exception) -> None:
+    def _crash(self, error: BaseException) -> None:
         with self._changed:
             self._given_up = True
             self._changed.notify_all()

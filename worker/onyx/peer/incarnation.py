@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onyx.codec.entries import encode_entry
-from onyx.errors import Fenced, OnyxError, Unavailable
+from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable, describe
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.log import kept
@@ -94,7 +94,7 @@ BACKGROUND_PATIENCE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """A loop has ended because of a bug: this incarnation cannot go on."""
+    """A thread has ended because of a bug: this process cannot go on."""
 
     reason: str
 
@@ -150,7 +150,11 @@ class Incarnation:
     # --- running -----------------------------------------------------------------------------
 
     def run(self, peers: Sequence[PeerId]) -> Left | Restart:
-        """Join, work until the end of this incarnation, and say how it ended."""
+        """Join, work until the end of this incarnation, and say how it ended.
+
+        Raises:
+            InvariantViolated: one of its threads has ended.
+        """
         unsubscribe: Callable[[], None] | None = None
         try:
             origin = self._connect()
@@ -163,8 +167,8 @@ class Incarnation:
                 self._tell_traffic()
                 event = self._next_event()
                 if isinstance(event, _Crash):
-                    end = Restart(event.reason)
-                elif event is not None:
+                    raise InvariantViolated(event.reason)
+                if event is not None:
                     if isinstance(event, Leave):
                         self._end_tasks()
                     end = self._step(event)
@@ -205,8 +209,8 @@ class Incarnation:
         site = {**self._site, "address": self.transport.address}
         return AddPeers(tuple(peers), site, self.settings.tags)
 
-    def _crash(self, error: Exception) -> None:
-        self._put(_Crash(f"{type(error).__name__}: {error}"))
+    def _crash(self, error: BaseException) -> None:
+        self._put(_Crash(f"a thread of the tasks has ended: {describe(error)}"))
 
     def _put(self, event: Event | _Crash) -> None:
         while not self._ended:

@@ -3,7 +3,8 @@
 Runs one incarnation after another on a thread of its own: a lost session or an eviction ends one,
 and the next takes new ids, so it has no association with what the dead one wrote. A failure to
 connect backs off and tries again for ever; the reason is logged each time. A log that is not the
-one that the last incarnation knew (ZooKeeper's data was wiped) ends the group instead.
+one that the last incarnation knew (ZooKeeper's data was wiped) ends the group instead. So does a
+thread of the group that has ended: `failure` says so, and the process ends with it.
 
 A virtual peer has new ids too, at each incarnation and restart. Who offered it knows the first; all
 later ones are found by it.
@@ -17,7 +18,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError
+from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
@@ -170,8 +171,8 @@ class PeerGroup:
                 self._failure = error
                 logger.exception("the peer group cannot go on")
                 return
-            except Exception as error:
-                self._failure = InvariantViolated(f"{type(error).__name__}: {error}")
+            except BaseException as error:
+                self._failure = InvariantViolated(describe(error))
                 logger.exception("a bug in Onyx: please report it")
                 return
             self._stopping.wait(back_off_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onyx.errors import OnyxError, UserFunctionError
+from onyx.errors import OnyxError, UserFunctionError, describe
 from onyx.flow.batch import Segment
 from onyx.plugins.built_in_options import FunctionOptions
 from onyx.plugins.immediate import ImmediateOutput
@@ -43,8 +43,8 @@ class FunctionOutput(ImmediateOutput):
                     self._fn(segment)
         except OnyxError:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise UserFunctionError(
                 f"job {self._context.job_name!r}, task {self._context.task!r}: "
-                f"{self._options.fn} raised {type(error).__name__}: {error}"
+                f"{self._options.fn} raised {describe(error)}"
             ) from error

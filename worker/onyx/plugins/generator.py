@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onyx.errors import OnyxError, UserFunctionError
+from onyx.errors import OnyxError, UserFunctionError, describe
 from onyx.flow.batch import Segment
 from onyx.plugins.built_in_options import GeneratorOptions
 from onyx.plugins.indexed import IndexedReader, partition_names
@@ -75,10 +75,10 @@ class GeneratorInput:
             segment = fn(number)
         except OnyxError:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise UserFunctionError(
                 f"job {self._context.job_name!r}, task {self._context.task!r}: "
-                f"{self._options.fn}({number}) raised {type(error).__name__}: {error}"
+                f"{self._options.fn}({number}) raised {describe(error)}"
             ) from error
         if type(segment) is not dict:
             raise task_error(

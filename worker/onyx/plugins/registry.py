@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from onyx.errors import OnyxError, UserFunctionError
+from onyx.errors import OnyxError, UserFunctionError, describe
 from onyx.model.report import listed, nearest
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Input, Output, PluginContext
@@ -68,10 +68,10 @@ def _build(
         plugin = factory(context)
     except OnyxError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise UserFunctionError(
             f"job {context.job_name!r}, task {context.task!r}: plugin {name} raised "
-            f"{type(error).__name__}: {error}"
+            f"{describe(error)}"
         ) from error
     missing = [each for each in sorted(_members(protocol)) if not hasattr(plugin, each)]
     if missing:

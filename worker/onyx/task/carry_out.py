@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from onyx.task.failures import Failure, describe, place
+from onyx.errors import contained, describe
+from onyx.task.failures import Failure, place
 from onyx.task.firings import call_emit, call_sync
 from onyx.task.phases import Phase
 from onyx.task.state import Task
@@ -89,6 +90,7 @@ def told(task: Task) -> Iterator[None]:
         yield
     except Failure:
         raise
-    except Exception as error:
+    except BaseException as raised:
+        error = contained(raised)
         detail = f"windows of {task.name}: {describe(error)}{place(error)}"
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error

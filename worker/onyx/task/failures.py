@@ -10,7 +10,7 @@ import traceback
 from pathlib import PurePath
 from typing import Any
 
-from onyx.errors import OnyxError
+from onyx.errors import OnyxError, describe, message_of
 from onyx.ids import JobId, PeerId, TaskName
 
 TRACEBACK_CHARACTERS_MAX = 8_000
@@ -25,14 +25,6 @@ class Failure(Exception):
         self.error = error
         self.detail = detail or describe(error)
         super().__init__(self.detail)
-
-
-def describe(error: BaseException) -> str:
-    """An error in one line; ours say all themselves, others need the name of their type."""
-    if isinstance(error, OnyxError):
-        return str(error)
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def blamed(who: str, error: BaseException) -> str:
@@ -60,7 +52,15 @@ def report(job: JobId, task: TaskName, peer: PeerId, failure: Failure) -> dict[s
         "peer": peer,
         "phase": failure.phase,
         "type": type(error).__name__,
-        "message": str(error),
+        "message": message_of(error),
         "detail": failure.detail,
-        "traceback": "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:],
+        "traceback": _traceback(error)[-TRACEBACK_CHARACTERS_MAX:],
     }
+
+
+def _traceback(error: Exception) -> str:
+    """Formatting calls methods of the user's exceptions; a report is there whatever they do."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as again:
+        return f"(no traceback: formatting it raised {type(again).__name__})"

@@ -51,7 +51,7 @@ def _call(function: Function, where: Where, event: Any, firing: Firing) -> Any:
     arguments = (event, firing.window, firing.trigger, firing.state_event(), firing.state)
     try:
         return function(*arguments)
-    except Exception as error:
+    except BaseException as error:
         raise UserFunctionError(blamed(where(), error)) from error
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from onyx.errors import UserFunctionError
+from onyx.errors import UserFunctionError, contained
 from onyx.model.job import Job, Lifecycle
 
 Event = dict[str, Any]
@@ -46,7 +46,7 @@ class Lifecycles:
     def merge(self, name: str, event: Event) -> None:
         """Call every hook of this name and merge what they return into the event."""
         for lifecycle, hook in self.hooks.get(name, ()):
-            answer = hook(event, lifecycle)
+            answer = _call(lifecycle, name, hook, event, lifecycle)
             if answer is None:
                 continue
             if not isinstance(answer, Mapping):
@@ -58,18 +58,24 @@ class Lifecycles:
 
     def may_start(self, event: Event) -> bool:
         """Whether every start_task says True; all are asked."""
-        answers = [hook(event, lifecycle) for lifecycle, hook in self.hooks.get("start_task", ())]
+        answers = [
+            _call(lifecycle, "start_task", hook, event, lifecycle)
+            for lifecycle, hook in self.hooks.get("start_task", ())
+        ]
         return all(answer is True for answer in answers)
 
     def each_segment(self, name: str, event: Event, message_id: tuple[str, int]) -> None:
         """Call after_ack_segment or after_retry_segment; what they return is not used."""
         for lifecycle, hook in self.hooks.get(name, ()):
-            hook(event, message_id, lifecycle)
+            _call(lifecycle, name, hook, event, message_id, lifecycle)
 
     def verdict(self, event: Event, phase: str, error: BaseException) -> Verdict:
         """What to do about an exception raised in a phase."""
         answers = [
-            (lifecycle, hook(event, lifecycle, phase, error))
+            (
+                lifecycle,
+                _call(lifecycle, "handle_exception", hook, event, lifecycle, phase, error),
+            )
             for lifecycle, hook in self.hooks.get("handle_exception", ())
         ]
         for lifecycle, answer in answers:
@@ -92,7 +98,7 @@ def compile_lifecycles(job: Job, task: str, resolve: Callable[[str], Hook]) -> L
     for lifecycle in job.lifecycles:
         if lifecycle.task not in (task, "all"):
             continue
-        calls = resolve(lifecycle.calls)()
+        calls = _call(lifecycle, "calls", resolve(lifecycle.calls))
         if not isinstance(calls, Mapping):
             raise UserFunctionError(
                 f"lifecycle {lifecycle.calls} must return a dict of hooks, "
@@ -106,3 +112,13 @@ def compile_lifecycles(job: Job, task: str, resolve: Callable[[str], Hook]) -> L
                 )
             hooks.setdefault(name, []).append((lifecycle, hook))
     return Lifecycles({name: tuple(each) for name, each in hooks.items()})
+
+
+def _call(lifecycle: Lifecycle, name: str, hook: Hook, *arguments: Any) -> Any:
+    """An exception stays as it is, for `handle_exception` asks for its type."""
+    try:
+        return hook(*arguments)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise contained(error, f"lifecycle {lifecycle.calls}: {name}") from error

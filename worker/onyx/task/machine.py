@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from onyx.errors import Fenced, Unavailable
+from onyx.errors import Fenced, Unavailable, contained, describe
 from onyx.task import keeping, querying, rewire, segment_hooks, start, windowed, work
-from onyx.task.failures import Failure, describe, report
+from onyx.task.failures import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
     LOOP_START,
@@ -101,6 +101,8 @@ def step(task: Task) -> Progress:
             _receive(task, task.mail.popleft())
     except Failure as failure:
         _decide(task, failure)
+    except BaseException as error:
+        _decide(task, Failure(task.phase.value, contained(error)))
     if task.stop is not None:
         _finish(task, task.stop)
         return Progress.DONE
@@ -116,8 +118,8 @@ def step(task: Task) -> Progress:
     except Failure as failure:
         _decide(task, failure)
         return Progress.WAITING
-    except Exception as error:
-        _decide(task, Failure(phase.value, error))
+    except BaseException as error:
+        _decide(task, Failure(phase.value, contained(error)))
         return Progress.WAITING
     if progress is Progress.ADVANCED and task.phase is phase:
         task.phase = task.successors[phase]
@@ -177,8 +179,8 @@ def _decide(task: Task, failure: Failure) -> None:
         event, name = task.static.event, f"lifecycle/{failure.phase}"
         try:
             verdict = task.static.lifecycles.verdict(event, name, failure.error)
-        except Exception as raised:
-            failure = Failure("handle-exception", raised)
+        except BaseException as raised:
+            failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
         logger.warning("task %s restarts after %s: %s", task.name, failure.phase, failure.detail)
         task.services.restart_peer(task.peer)
@@ -215,5 +217,5 @@ def _finish(task: Task, stop: Stop) -> None:
     for close in closers:
         try:
             close()
-        except Exception as error:
+        except BaseException as error:
             logger.error("task %s, leaving: %s", task.name, describe(error), exc_info=error)

@@ -6,6 +6,7 @@ hook pays for looking which positions are meant.
 
 from __future__ import annotations
 
+from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.task.failures import Failure
@@ -35,5 +36,5 @@ def _call(task: Task, source: Source, hook: str, roots: U64) -> None:
     try:
         for number, position in zip(numbers, positions, strict=True):
             lifecycles.each_segment(hook, event, (source.partitions[number].name, position))
-    except Exception as error:
-        raise Failure(hook.replace("_", "-"), error) from error
+    except BaseException as error:
+        raise Failure(hook.replace("_", "-"), contained(error)) from error

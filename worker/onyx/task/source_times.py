@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from onyx.errors import UserError, UserFunctionError
+from onyx.errors import UserError, UserFunctionError, describe
 from onyx.flow.batch import Segment
 from onyx.model.job import CatalogEntry
 from onyx.seams import Clock
@@ -73,7 +73,7 @@ class SourceTimes:
     def _newest(self, segments: Sequence[Segment]) -> int | None:
         try:
             newest = max(map(self._fn, segments))
-        except Exception:
+        except BaseException:
             newest = None
         if newest is None or isinstance(newest, str):
             # Some have no time, or times that cannot be compared as they are, or there is an error.
@@ -84,13 +84,13 @@ class SourceTimes:
     def _one(self, segment: Segment) -> int | None:
         try:
             value = self._fn(segment)
-        except Exception as error:
+        except BaseException as error:
             raise self._failure(error) from error
         return self._time(value) if value is not None else None
 
-    def _failure(self, error: Exception) -> UserError:
+    def _failure(self, error: BaseException) -> UserError:
         if self._key is None:
-            return UserFunctionError(f"task {self._task}: {self._fn_name} raised {error!r:.200}")
+            return UserFunctionError(f"task {self._task}: {self._fn_name} raised {describe(error)}")
         return UserError(
             f"task {self._task}: a segment has no {self._key!r}, its watermarkKey; where segments "
             "have no time let it be None, or use an assignWatermarkFn that gives None"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import Any
 
+from onyx.errors import describe
 from onyx.flow.batch import Batch
 from onyx.flow.grouping import keys_of, naming, shard_of
 from onyx.flow.leaves import Leaves
@@ -16,7 +17,7 @@ from onyx.state.recovery import Recovered
 from onyx.state.spilled import holder
 from onyx.task.carry_out import carry_out, fire, next_page, told
 from onyx.task.emissions import Emissions
-from onyx.task.failures import Failure, describe
+from onyx.task.failures import Failure
 from onyx.task.inheriting import inherit_windows, may_inherit
 from onyx.task.messages import Completions
 from onyx.task.phases import Phase, Progress

@@ -5,12 +5,13 @@ Whole batches only: the one thing done per segment is the user's own function.
 
 from __future__ import annotations
 
+from onyx.errors import contained, describe
 from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, concatenate
 from onyx.ledger.hop import split_values
 from onyx.task import event_time, keeping, segment_hooks, windowed
 from onyx.task.dispatch import put_to_child, raise_failures, send, send_emissions
-from onyx.task.failures import Failure, describe
+from onyx.task.failures import Failure
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
@@ -203,7 +204,8 @@ def seal(task: Task) -> Progress:
     is_stage = task.static.entry.plugin == SPARK
     try:
         sink.seal()
-    except Exception as error:
+    except BaseException as raised:
+        error = contained(raised)
         if is_stage:
             task.metrics.spark_stage(clock.monotonic_s() - now_s, ok=False)
         task.seal_attempts += 1

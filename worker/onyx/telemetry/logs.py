@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from onyx.errors import SettingsError
+from onyx.errors import SettingsError, message_of
 
 ERROR_CHARACTERS_MAX = 256
 FIELD_CHARACTERS_MAX = 256
@@ -85,7 +85,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
     return {
         "type": type(error).__qualname__,
-        "text": truncated(str(error)),
+        "text": truncated(message_of(error)),
         "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onyx.errors import UserError, UserFunctionError
+from onyx.errors import UserError, UserFunctionError, describe
 from onyx.flow.predicates import Resolve
 
 Call = Callable[..., Any]
@@ -51,7 +51,7 @@ def _told(call: Call, where: str) -> Call:
     def telling(*arguments: Any) -> Any:
         try:
             return call(*arguments)
-        except Exception as error:
-            raise UserFunctionError(f"{where} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            raise UserFunctionError(f"{where} raised {describe(error)}") from error
 
     return telling
