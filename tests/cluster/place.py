@@ -49,11 +49,20 @@ THIS_MACHINE = Place((), "127.0.0.1")
 def make_namespace() -> Place:
     """The namespaces, made unless they exist."""
     _holder().start()
-    place = Place(("nsenter", "--target", _inner_pid(), "--mount", "--net", "--pid", "--"), NODE_IP)
+    place = running_namespace()
+    assert place is not None, "its holder has just been started"
     if link_is_gone():
         _connect(_inner_pid())
         _configure(place)
     return place
+
+
+def running_namespace() -> Place | None:
+    """The namespaces of the cluster that runs on this machine; None without one."""
+    inner = _inner_pid()
+    if not inner:
+        return None
+    return Place(("nsenter", "--target", inner, "--mount", "--net", "--pid", "--"), NODE_IP)
 
 
 def link_is_gone() -> bool:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.kube import until
-from tests.e2e.release import WORKERS, Release
+from tests.e2e.packets import lost, node
+from tests.e2e.release import WORKERS, Release, conditions
+
+ZOOKEEPER_PORT = 2181
 
 
 def test_the_cluster_is_scaled_up_and_down_while_a_job_runs(release: Release) -> None:
@@ -78,6 +81,35 @@ def test_zookeeper_is_lost_and_comes_back_while_a_job_runs(release: Release) -> 
         for each in pod["status"]["containerStatuses"]
     ]
     assert restarts == [0, 0], "workers wait for ZooKeeper, they do not end"
+
+
+def test_a_worker_whose_packets_to_zookeeper_are_lost_says_so_and_comes_back(
+    release: Release,
+) -> None:
+    place = node()
+    squares = release.start_squares("lost-packets", per_second=200)
+    squares.await_some()
+    victim = release.worker(1)
+
+    with lost(place, release.kube.get("pod", victim)["status"]["podIP"], ZOOKEEPER_PORT):
+        until(lambda: not is_ready(release, victim), "the worker is not ready")
+        until(lambda: "packets are lost" in log_of(release, victim), "its log says why")
+        squares.assert_goes_on()
+
+    until(lambda: is_ready(release, victim), "the worker is ready again")
+    release.await_ready()
+    squares.assert_goes_on()
+    squares.stop_and_assert_whole()
+
+
+def is_ready(release: Release, pod: str) -> bool:
+    return [each["status"] for each in conditions(release.kube.get("pod", pod), "Ready")] == [
+        "True"
+    ]
+
+
+def log_of(release: Release, pod: str) -> str:
+    return release.kube.kubectl("logs", pod, "--tail=-1")
 
 
 def uid(release: Release, pod: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.ensemble import free_ports
+from tests.support.tcp_proxy import TcpProxy
 
 from onyx import api
 from onyx.cli.exit_codes import ExitCode
@@ -157,3 +158,19 @@ def test_a_worker_waits_for_zookeeper_and_ends_when_told(tmp_path: Path) -> None
         assert pod.page("/livez") == (200, "ok\n")
         pod.process.send_signal(signal.SIGTERM)
         assert pod.process.wait(WAIT_S) == ExitCode.SUCCESS, pod.output()
+
+
+def test_a_worker_whose_packets_are_lost_says_so_and_returns(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    proxy = TcpProxy(zookeeper.port)
+    with contextlib.closing(proxy), a_pod(proxy.address, tmp_path, session_timeout_s=3.0) as pod:
+        pod.until(lambda: pod.page("/readyz")[0] == 200)
+        proxy.hold()
+        pod.until(lambda: "paused: ZooKeeper has not answered" in pod.page("/readyz")[1])
+        assert pod.page("/readyz")[0] == 503
+        assert pod.page("/livez") == (200, "ok\n")
+        assert "packets are lost" in pod.output()
+        assert "tasks are paused" in pod.output()
+        proxy.release()
+        pod.until(lambda: pod.page("/readyz")[0] == 200)

@@ -62,6 +62,8 @@ class TcpProxy:
 
     def close(self) -> None:
         self.release()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
         self.cut()
 

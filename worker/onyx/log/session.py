@@ -12,6 +12,7 @@ the session at any time since then.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,6 @@ from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
     NoAuthError,
-    NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
 )
@@ -35,7 +35,8 @@ from onyx.log.access import read_access
 from onyx.log.gone_back import has_gone_back
 from onyx.log.interface import Session
 from onyx.log.loop import Loop
-from onyx.log.tls_handler import HANDSHAKE_PER_SESSION, TlsHandler
+from onyx.log.silence import LOOKS_PER_SESSION, Look, Silence
+from onyx.log.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
 from onyx.settings import ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
@@ -88,13 +89,15 @@ class ZooKeeperSession:
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
         self._expired = False
-        """Set on kazoo's thread, before it opens another session: what that one answers says
-        nothing about this incarnation."""
+        """Of a group; set on kazoo's thread, before it opens another session: what that one
+        answers says nothing about this incarnation."""
         self._comparing = False
         self._settings = settings
         self.loop = Loop(name)
         self._client = self._connect()
+        self._silence = Silence(self.address, time.monotonic(), self._socket)
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
+        self.loop.every(self.session_timeout_s / LOOKS_PER_SESSION, self._listen)
         self.loop.every(self.session_timeout_s, self._compare_if_refused)
 
     @property
@@ -257,7 +260,7 @@ class ZooKeeperSession:
                 ignore_expire=False,
             ),
             command_retry=KazooRetry(max_tries=1, ignore_expire=False),
-            handler=TlsHandler(self._certificates) if self._certificates else None,
+            handler=TlsHandler(self._certificates) if self._certificates else PatientHandler(),
             auth_data=list(self.access.auth_data),
             default_acl=self.access.own,
             logger=_quiet_logger(),
@@ -291,10 +294,12 @@ class ZooKeeperSession:
         invoke = connection._invoke
 
         def looking(timeout_s: float, *args: Any, **kwargs: Any) -> Any:
+            sent_s = time.monotonic()
             answer = invoke(timeout_s * HANDSHAKE_PER_SESSION, *args, **kwargs)
             granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
             if granted_ms > 0:
                 self.session_timeout_s = granted_ms / 1000
+                self._confirm(sent_s)
             return answer
 
         connection._invoke = looking
@@ -307,7 +312,7 @@ class ZooKeeperSession:
         else:
             self._live.clear()
             lost = state == KazooState.LOST
-            self._expired = self._expired or lost
+            self._expired = self._expired or (lost and not self._survives_expiry)
             self.loop.call(lambda: self._changed(Session.LOST if lost else Session.SUSPENDED))
 
     def _changed(self, session: Session) -> None:
@@ -323,6 +328,15 @@ class ZooKeeperSession:
     def _beat(self) -> None:
         if self._live.is_set() and not self._lost and not self._closing:
             self.send(lambda client: client.exists_async("/"), lambda _: None)
+
+    def _listen(self) -> None:
+        if not (self._lost or self._closing):
+            now_s, connected = time.monotonic(), self._live.is_set()
+            self._silence.look(Look(now_s, self._confirmed_s, self.session_timeout_s, connected))
+
+    def _socket(self) -> socket.socket | None:
+        found: socket.socket | None = self._client._connection._socket
+        return found
 
     def _confirm(self, sent_s: float) -> None:
         if not self._expired:
@@ -364,24 +378,6 @@ def zookeeper_certificates(settings: ZooKeeperSettings) -> CertificateFiles | No
         SettingsError: a file is wrong.
     """
     return CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
-
-
-class AllOf:
-    """Several started requests as one; a node that is not there answers None."""
-
-    def __init__(self, results: Sequence[Any]) -> None:
-        self._results = results
-
-    def get(self, timeout: float) -> list[Any]:
-        """Their answers in order; kazoo's exceptions as they come."""
-        return [self._one(result, timeout) for result in self._results]
-
-    @staticmethod
-    def _one(result: Any, timeout: float) -> Any:
-        try:
-            return result.get(timeout=timeout)
-        except NoNodeError:
-            return None
 
 
 def _quiet_logger() -> logging.Logger:

@@ -25,6 +25,19 @@ HANDSHAKE_PER_SESSION = 1 / 3
 just starting may accept a connection and never answer on it, and the session must outlive that."""
 
 
+class PatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Connects without TLS; gives up a server that does not even accept before the session ends."""
+
+    def create_connection(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Kazoo's seam; `timeout` is that of the session, in seconds.
+
+        Raises:
+            OSError: as the plain one.
+        """
+        patience_s = None if timeout is None else timeout * HANDSHAKE_PER_SESSION
+        return super().create_connection(*args, timeout=patience_s, **kwargs)
+
+
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Connects with the certificates of the moment."""
 

@@ -363,6 +363,12 @@ class Incarnation:
         self.log.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def silent_s(self) -> float | None:
+        """Seconds for which ZooKeeper has not answered, once the lease has ended; else None."""
+        now_s, heard_s = self.clock.monotonic_s(), self.log.confirmed_s()
+        held = lease.permitted(now_s, heard_s, self.log.session_timeout_s)
+        return None if held else now_s - heard_s
+
     # --- Handlers of the transport -------------------------------------------------------------
 
     def on_acks(
@@ -393,8 +399,7 @@ class Incarnation:
     def permitted(self) -> bool:
         if self._paused or self._ended:
             return False
-        timeout_s = self.log.session_timeout_s
-        return lease.permitted(self.clock.monotonic_s(), self.log.confirmed_s(), timeout_s)
+        return self.silent_s() is None
 
     def background(self, work: Callable[[], T]) -> Future[T]:
         where = location()

@@ -54,19 +54,25 @@ class Liveness:
         return ""
 
 
-def obstacle(state: GroupState | None, peers: Collection[PeerId]) -> str:
+def obstacle(
+    state: GroupState | None, peers: Collection[PeerId], silent_s: float | None = None
+) -> str:
     """Why a group does not take part with all its peers; empty when it does.
+
+    What counts is the lease, not the connection: while it is held a group works through a short
+    break, and when it has ended the group is paused though the connection may seem to live.
 
     Args:
         state: of the present incarnation; None while it connects.
         peers: that it offers.
+        silent_s: seconds for which ZooKeeper has not answered, if the lease has ended; else None.
     """
     if state is None:
         return "connecting to ZooKeeper"
     if state.leaving:
         return "leaving the cluster"
-    if not state.connected:
-        return "suspended: ZooKeeper does not answer"
+    if silent_s is not None:
+        return f"paused: ZooKeeper has not answered for {silent_s:.0f} s"
     if not state.joined:
         return "joining the cluster"
     there = set(peers).intersection(state.replica.groups_index.get(state.group, ()))

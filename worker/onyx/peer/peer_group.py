@@ -118,8 +118,12 @@ class PeerGroup:
     def obstacle(self) -> str:
         """Why the group does not take part with all its peers (readiness); empty when it does."""
         with self._lock:
-            state, peers = self._state, tuple(self._peers.values())
-        return "leaving the cluster" if self._stopping.is_set() else obstacle(state, peers)
+            incarnation, peers = self._incarnation, tuple(self._peers.values())
+        if self._stopping.is_set():
+            return "leaving the cluster"
+        if incarnation is None:
+            return obstacle(None, peers)
+        return obstacle(incarnation.state, peers, incarnation.silent_s())
 
     def stalled(self) -> str:
         """Which of the group's threads is stuck (liveness); empty when all move."""

@@ -1,0 +1,122 @@
+"""Notices a server that has fallen silent: packets are lost, and no connection breaks.
+
+Kazoo counts every request that it sends as a ping. Requests that pile up, such as our heartbeats,
+keep it from ever asking for an answer, and the kernel repeats lost packets for a quarter of an
+hour. So whoever is cut off by a firewall or a broken link would stay connected to nobody. A
+connection over which nothing was heard for half of the session's time is closed here; kazoo then
+dials again. The lease (`peer.lease`) has not ended by then, so a group that reaches another server
+of an ensemble does not even pause. Waiting for the end of the lease would leave no time for that.
+
+A process that did not run itself (stopped, or starved of CPU) has answers waiting that it has not
+read: it looks once more before it judges. `step` is pure; `Silence` carries out what it decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+logger = logging.getLogger("onyx.log")
+
+SILENT_PART = 1 / 2
+"""Part of the session timeout after which a connection without answers is given up. A handshake
+with one more server that does not answer (`HANDSHAKE_PER_SESSION`) still fits into the rest."""
+LOOKS_PER_SESSION = 24
+_LATE_LOOKS = 3
+"""A look that comes so many periods late says that this process did not run."""
+_GRACE_PART = 1 / 6
+"""Part of the time-out for which a process that did not run reads what has come meanwhile."""
+
+
+class Judgement(Enum):
+    NONE = auto()
+    SILENT = auto()
+    """Nothing is heard over a connection that seems to live."""
+    OVER = auto()
+    """The server has answered again after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found; times are monotonic."""
+
+    now_s: float
+    confirmed_s: float
+    """When the last answered request was sent."""
+    timeout_s: float
+    """Of the session."""
+    connected: bool
+    """Whether kazoo takes the connection for alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    looked_s: float
+    patient_until_s: float
+    """Nothing is judged before."""
+    since_s: float | None = None
+    """From when on the server has been silent; None while it answers."""
+
+
+def step(state: State, look: Look) -> tuple[State, Judgement]:
+    """Judge what was found."""
+    period_s = look.timeout_s / LOOKS_PER_SESSION
+    if look.now_s - state.looked_s > _LATE_LOOKS * period_s:
+        state = replace(state, patient_until_s=look.now_s + _GRACE_PART * look.timeout_s)
+    state = replace(state, looked_s=look.now_s)
+    if look.now_s < look.confirmed_s + SILENT_PART * look.timeout_s:
+        over = state.since_s is not None
+        return replace(state, since_s=None), Judgement.OVER if over else Judgement.NONE
+    if look.connected and look.now_s >= state.patient_until_s:
+        return replace(state, since_s=state.since_s or look.confirmed_s), Judgement.SILENT
+    return state, Judgement.NONE
+
+
+class Silence:
+    """Watches one session; `look` is called `LOOKS_PER_SESSION` times in its time-out.
+
+    Args:
+        address: of ZooKeeper, for the log.
+        now_s: monotonic time of the first look.
+        connection: the socket of the moment; None while there is none.
+    """
+
+    def __init__(
+        self, address: str, now_s: float, connection: Callable[[], socket.socket | None]
+    ) -> None:
+        self._address = address
+        self._connection = connection
+        self._state = State(now_s, now_s)
+
+    def look(self, look: Look) -> None:
+        """Judge, say it, and close a connection over which nothing is heard."""
+        since_s = self._state.since_s
+        self._state, judgement = step(self._state, look)
+        if judgement is Judgement.SILENT:
+            logger.warning(
+                "ZooKeeper at %s has not answered for %.1f s though the connection stands: packets "
+                "are lost. It is closed; connecting again",
+                self._address,
+                look.now_s - look.confirmed_s,
+            )
+            self._close()
+        elif judgement is Judgement.OVER and since_s is not None:
+            logger.warning(
+                "ZooKeeper at %s answers again after %.1f s",
+                self._address,
+                look.now_s - since_s,
+            )
+
+    def _close(self) -> None:
+        """End both directions: kazoo's thread wakes up, whatever it waits for on the socket."""
+        connection = self._connection()
+        if connection is None:
+            return
+        try:
+            # That of the plain socket: TLS would take its own state away under kazoo's thread.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        except OSError:
+            logger.debug("the connection to ZooKeeper at %s has ended by itself", self._address)
