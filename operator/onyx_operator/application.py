@@ -1,38 +1,43 @@
-"""The operator as one application: kopf with our handlers, the edge to the API server, the pages.
+"""The operator as one application: watches, reconcilers, webhook and pages, started and ended.
 
-kopf brings the watches and the webhook server. What it would write into objects (annotations with
-copies of the spec, its own finalizer) is avoided by registering event handlers only; its peering is
-off, because two operators would do the same work twice, which is harmless: every action is
-idempotent. Its events from log lines are off too: ours have stable reasons.
+Each part runs for itself. The webhook answers whatever the watches do, and a watch that ends takes
+nothing along (see `informers.cell`). A part that must not end and does is reported by `/livez`, so
+that the kubelet starts the operator again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
-import kopf
 from kubernetes import client as kubernetes_client
 
 from onyx.log.interface import ClientLog
 from onyx.log.zookeeper import ZooKeeperClientLog
 from onyx.settings import Settings
 from onyx.telemetry.server import TelemetryServer
-from onyx_operator.admission import handlers as admission
-from onyx_operator.clusters import handlers as clusters
+from onyx_operator.admission.certificates import Certificates
+from onyx_operator.admission.server import Webhook
+from onyx_operator.clusters.clusters import Clusters
+from onyx_operator.clusters.pool import CLUSTER_LABEL
+from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.context import Operator
-from onyx_operator.jobs import handlers as jobs
-from onyx_operator.kube import MANAGER, Kube, cluster_configuration
+from onyx_operator.informers.informer import Informer
+from onyx_operator.informers.watches import Watches
+from onyx_operator.jobs.jobs import Jobs
+from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
 
-WATCH_LIFETIME_S = 240
-"""A watch is made anew after this, so that one that died silently does not stay dead."""
-REQUEST_TIMEOUT_S = 30
+logger = logging.getLogger(__name__)
 
 
 async def run(
@@ -50,86 +55,118 @@ async def run(
         connect: opens the log of a cluster.
 
     Raises:
-        Unavailable: there is no API server to talk to, or the port of the pages is taken.
+        Unavailable: there is no API server to talk to, or a port is taken.
+        SettingsError: the webhook's certificate cannot be used.
     """
     # kopf asks for the user's name, which a container with a bare uid does not have.
     os.environ.setdefault("LOGNAME", MANAGER)
     configuration = configuration or cluster_configuration()
-    metrics = OperatorMetrics()
+    stop = stop or asyncio.Event()
+    with _signals(stop):
+        async with AsyncExitStack() as opened:
+            operator = await _open(settings, configuration, connect, opened)
+            await _start(operator, configuration, opened)
+            operator.liveness.started()
+            await stop.wait()
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop`, where signals arrive: on the main thread."""
+    loop, ours = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    for each in ours:
+        loop.add_signal_handler(each, stop.set)
+    try:
+        yield
+    finally:
+        for each in ours:
+            loop.remove_signal_handler(each)
+
+
+async def _open(
+    settings: OperatorSettings,
+    configuration: kubernetes_client.Configuration,
+    connect: Callable[[Settings], ClientLog],
+    opened: AsyncExitStack,
+) -> Operator:
+    """The edges: requests to the API server, the pages, the webhook."""
+    metrics, liveness = OperatorMetrics(), Liveness(settings.server.stalled_after_s)
     kube = Kube(settings.kube, configuration, metrics.api_request)
-    liveness = Liveness(settings.server.stalled_after_s)
-    operator = Operator(settings, kube, metrics, liveness, connect)
-    with contextlib.ExitStack() as opened:
-        opened.callback(kube.close)
-        pages = TelemetryServer(
-            settings.server.host,
-            settings.server.port,
-            metrics.registry,
-            healthy=liveness.alive,
-            ready=liveness.ready,
-        )
-        opened.callback(pages.close)
-        beating = asyncio.create_task(liveness.beat())
-        opened.callback(beating.cancel)
-        await kopf.operator(
-            registry=_registry(operator, configuration),
-            settings=_kopf_settings(settings),
-            standalone=True,
-            clusterwide=not settings.namespaces,
-            namespaces=settings.namespaces,
-            stop_flag=stop,
-        )
-
-
-def _registry(
-    operator: Operator, configuration: kubernetes_client.Configuration
-) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
-        return _credentials(configuration)
-
-    for kind in (jobs, clusters, admission):
-        kind.register(registry, operator)
-    return registry
-
-
-def _credentials(configuration: kubernetes_client.Configuration) -> kopf.ConnectionInfo:
-    """What kopf needs to know of the client's configuration; asked again when it is refused."""
-    header = configuration.get_api_key_with_prefix("BearerToken")
-    header = header or configuration.get_api_key_with_prefix("authorization") or ""
-    return kopf.ConnectionInfo(
-        server=configuration.host,
-        ca_path=configuration.ssl_ca_cert,
-        insecure=not configuration.verify_ssl,
-        username=configuration.username or None,
-        password=configuration.password or None,
-        token=header.rpartition(" ")[2] or None,
-        certificate_path=configuration.cert_file,
-        private_key_path=configuration.key_file,
+    opened.callback(kube.close)
+    jobs, clusters = settings.jobs, settings.clusters
+    operator = Operator(
+        settings,
+        kube,
+        metrics,
+        liveness,
+        Informer(JOBS, jobs.resync_interval_s, liveness, metrics),
+        Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics),
+        connect,
     )
+    pages = TelemetryServer(
+        settings.server.host,
+        settings.server.port,
+        metrics.registry,
+        healthy=liveness.alive,
+        ready=liveness.ready,
+    )
+    opened.callback(pages.close)
+    return operator
 
 
-class _NoMemory(kopf.DiffBaseStorage):
-    """kopf compares each event of an object with its last state, for handlers that we do not have:
-    nothing is copied, stored or compared. (Its default makes two deep copies an event.)"""
+async def _start(
+    operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
+) -> None:
+    """Everything that runs; ended in the reverse order."""
+    await _serve_webhook(operator, opened)
+    jobs, clusters = Jobs(operator), Clusters(operator)
+    watches = Watches(
+        operator.settings,
+        configuration,
+        operator.kube,
+        operator.metrics,
+        (operator.clusters, operator.jobs),
+        [(STATEFUL_SETS, CLUSTER_LABEL, clusters.workers_changed)],
+    )
+    parts = {
+        "the event loop": operator.liveness.beat(),
+        "OnyxJobs": jobs.run(),
+        "OnyxClusters": clusters.run(),
+        "the watches": watches.run(),
+    }
+    for name, part in parts.items():
+        opened.push_async_callback(_ended, _forever(operator, name, part))
 
-    def build(self, *, body: Any, extra_fields: Any = None) -> Any:
-        return {}
 
-    def fetch(self, *, body: Any) -> Any:
-        return None
+async def _serve_webhook(operator: Operator, opened: AsyncExitStack) -> None:
+    """Serve the webhook while the operator runs, if it has a certificate."""
+    settings = operator.settings.webhook
+    if not settings.cert_file:
+        return
+    certificates = Certificates(settings.cert_file, settings.key_file)
+    webhook = Webhook(settings, certificates, operator.metrics)
+    opened.push_async_callback(webhook.close)
+    await webhook.start()
+    following = certificates.follow(settings.reload_interval_s)
+    opened.push_async_callback(_ended, _forever(operator, "the webhook's certificate", following))
 
-    def store(self, *, body: Any, patch: Any, essence: Any) -> None:
-        """Nothing is stored in objects."""
+
+def _forever(operator: Operator, name: str, part: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Run a part that must not end before the operator does."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            logger.error("%s ended: a bug in the operator", name, exc_info=task.exception())
+            operator.liveness.behind(name, True)
+
+    task = asyncio.create_task(part, name=name)
+    task.add_done_callback(ended)
+    return task
 
 
-def _kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
-    found = kopf.OperatorSettings()
-    found.posting.enabled = False
-    found.persistence.diffbase_storage = _NoMemory()
-    found.scanning.disabled = bool(settings.namespaces)
-    found.watching.server_timeout = WATCH_LIFETIME_S
-    found.networking.request_timeout = REQUEST_TIMEOUT_S
-    return found
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,12 +1,15 @@
-"""What all handlers share: settings, the edges, metrics, liveness."""
+"""What all parts share: settings, the edges, what is known of our kinds, metrics, liveness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
 
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
+from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import Kube
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
@@ -15,11 +18,22 @@ from onyx_operator.settings import OperatorSettings
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator process. `kube` belongs to the event loop that the handlers run on."""
+    """One operator process. All of it belongs to one event loop."""
 
     settings: OperatorSettings
     kube: Kube
     metrics: OperatorMetrics
     liveness: Liveness
+    jobs: Informer
+    """All OnyxJobs."""
+    clusters: Informer
+    """All OnyxClusters."""
     connect: Callable[[Settings], ClientLog]
     """Opens the log of a cluster. Blocks; raises Unavailable when no ZooKeeper answers."""
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what nothing waits for; it ends with the event loop."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)

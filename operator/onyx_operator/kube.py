@@ -65,6 +65,7 @@ JOBS = Resource("onyx.dev/v1alpha1", "OnyxJob", "onyxjobs")
 CLUSTERS = Resource("onyx.dev/v1alpha1", "OnyxCluster", "onyxclusters")
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
 EVENTS = Resource("v1", "Event", "events")
+NAMESPACES = Resource("v1", "Namespace", "namespaces")
 
 
 class KubeError(OnyxError):

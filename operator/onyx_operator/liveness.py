@@ -39,8 +39,11 @@ class Liveness:
         return f"stalled: {', '.join(stalled)}" if stalled else True
 
     def ready(self) -> bool | str:
-        """True when the handlers have started and all moves; else what is missing."""
-        return self.alive() if self._ready else "the handlers have not started"
+        """True when it answers requests, whatever the watches do; else what is missing."""
+        if not self._ready:
+            return "the handlers have not started"
+        stalled = self._monotonic_s() - self._beat_s >= self._stalled_after_s
+        return "stalled: the event loop" if stalled else True
 
     def started(self) -> None:
         """The handlers have started."""

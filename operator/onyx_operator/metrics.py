@@ -54,6 +54,12 @@ METRICS = (
         "Time at which the watch was last known to have told everything.",
     ),
     Metric(
+        "onyx_operator_namespaces",
+        "gauge",
+        ("state",),
+        "Namespaces that are looked after (one if all are): watched, or refused by the API server.",
+    ),
+    Metric(
         "onyx_operator_admission_reviews_total",
         "counter",
         ("result",),
@@ -109,6 +115,11 @@ class OperatorMetrics:
         """The watch of a kind has told something."""
         gauge = self._metrics["onyx_operator_watch_last_event_timestamp_seconds"]
         gauge.labels(kind).set(time.time())
+
+    def namespaces(self, watched: int, refused: int) -> None:
+        """Namespaces that are watched, and that the API server does not let be looked after."""
+        self._metrics["onyx_operator_namespaces"].labels("watched").set(watched)
+        self._metrics["onyx_operator_namespaces"].labels("refused").set(refused)
 
     def reviewed(self, result: str) -> None:
         """The webhook has answered: `allowed`, `denied` or `failed`."""

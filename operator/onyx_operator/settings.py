@@ -93,7 +93,11 @@ class OperatorSettings:
     """All settings of the operator."""
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces to watch; empty means all."""
+    """Namespaces to look after; with no labels either, all."""
+    namespace_labels: str = ""
+    """Label selector of more namespaces to look after, such as `onyx=on`; they may come and go."""
+    namespaces_interval_s: float = 5.0
+    """Period at which it is asked which namespaces have these labels."""
     kube: KubeSettings = field(default_factory=KubeSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     jobs: JobSettings = field(default_factory=JobSettings)

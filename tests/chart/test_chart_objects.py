@@ -205,6 +205,7 @@ def test_workers_of_all_namespaces_that_are_watched_reach_zookeeper() -> None:
     (only,) = workers({"watchNamespaces": ["onyx", "a"]})["namespaceSelector"]["matchExpressions"]
     assert (only["operator"], only["values"]) == ("In", ["a", "onyx"])
     assert workers({"clusterWide": True})["namespaceSelector"] == {}
+    assert workers({"watchNamespaceLabels": {"onyx": "on"}})["namespaceSelector"] == {}
     labels = workers({})["podSelector"]["matchLabels"]
     assert labels.items() <= selector("onyx").items(), "labels that the operator gives its pods"
 

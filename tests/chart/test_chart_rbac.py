@@ -140,11 +140,19 @@ def everything(api: FakeApi, workers: Workers) -> None:
     api.wait_for("onyxjobs", "big", lambda found: found is None)
 
 
-@pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
-def test_nothing_is_granted_that_is_not_used(everywhere: bool) -> None:
-    rights = chart_rights(everywhere=everywhere)
+@pytest.mark.parametrize(
+    ("which", "scope"),
+    [
+        ({}, {}),
+        ({"everywhere": True}, {"NAMESPACES": ""}),
+        ({"labelled": True}, {"NAMESPACE_LABELS": "onyx=on"}),
+    ],
+    ids=["one namespace", "all namespaces", "by label"],
+)
+def test_nothing_is_granted_that_is_not_used(which: dict[str, bool], scope: dict[str, str]) -> None:
+    rights = chart_rights(**which)
     quick = {"CLUSTERS_RESYNC_INTERVAL_S": "0.1", "JOBS_RESYNC_INTERVAL_S": "0.1"}
-    found = settings(**quick, **({"NAMESPACES": ""} if everywhere else {}))
+    found = settings(**{**quick, **scope})
     logs = Logs()
     with (
         FakeApi(*CRDS) as api,

@@ -52,6 +52,7 @@ OTHERS: Object = {
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},
     "zookeeper.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},
     "watchNamespaces": ["onyx", "other"],
+    "watchNamespaceLabels": {"onyx": "on"},
     "cluster.modules": ["other"],
     "cluster.code.files": {"other.py": "x = 1\n"},
     "operator.resources": {"limits": {"memory": "1Gi"}},
@@ -198,6 +199,7 @@ REFUSED = [
         "operator.serviceAccount.name is needed when create is false",
     ),
     ({"watchNamespaces": ["other"]}, 'watchNamespaces must contain "onyx"'),
+    ({"clusterWide": True, "watchNamespaceLabels": {"a": "b"}}, "watchNamespaceLabels or set"),
 ]
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from kubernetes.client import Configuration
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
+from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import WAIT_S, FakeApi
 from tests.support.chart import NAMESPACE, objects
 from tests.support.rbac import Right, covers, granted, right_of
@@ -62,11 +63,17 @@ def settings(**more: str) -> OperatorSettings:
 
 
 @cache
-def chart_rights(*, everywhere: bool = False) -> frozenset[Right]:
-    """What the chart grants to an operator that looks after the namespace `default`, or all."""
+def chart_rights(
+    *namespaces: str, everywhere: bool = False, labelled: bool = False
+) -> frozenset[Right]:
+    """What the chart grants to an operator that looks after these namespaces (by default the one
+    called `default`), or all, or those with a label."""
     values: dict[str, Any] = {"clusterWide": True}
-    if not everywhere:
-        values = {"watchNamespaces": ["default"], "cluster": {"create": False}}
+    if labelled:
+        values = {"watchNamespaceLabels": {"onyx": "on"}}
+    elif not everywhere:
+        watched = list(namespaces or ("default",))
+        values = {"watchNamespaces": watched, "cluster": {"create": False}}
     return frozenset(granted(objects(values), (NAMESPACE, "onyx-operator")))
 
 
@@ -152,6 +159,7 @@ class Operator:
         self._thread = threading.Thread(target=self._live, name="operator")
         self._error: BaseException | None = None
         self._rights = chart_rights() if rights is None else rights
+        self._revoked = frozenset[str]()
         self.doors = [self._door(failpoint)]
         """Of every incarnation, the first one first."""
 
@@ -172,15 +180,27 @@ class Operator:
         assert not self._thread.is_alive(), "the operator does not end"
         if self._error is not None:
             raise self._error
-        denied = {str(right_of(each)) for door in self.doors for each in door.denied}
+        denied = {
+            str(right_of(each))
+            for door in self.doors
+            for each in door.denied
+            if not covers(self._rights, right_of(each))
+        }
         assert not denied, "the chart does not grant what the operator did"
 
     def kill(self) -> None:
         """Kill the operator as it is now; another one is started."""
         self.doors[-1].shut()
 
+    def revoke(self, *namespaces: str) -> None:
+        """Take the operator's rights in these namespaces, and give back those in all others."""
+        self._revoked = frozenset(namespaces)
+
     def _door(self, failpoint: Failpoint | None = None) -> Door:
-        return Door(failpoint, lambda target: covers(self._rights, right_of(target)))
+        return Door(failpoint, self._may)
+
+    def _may(self, target: Target) -> bool:
+        return target.namespace not in self._revoked and covers(self._rights, right_of(target))
 
     def _live(self) -> None:
         """One incarnation after another, until one is stopped."""
@@ -230,22 +250,24 @@ def _bury() -> None:
         gc.collect()
 
 
-def cluster(name: str = "onyx", **spec: Any) -> dict[str, Any]:
+def cluster(name: str = "onyx", namespace: str = "default", **spec: Any) -> dict[str, Any]:
     """An OnyxCluster whose log is at an address that tests never ask."""
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxCluster",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"zookeeper": {"address": "zookeeper:2181"}, **spec},
     }
 
 
-def job(name: str = "job", batch_size: int = 10, **spec: Any) -> dict[str, Any]:
+def job(
+    name: str = "job", batch_size: int = 10, namespace: str = "default", **spec: Any
+) -> dict[str, Any]:
     """A small OnyxJob; another `batch_size` makes it another job."""
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "workflow": [["read", "write"]],
             "catalog": [

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx_operator import generate
-from onyx_operator.jobs.store import Store
-from onyx_operator.jobs.watched import Watched
+from onyx_operator.informers.store import Store
+from onyx_operator.informers.watched import Watched
 from onyx_operator.liveness import Liveness
 from onyx_operator.reconciler import Key
 

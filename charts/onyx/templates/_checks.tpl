@@ -21,6 +21,9 @@
 {{- if and (not .Values.operator.serviceAccount.create) (not .Values.operator.serviceAccount.name) -}}
 {{- fail "operator.serviceAccount.name is needed when create is false" -}}
 {{- end -}}
+{{- if and .Values.clusterWide .Values.watchNamespaceLabels -}}
+{{- fail "give watchNamespaceLabels or set clusterWide, not both" -}}
+{{- end -}}
 {{- if and .Values.cluster.create .Values.watchNamespaces (not .Values.clusterWide) (not (has .Release.Namespace .Values.watchNamespaces)) -}}
 {{- fail (printf "watchNamespaces must contain %q, where the chart makes the OnyxCluster; or set cluster.create to false" .Release.Namespace) -}}
 {{- end -}}

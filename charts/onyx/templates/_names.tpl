@@ -92,9 +92,25 @@ priorityClassName: {{ . }}
 {{- toJson (default (list .Release.Namespace) .Values.watchNamespaces | sortAlpha | uniq) -}}
 {{- end -}}
 
-{{/* Selects the namespaces that the operator looks after. */}}
+{{/* "true" if the operator's namespaces are not known by name, so that it needs a ClusterRole. */}}
+{{- define "onyx.clusterRole" -}}
+{{- if or .Values.clusterWide .Values.watchNamespaceLabels -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The labels of the namespaces that the operator looks after, as a selector of the API. */}}
+{{- define "onyx.namespaceLabels" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := .Values.watchNamespaceLabels -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}
+
+{{/* Selects the namespaces that the operator looks after; by labels it cannot be said which. */}}
 {{- define "onyx.namespaceSelector" -}}
-{{- if .Values.clusterWide -}}
+{{- if include "onyx.clusterRole" . -}}
 {}
 {{- else -}}
 matchExpressions:

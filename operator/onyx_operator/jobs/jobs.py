@@ -32,9 +32,7 @@ from onyx_operator.jobs.plan import Plan, plan, seconds
 from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
-from onyx_operator.jobs.store import Store
 from onyx_operator.jobs.versions import giving_way, ids_of_interest
-from onyx_operator.jobs.watched import Watched
 from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, NotFound, Object
 from onyx_operator.reconciler import Key, Reconciler
 
@@ -69,8 +67,9 @@ class Jobs:
         self._actor = Actor(operator.kube, operator.metrics)
         self._views = LogViews(settings, operator.connect, self._on_log, operator.metrics)
         self._reconciler = Reconciler(JOBS.kind, self.look, settings, operator.metrics)
-        self._watched = Watched(JOBS.kind, operator.liveness)
-        self._jobs, self._clusters = Store(), Store()
+        self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
+        operator.jobs.listen(self._job_changed)
+        operator.clusters.listen(self._cluster_changed)
         self._owners: dict[JobId, Key] = {}
         self._specs: dict[Key, tuple[Any, Spec]] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
@@ -81,7 +80,7 @@ class Jobs:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
-                group.create_task(self._every(self._settings.resync_interval_s, self._resync))
+                group.create_task(self._every(self._settings.resync_interval_s, self._tidy))
                 group.create_task(self._every(COUNT_INTERVAL_S, self._count))
                 group.create_task(
                     self._every(self._settings.progress_interval_s, self._views.learn_progress)
@@ -89,18 +88,14 @@ class Jobs:
         finally:
             await self._views.keep(())
 
-    def job_event(self, body: Mapping[str, Any], *, gone: bool) -> None:
-        """The watch tells of an OnyxJob."""
-        self._operator.metrics.watch_event(JOBS.kind)
-        self._watched.told(body, gone=gone)
+    def _job_changed(self, key: Key, body: Object, gone: bool) -> None:
         if gone:
-            self._forget(self._jobs.drop(body))
+            self._forget(key)
         else:
-            self._reconciler.touch(self._jobs.put(body))
+            self._reconciler.touch(key)
 
-    def cluster_event(self, body: Mapping[str, Any], *, gone: bool) -> None:
-        """The watch tells of an OnyxCluster: its jobs are looked at."""
-        key = self._clusters.drop(body) if gone else self._clusters.put(body)
+    def _cluster_changed(self, key: Key, body: Object, gone: bool) -> None:
+        """The jobs of a cluster are looked at."""
         for job_key, job in self._jobs.items():
             if self._cluster_of(job) == key:
                 self._reconciler.touch(job_key)
@@ -271,20 +266,11 @@ class Jobs:
             if job in self._owners:
                 self._reconciler.touch(self._owners[job])
 
-    async def _resync(self) -> None:
-        """Look at everything again, at what no watch has told of too."""
-        listed: list[Object] = []
-        for namespace in self._operator.settings.namespaces or (None,):
-            listed += await self._operator.kube.list_all(JOBS, namespace)
-        for body in listed:
-            self._jobs.put(body)
-        if self._watched.listed(listed):
-            self._operator.metrics.watch_event(JOBS.kind)
+    async def _tidy(self) -> None:
+        """Let go of what nobody needs any more: logs of clusters that are gone, files."""
         wanted = [self._connection(self._cluster_of(body)) for _, body in self._jobs.items()]
         await self._views.keep(each for each in wanted if isinstance(each, Settings))
         self._files.clear()
-        for key in self._jobs:
-            self._reconciler.touch(key)
 
     async def _count(self) -> None:
         phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())

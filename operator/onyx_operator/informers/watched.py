@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onyx_operator.jobs.store import key_of, version
+from onyx_operator.informers.store import key_of, version
 from onyx_operator.liveness import Liveness
 from onyx_operator.reconciler import Key
 
@@ -13,8 +13,8 @@ from onyx_operator.reconciler import Key
 class Watched:
     """Compares what a watch has told with what a list shows; see `Liveness.behind`."""
 
-    def __init__(self, kind: str, liveness: Liveness) -> None:
-        self._kind = kind
+    def __init__(self, name: str, liveness: Liveness) -> None:
+        self._name = name
         self._liveness = liveness
         self._versions: dict[Key, int] = {}
         self._owed: dict[Key, int] = {}
@@ -29,7 +29,7 @@ class Watched:
             self._versions[key] = version(body)
             if self._owed.get(key, 0) <= version(body):
                 self._owed.pop(key, None)
-        self._liveness.behind(self._kind, bool(self._owed))
+        self._liveness.behind(self._name, bool(self._owed))
 
     def listed(self, bodies: Iterable[Mapping[str, Any]]) -> bool:
         """A list shows these objects: what is newer than told is owed. True if nothing is."""
@@ -38,5 +38,14 @@ class Watched:
             for body in bodies
             if version(body) > self._versions.get(key_of(body), 0)
         }
-        self._liveness.behind(self._kind, bool(self._owed))
+        self._liveness.behind(self._name, bool(self._owed))
         return not self._owed
+
+    def broken(self) -> None:
+        """The watch has ended: whatever it told before is to be told again."""
+        self._versions.clear()
+        self._liveness.behind(self._name, True)
+
+    def forget(self) -> None:
+        """The watch owes nothing, because nobody expects it to tell anything."""
+        self._liveness.behind(self._name, False)

@@ -1,0 +1,176 @@
+"""kopf for one namespace (or for all), on a thread with an event loop of its own: the watches.
+
+kopf brings the streams: lists, watches, bookmarks, reconnections, renewed credentials. A refusal
+that it does not expect (403 when a Role has gone with its namespace) ends it, and with it every
+task of its event loop. So each namespace has a kopf and a loop of its own, and what happens to one
+stays there; whoever started the cell learns that it has ended and why.
+
+What kopf would write into objects (annotations with copies of the spec, finalizers) is avoided by
+registering event handlers only; its peering is off, because two operators would do the same work
+twice, which is harmless. Rejected: all namespaces in one kopf, which one of them ends; watches of
+our own, which would be kopf's streams written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kopf
+from kubernetes import client as kubernetes_client
+
+from onyx_operator.kube import Object, Resource
+
+ALL = ""
+"""The scope that is all namespaces."""
+WATCH_LIFETIME_S = 240
+"""A watch is made anew after this, so that one that died silently does not stay dead."""
+REQUEST_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 5.0
+"""Longest wait for a cell that is stopped; its thread does not keep the process."""
+
+Deliver = Callable[[Resource, str, Object], None]
+"""Called on the event loop of the operator with an event: the kind, kopf's word for what has
+happened (`ADDED`, `MODIFIED`, `DELETED`, or None while it lists), and the object."""
+
+for _name in ("running", "orchestration"):
+    # What ends a cell is reported once, by whoever started it, and without a traceback.
+    logging.getLogger(f"kopf._core.reactor.{_name}").setLevel(logging.CRITICAL)
+
+
+class Cell:
+    """See the module. Belongs to the event loop on which it is made.
+
+    Args:
+        scope: a namespace, or `ALL`.
+        watched: the kinds, each with a label selector, which may be empty.
+    """
+
+    def __init__(
+        self,
+        configuration: kubernetes_client.Configuration,
+        scope: str,
+        watched: Sequence[tuple[Resource, str]],
+        deliver: Deliver,
+    ) -> None:
+        self._configuration, self._scope = configuration, scope
+        self._watched, self._deliver = watched, deliver
+        self._loop = asyncio.get_running_loop()
+        self._inner: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+        """Done when kopf has ended, with the reason."""
+        name = f"onyx-watch-{scope or 'all'}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def stop(self) -> None:
+        """End kopf; a cell that hangs is left alone, and nothing of it is heard any more."""
+        self._deliver = _ignore
+        self._signal()
+        await asyncio.wait([self.ended], timeout=STOP_TIMEOUT_S)
+
+    def _signal(self) -> None:
+        inner, stop = self._inner, self._stop
+        if inner is None or stop is None:
+            if not self.ended.done():
+                self._loop.call_later(0.01, self._signal)
+            return
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            inner.call_soon_threadsafe(stop.set)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._operate())
+            reason = "kopf has ended"
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"
+        with contextlib.suppress(RuntimeError):  # the operator has ended
+            self._loop.call_soon_threadsafe(self._finish, reason)
+
+    def _finish(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+
+    async def _operate(self) -> None:
+        self._stop, self._inner = asyncio.Event(), asyncio.get_running_loop()
+        await kopf.operator(
+            registry=self._registry(),
+            settings=self._settings(),
+            standalone=True,
+            clusterwide=self._scope == ALL,
+            namespaces=[self._scope] if self._scope else [],
+            stop_flag=self._stop,
+        )
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        def login(**_: Any) -> kopf.ConnectionInfo:
+            return credentials(self._configuration)
+
+        for resource, _ in self._watched:
+            handler = self._handler(resource)
+            where = (resource.group, resource.version, resource.plural)
+            kopf.on.event(*where, registry=registry, id=resource.plural)(handler)
+        return registry
+
+    def _handler(self, resource: Resource) -> Callable[..., Any]:
+        async def pass_on(event: kopf.RawEvent, **_: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the operator has ended
+                self._loop.call_soon_threadsafe(
+                    lambda: self._deliver(resource, str(event["type"]), dict(event["object"]))
+                )
+
+        return pass_on
+
+    def _settings(self) -> kopf.OperatorSettings:
+        found = kopf.OperatorSettings()
+        found.posting.enabled = False
+        found.persistence.diffbase_storage = _NoMemory()
+        found.process.ultimate_exiting_timeout = None
+        found.scanning.disabled = self._scope != ALL
+        found.watching.server_timeout = WATCH_LIFETIME_S
+        found.networking.request_timeout = REQUEST_TIMEOUT_S
+        for resource, labels in self._watched:
+            if labels:
+                found.watching.label_selectors[resource.group, resource.plural] = labels
+        return found
+
+
+def _ignore(resource: Resource, event: str, body: Object) -> None:
+    """Nothing is heard of a cell that was stopped."""
+
+
+def credentials(configuration: kubernetes_client.Configuration) -> kopf.ConnectionInfo:
+    """What kopf needs to know of the client's configuration; asked again when it is refused."""
+    header = configuration.get_api_key_with_prefix("BearerToken")
+    header = header or configuration.get_api_key_with_prefix("authorization") or ""
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        username=configuration.username or None,
+        password=configuration.password or None,
+        token=header.rpartition(" ")[2] or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+    )
+
+
+class _NoMemory(kopf.DiffBaseStorage):
+    """kopf compares each event of an object with its last state, for handlers that we do not have:
+    nothing is copied, stored or compared. (Its default makes two deep copies an event.)"""
+
+    def build(self, *, body: Any, extra_fields: Any = None) -> Any:
+        return {}
+
+    def fetch(self, *, body: Any) -> Any:
+        return None
+
+    def store(self, *, body: Any, patch: Any, essence: Any) -> None:
+        """Nothing is stored in objects."""
