@@ -17,7 +17,7 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Former, Output
 from onyx.spark.launcher import run_in_process
 from onyx.spark.plugin import SparkOutput, output
 from onyx.spark.request import StageRequest
@@ -49,14 +49,21 @@ class SummingRunner:
 
 
 def spark_output(
-    store: ObjectStore, runner: Any, incarnation: str = "g1", job: str = "job-1", **options: Any
+    store: ObjectStore,
+    runner: Any,
+    incarnation: str = "g1",
+    job: str = "job-1",
+    former: Former | None = None,
+    **options: Any,
 ) -> SparkOutput:
     context = plugin_context(
         {"path": f"{store.url}/out", "stage": STAGE, **options},
         functions={STAGE: lambda frame: frame},
         incarnation=incarnation,
     )
-    return output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink = output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink.succeed(lambda: former)
+    return sink
 
 
 def written(sink: Output, *numbers: int) -> None:
@@ -113,6 +120,23 @@ def test_another_job_replaces_the_result_of_the_first(store: ObjectStore) -> Non
         written(sink, number)
         sink.seal()
         assert (result(store), manifest(store)["job"]) == ([number], job)
+
+
+def test_the_result_of_a_version_holds_what_every_version_before_it_wrote(
+    store: ObjectStore,
+) -> None:
+    former = None
+    for number in range(3):
+        job = f"job-{number}"
+        sink = spark_output(store, SummingRunner(), f"g{number}", job, former)
+        written(sink, 10**number)
+        former = Former(JobId(job), began=True)
+    sink.seal()
+    assert result(store) == [111]
+    sink = spark_output(store, SummingRunner(), "g9", "job-3", former)
+    store.put("out/parts/job-0/_onyx.json", "{")
+    with pytest.raises(UserError, match=r"out/parts/job-0/_onyx.json is damaged"):
+        sink.seal()
 
 
 @pytest.mark.parametrize("wreck", ["{", "[]", '{"job": "job-1"}'])

@@ -17,11 +17,12 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Former, Output
 from onyx.plugins.registry import build_output
 from onyx.spark.plugin import SparkOutput, output
 from onyx.spark.request import StageRequest
-from onyx.spark.stage import MANIFEST, Workplace, run_stage
+from onyx.spark.stage import MANIFEST, DirectoryNotes, Workplace, run_stage
+from onyx.spark.versions import NOTE, VERSIONS_MAX, succeed
 
 STAGE = "demo.stages:total"
 
@@ -53,6 +54,7 @@ def spark_output(
     incarnation: str = "g1",
     job: str = "job-1",
     permitted: Callable[[], bool] = lambda: True,
+    former: Former | None = None,
     **options: Any,
 ) -> SparkOutput:
     context = plugin_context(
@@ -61,7 +63,9 @@ def spark_output(
         incarnation=incarnation,
         permitted=permitted,
     )
-    return output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink = output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink.succeed(lambda: former)
+    return sink
 
 
 def written(sink: Output, *numbers: int) -> None:
@@ -142,6 +146,93 @@ def test_another_job_replaces_the_result_and_does_not_see_the_parts_of_the_first
     assert unfinished(tmp_path) == []
 
 
+def versions_of_a_job(root: Path, count: int) -> SparkOutput:
+    """Each wrote the power of ten of its number, and came in the place of the one before."""
+    former = None
+    for number in range(count):
+        job = f"job-{number}"
+        sink = spark_output(root, SummingRunner(), f"g{number}", job, former=former)
+        written(sink, 10**number)
+        former = Former(JobId(job), began=True)
+    return sink
+
+
+def test_the_result_of_a_version_holds_what_every_version_before_it_wrote(tmp_path: Path) -> None:
+    versions_of_a_job(tmp_path, 4).seal()
+    assert total(tmp_path) == "1111"
+
+
+def test_a_version_that_was_given_up_is_not_in_the_result(tmp_path: Path) -> None:
+    """job-1 took over from job-0 and was given up: job-2 goes on where job-0 stopped."""
+    versions_of_a_job(tmp_path, 2)
+    first = Former(JobId("job-0"), began=True)
+    sink = spark_output(tmp_path, SummingRunner(), "g9", "job-2", former=first)
+    written(sink, 100)
+    sink.seal()
+    assert total(tmp_path) == "101"
+
+
+def test_who_came_before_is_asked_once_for_all_peers_and_incarnations(tmp_path: Path) -> None:
+    versions_of_a_job(tmp_path, 2)
+    later = spark_output(tmp_path, SummingRunner(), "g9", "job-1", former=None)
+    written(later, 100)
+    later.seal()
+    assert total(tmp_path) == "111"
+
+
+def test_a_job_before_that_never_began_has_nothing_to_give(tmp_path: Path) -> None:
+    former = Former(JobId("never"), began=False)
+    sink = spark_output(tmp_path, SummingRunner(), former=former)
+    written(sink, 1)
+    sink.seal()
+    assert total(tmp_path) == "1"
+
+
+def test_parts_of_a_job_before_that_are_not_there_are_missed_at_the_start(tmp_path: Path) -> None:
+    former = Former(JobId("elsewhere"), began=True)
+    with pytest.raises(UserError, match=r"job elsewhere has written parts.*initialize"):
+        spark_output(tmp_path, SummingRunner(), former=former)
+
+
+@pytest.mark.parametrize("job", ["job-0", "job-1"])
+def test_parts_that_were_removed_are_missed_and_not_left_out(tmp_path: Path, job: str) -> None:
+    sink = versions_of_a_job(tmp_path, 3)
+    shutil.rmtree(tmp_path / "parts" / job)
+    with pytest.raises(UserError, match=rf"parts/{job} is gone.*put it back"):
+        sink.seal()
+    assert not (tmp_path / "result").exists()
+
+
+def test_unfinished_parts_of_the_dead_of_the_version_before_are_taken_away(tmp_path: Path) -> None:
+    """[job-0 opens a part, CRASH, job-1 takes over, the dead one goes on and publishes]"""
+    zombie = spark_output(tmp_path, SummingRunner(), "dead", "job-0")
+    written(zombie, 1)
+    zombie.write([{"n": 500}])
+    former = Former(JobId("job-0"), began=True)
+    sink = spark_output(tmp_path, SummingRunner(), "g1", "job-1", former=former)
+    sink.fence([GroupId("g1")])
+    with pytest.raises(Fenced):
+        zombie.flush()
+    sink.seal()
+    assert total(tmp_path) == "1"
+
+
+def test_a_damaged_note_is_told_with_its_file(tmp_path: Path) -> None:
+    sink = versions_of_a_job(tmp_path, 2)
+    (tmp_path / "parts" / "job-0" / NOTE).write_text("{")
+    with pytest.raises(UserError, match=rf"parts/job-0/{NOTE} is damaged"):
+        sink.seal()
+
+
+def test_there_are_not_more_versions_than_a_note_may_name(tmp_path: Path) -> None:
+    versions_of_a_job(tmp_path, 1)
+    names = ",".join(f'"v{number}"' for number in range(VERSIONS_MAX))
+    (tmp_path / "parts" / "job-0" / NOTE).write_text(f'{{"after":[{names}]}}')
+    with pytest.raises(UserError, match="initialize"):
+        former = Former(JobId("job-0"), began=True)
+        spark_output(tmp_path, SummingRunner(), job="job-1", former=former)
+
+
 @pytest.mark.parametrize("wreck", ["{", "[]", '{"job": "job-0"}'])
 def test_a_result_without_the_mark_of_this_job_is_not_taken_for_done(
     tmp_path: Path, wreck: str
@@ -196,7 +287,7 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
         return True
 
     place = Workplace(tmp_path, JobId("job-1"), permitted)
-    place.parts.mkdir(parents=True)
+    succeed(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     with pytest.raises(Fenced):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
@@ -209,6 +300,7 @@ def test_a_stage_is_ended_when_its_task_is_told_to_stop(tmp_path: Path) -> None:
         {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
     )
     sink = output(dataclasses.replace(context, wanted=lambda: wanted[0]), runner)
+    sink.succeed(lambda: None)
     written(sink, 1)
     runner.meanwhile = lambda: wanted.__setitem__(0, False)
     with pytest.raises(Fenced, match="the runner ended the run"):
@@ -222,7 +314,7 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     answers = [False, False, True]
     pauses: list[float] = []
     place = Workplace(tmp_path, JobId("job-1"), lambda: answers.pop(0), pauses.append)
-    place.parts.mkdir(parents=True)
+    succeed(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert place.result.exists()
@@ -233,6 +325,7 @@ def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> No
     own = tmp_path / "staging"
     own.mkdir()
     place = Workplace(tmp_path, JobId("job-1"), lambda: False, lambda _: None)
+    succeed(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     with pytest.raises(Unavailable, match="ZooKeeper"):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)

@@ -169,6 +169,64 @@ def test_at_least_once_the_way_does_not_matter() -> None:
     assert (fates["task count"], problems) == ("carried over", [])
 
 
+SPARK: Spec = {"plugin": "spark", "options": {"path": "out", "stage": "m:total"}}
+
+
+def to_spark(change: Spec, old: Spec = SPARK) -> tuple[dict[str, str], list[str]]:
+    """Of an output that was `old` and is that with a change; at least once."""
+
+    def loose(spec: Spec) -> None:
+        spec["guarantee"] = "at-least-once"
+        entry(spec, "count")["deduplicate"] = False
+        entry(spec, "write").update(copy.deepcopy(old))
+
+    before = copy.deepcopy(OLD)
+    loose(before)
+
+    def new(spec: Spec) -> None:
+        loose(spec)
+        entry(spec, "write").update(change)
+        if "name" in change:
+            spec["workflow"][-1] = ["count", change["name"]]
+
+    point = {"tasks": {change.get("name", "write"): "initialize"}}
+    _, answered = told(changed(new, point), job(before))
+    assert answered == []
+    return told(changed(new), job(before))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"path": "out", "stage": "m:other", "resultFormat": "jsonl"},
+        {"path": "./out/", "stage": "m:total"},
+    ],
+)
+def test_a_result_holds_what_all_versions_wrote_whatever_the_stage_does(options: Spec) -> None:
+    fates, problems = to_spark({"options": options})
+    assert (fates["output write"], problems) == ("carried over", [])
+
+
+@pytest.mark.parametrize(
+    ("change", "old", "why"),
+    [
+        ({"options": {"path": "new", "stage": "m:total"}}, SPARK, "path was out and is new"),
+        (SPARK, {"plugin": "files", "options": {"path": "out"}}, "plugin was files and is spark"),
+        ({"plugin": "files", "options": {"path": "out"}}, SPARK, "plugin was spark and is files"),
+        ({"name": "sums"}, SPARK, "its path is that of output write of the other job"),
+    ],
+)
+def test_a_result_that_would_lack_what_was_written_has_to_be_wanted(
+    change: Spec, old: Spec, why: str
+) -> None:
+    fates, problems = to_spark(change, old)
+    name = change.get("name", "write")
+    assert fates[f"output {name}"] == "dropped"
+    (problem,) = problems
+    assert problem.startswith(f"spec.resumePoint.tasks.{name}: has to be said: {why}")
+    assert "resume" not in problem.partition("(give")[2]
+
+
 def test_new_parts_begin_anew_and_those_that_are_gone_are_dropped() -> None:
     def change(spec: Spec) -> None:
         spec["windows"][0]["id"] = "renamed"

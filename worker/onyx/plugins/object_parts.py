@@ -76,11 +76,6 @@ class ObjectParts:
                     bucket.abort_upload(*_upload_noted(note.data))
                 bucket.delete(key)
 
-    def published(self, bucket: Bucket, suffix: str) -> list[ObjectUrl]:
-        """The visible parts, of all writers, in a stable order."""
-        keys = (found.key for found in bucket.list((self._url / "part-").key))
-        return [ObjectUrl(self._url.bucket, key) for key in keys if key.endswith(suffix)]
-
     def explained(self, error: OSError) -> OnyxError:
         return Unavailable(f"task {self._context.task!r}: {self._url}: {error}")
 
@@ -181,6 +176,12 @@ class ObjectPart:
         if self._noted:
             with contextlib.suppress(OnyxError):
                 self._bucket.delete(self._note)
+
+
+def published_at(url: ObjectUrl, bucket: Bucket, suffix: str) -> list[ObjectUrl]:
+    """The visible parts below a URL, of all writers, in a stable order."""
+    keys = (found.key for found in bucket.list((url / "part-").key))
+    return [ObjectUrl(url.bucket, key) for key in keys if key.endswith(suffix)]
 
 
 def _incarnation(name: str) -> str:

@@ -128,6 +128,29 @@ class TransactionalOutput(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The job in whose place another one came."""
+
+    job: JobId
+    began: bool
+    """Whether it is known to have read, so that its outputs were at work."""
+
+
+@runtime_checkable
+class SucceedingOutput(Protocol):
+    """What an output has besides whose result is made of what every version of a job has written,
+    and not only of what is written now (`resumePoint`)."""
+
+    def succeed(self, former: Callable[[], Former | None]) -> None:
+        """Called on every peer before it is ready, from a thread that may block: make sure that the
+        result will hold what the former job and those before it have written. `former` is asked for
+        the job before this one, or None where this output begins anew; only the first time, since
+        a job that has ended is forgotten some day. Idempotent, and safe when several do it at once.
+        Raises like `write`."""
+        ...
+
+
 @runtime_checkable
 class Output(Protocol):
     """A sink."""

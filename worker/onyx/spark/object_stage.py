@@ -1,6 +1,7 @@
 """Run a stage over parts in an object store: copied to this machine, and its result copied back.
 
-    <url>/parts/<job>/      Parquet parts, written by all peers of the task
+    <url>/parts/<job>/      Parquet parts, written by all peers of the task, and `_onyx.json`
+                            (`versions`), by which those of earlier versions of the job are read
     <url>/result/           the result of the last job that finished, with `_onyx.json`
 
 Spark itself speaks to object stores only with libraries that its Python package does not have, and
@@ -26,13 +27,15 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import Unavailable
+from onyx.ids import JobId
 from onyx.objects.bucket import Bucket, Piece, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
 from onyx.objects.reader import ObjectFile
 from onyx.objects.urls import ObjectUrl
-from onyx.plugins.object_parts import ObjectPart, ObjectParts
+from onyx.plugins.object_parts import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts import part_name
 from onyx.plugins.protocol import PluginContext
+from onyx.spark import versions
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.stage import MANIFEST, wait_until_permitted
 from onyx.structs import prepared
@@ -74,6 +77,26 @@ class ObjectWorkplace:
     @property
     def manifest(self) -> ObjectUrl:
         return self.result / MANIFEST
+
+
+class ObjectNotes:
+    """See `versions.Notes`."""
+
+    def __init__(self, url: ObjectUrl) -> None:
+        self._url = url
+
+    def where(self, job: JobId) -> ObjectUrl:
+        return self._url / "parts" / job
+
+    def read(self, job: JobId) -> bytes | None:
+        found = Bucket(self._url.bucket).get(self._key(job))
+        return found.data if found else None
+
+    def write(self, job: JobId, note: bytes) -> None:
+        Bucket(self._url.bucket).put(self._key(job), note)
+
+    def _key(self, job: JobId) -> str:
+        return (self.where(job) / versions.NOTE).key
 
 
 def run_object_stage(
@@ -132,7 +155,9 @@ def _copied_here(place: ObjectWorkplace, bucket: Bucket, scratch: Path) -> list[
     folder = scratch / "parts"
     folder.mkdir()
     copies = []
-    for url in place.fenced.published(bucket, ".parquet"):
+    notes = ObjectNotes(place.url)
+    jobs = versions.whose(notes, place.context.job)
+    for url in (url for job in jobs for url in published_at(notes.where(job), bucket, ".parquet")):
         copies.append(folder / url.key.rpartition("/")[2])
         with ObjectFile(bucket, url, {}) as source, copies[-1].open("wb") as file:
             shutil.copyfileobj(source, file, COPY_BYTES)

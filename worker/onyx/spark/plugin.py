@@ -1,25 +1,28 @@
 """Output `spark`: peers write Parquet parts, and when all input is done one peer runs a stage.
 
 Writing is that of the `files` output: parts become visible whole and durable, and only then are
-their segments acked. `seal` runs the stage over the parts of this job; the runtime calls it again,
-here or on another peer, until it succeeds or its attempts are used up.
+their segments acked. `seal` runs the stage over the parts of this job and of the versions before it
+(`versions`); the runtime calls it again, here or on another peer, until it succeeds or its attempts
+are used up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.plugins.built_in_options import SparkOutputOptions
+from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.options import read_options
 from onyx.plugins.part_formats import ParquetFormat
 from onyx.plugins.parts import PartsWriter
 from onyx.plugins.places import located
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.protocol import Former, PluginContext
 from onyx.plugins.roll_limits import RollLimits
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.results import DirectoryResults, ObjectResults, Results
+from onyx.spark.results import Results, directory_results, object_results
 
 
 def output(context: PluginContext, runner: StageRunner = run_in_process) -> SparkOutput:
@@ -46,6 +49,14 @@ class SparkOutput(PartsWriter):
         self._results = _results(context, options)
         limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
         super().__init__(self._results.parts, ParquetFormat(context), context, limits)
+        self._fence = DeferredFence(context, self._results.fence)
+
+    def succeed(self, former: Callable[[], Former | None]) -> None:
+        """See `protocol.SucceedingOutput`."""
+        try:
+            self._results.succeed(former)
+        except OSError as error:
+            raise self._place.explained(error) from error
 
     def seal(self) -> None:
         """Run the stage, unless its result stands.
@@ -77,5 +88,5 @@ class SparkOutput(PartsWriter):
 def _results(context: PluginContext, options: SparkOutputOptions) -> Results:
     place = located(context, options.path)
     if isinstance(place, Path):
-        return DirectoryResults(place, context)
-    return ObjectResults(place, context)
+        return directory_results(place, context)
+    return object_results(place, context)

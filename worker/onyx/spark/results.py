@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
+from onyx.ids import GroupId, JobId
 from onyx.objects.urls import ObjectUrl
 from onyx.plugins.directory_parts import DirectoryParts
 from onyx.plugins.object_parts import ObjectParts
 from onyx.plugins.parts import PartsPlace
-from onyx.plugins.protocol import PluginContext
-from onyx.spark.object_stage import ObjectWorkplace, run_object_stage
+from onyx.plugins.protocol import Former, PluginContext
+from onyx.spark import versions
+from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.stage import Workplace, run_stage
+from onyx.spark.stage import DirectoryNotes, Workplace, run_stage
 
 
-class Results(Protocol):
+@dataclass(slots=True)
+class Results:
     """Both, for one peer of one task."""
 
-    @property
-    def parts(self) -> PartsPlace:
-        """Where the peers of the task write what the stage reads."""
-        ...
+    context: PluginContext
+    parts: PartsPlace
+    """Where the peers of the task write what the stage reads."""
+    parts_of: Callable[[PluginContext], PartsPlace]
+    """The same in the job of a context."""
+    notes: versions.Notes
+    run: Callable[[StageRequest, StageRunner, float], None]
+    """See `stage.run_stage`."""
+    _after: tuple[JobId, ...] = field(default=(), init=False)
 
-    def run(self, request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        """See `stage.run_stage`."""
-        ...
+    def succeed(self, former: Callable[[], Former | None]) -> None:
+        """See `protocol.SucceedingOutput`."""
+        self._after = versions.succeed(self.notes, self.context.job, former)
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """As of parts; also those of the job before this one, whose peers may be dead or not know
+        of its end."""
+        self.parts.fence(live)
+        for job in self._after[:1]:
+            self.parts_of(replace(self.context, job=job)).fence(live)
 
 
-class DirectoryResults:
+def directory_results(path: Path, context: PluginContext) -> Results:
     """Parts and results that Spark reads and writes where they are."""
+    place = Workplace(path, context.job, context.permitted, wanted=context.wanted)
 
-    def __init__(self, path: Path, context: PluginContext) -> None:
-        self._place = Workplace(path, context.job, context.permitted, wanted=context.wanted)
-        self.parts = DirectoryParts(self._place.parts, context)
+    def parts_of(context: PluginContext) -> DirectoryParts:
+        return DirectoryParts(place.parts_of(context.job), context)
 
-    def run(self, request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_stage(self._place, self.parts.own, request, runner, timeout_s)
+    def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
+        run_stage(place, parts.own, request, runner, timeout_s)
+
+    parts = parts_of(context)
+    return Results(context, parts, parts_of, DirectoryNotes(place), run)
 
 
-class ObjectResults:
+def object_results(url: ObjectUrl, context: PluginContext) -> Results:
     """Parts and results that are copied to this machine and back."""
 
-    def __init__(self, url: ObjectUrl, context: PluginContext) -> None:
-        self.parts = ObjectParts(url / "parts" / context.job, context, url)
-        self._place = ObjectWorkplace(url, context, self.parts)
+    def parts_of(context: PluginContext) -> ObjectParts:
+        return ObjectParts(url / "parts" / context.job, context, url)
 
-    def run(self, request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_object_stage(self._place, request, runner, timeout_s)
+    def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
+        run_object_stage(place, request, runner, timeout_s)
+
+    parts = parts_of(context)
+    place = ObjectWorkplace(url, context, parts)
+    return Results(context, parts, parts_of, ObjectNotes(url), run)

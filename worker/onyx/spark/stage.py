@@ -1,6 +1,7 @@
 """Run a stage over the parts of a job and make its result visible by one rename.
 
-    <path>/parts/<job>/      Parquet parts, written by all peers of the task
+    <path>/parts/<job>/      Parquet parts, written by all peers of the task, and `_onyx.json`
+                             (`versions`), by which those of earlier versions of the job are read
     <path>/result/           the result of the last job that finished, with `_onyx.json`
 
 The result is staged where the unfinished parts of this incarnation are. It may be asked for again
@@ -17,6 +18,7 @@ import json
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +26,11 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.durable import sync_directory
+from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, Unavailable
 from onyx.ids import JobId
 from onyx.plugins.directory_parts import published_parts
+from onyx.spark import versions
 from onyx.spark.request import StageRequest, StageRunner
 
 MANIFEST = "_onyx.json"
@@ -51,11 +54,44 @@ class Workplace:
 
     @property
     def parts(self) -> Path:
-        return self.path / "parts" / self.job
+        return self.parts_of(self.job)
+
+    def parts_of(self, job: JobId) -> Path:
+        return self.path / "parts" / job
 
     @property
     def result(self) -> Path:
         return self.path / "result"
+
+
+class DirectoryNotes:
+    """See `versions.Notes`."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+
+    def where(self, job: JobId) -> Path:
+        return self._place.parts_of(job)
+
+    def read(self, job: JobId) -> bytes | None:
+        try:
+            return (self.where(job) / versions.NOTE).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, job: JobId, note: bytes) -> None:
+        folder = self.where(job)
+        make_durable_directory(folder)
+        unfinished = folder / f".{uuid.uuid4().hex}"
+        try:
+            with unfinished.open("xb") as file:
+                file.write(note)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(folder / versions.NOTE)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        sync_directory(folder)
 
 
 def is_done(place: Workplace) -> bool:
@@ -112,7 +148,11 @@ def _run(
     target = own / _NEW
     for left_over in (target, own / _REPLACED):
         shutil.rmtree(left_over, ignore_errors=True)
-    parts = tuple(str(path.resolve()) for path in published_parts(place.parts, ".parquet"))
+    parts = tuple(
+        str(path.resolve())
+        for job in versions.whose(DirectoryNotes(place), place.job)
+        for path in published_parts(place.parts_of(job), ".parquet")
+    )
     filled = msgspec.structs.replace(request, parts=parts, target=str(target.resolve()))
     if parts or request.schema is not None:
         runner(filled, timeout_s, wanted)

@@ -13,9 +13,11 @@ a document for each partition. All of it can be repeated at any time, until then
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,11 +25,12 @@ import numpy as np
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.ledger.lineage import renumbered
+from onyx.log import kept
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.plugins.options import own_options
-from onyx.plugins.protocol import Token, TransactionalOutput
+from onyx.plugins.protocol import Former, Token, TransactionalOutput
 from onyx.replica import jobs
 from onyx.replica.state import NOTHING, Partitions, Replica
 from onyx.state.chunks import ShardChange
@@ -111,6 +114,26 @@ def inherit_written(task: Task) -> Inherit | None:
     return inherit
 
 
+def succeeded(task: Task) -> bool:
+    """Whether an output whose result is made of what all versions of a job have written knows of
+    those before; asked in the background, while the job waits."""
+    sink, services = task.static.sink, task.services
+    assert sink is not None
+    if not sink.succeeded:
+        work = partial(sink.succeed, lambda: _former(task))
+        task.poll("former", lambda: services.background(work))
+    return sink.succeeded
+
+
+def _former(task: Task) -> Former | None:
+    if task.job_id not in task.services.replica().resumed_jobs:
+        return None
+    other, _, plan = _planned(task)
+    if not plan.carries("output", task.name):
+        return None
+    return Former(other, bool(task.services.log.list_documents(kept.frontiers(other))))
+
+
 def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     """What may have been committed and not made visible. One record at a time is in memory: with
     some outputs a token holds all that was written."""
@@ -146,13 +169,13 @@ _EMPTY = np.empty(0, dtype=np.uint64)
 _NOTHING = Inherited({}, _EMPTY, _EMPTY, None)
 
 
-def _predecessor(task: Task) -> Predecessor:
-    """Blocks.
+def _planned(task: Task) -> tuple[JobId, Job, Plan]:
+    """The job in whose place this one came, and what is carried over from it. Blocks.
 
     Raises:
         UserError: it has been forgotten, or is not such that this job can take over.
     """
-    replica, log, new = task.services.replica(), task.services.log, task.static.job
+    replica, new = task.services.replica(), task.static.job
     other = replica.resumed_jobs[task.job_id]
     digest = replica.job_digests.get(other)
     if digest is None or new.resume_point is None:
@@ -160,10 +183,17 @@ def _predecessor(task: Task) -> Predecessor:
             f"job {task.job_id} cannot go on where job {other} stopped: that has been forgotten "
             "(`onyx gc`); submit it without a resume point, to begin anew"
         )
-    old = parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+    old = parse_mapping(msgspec.json.decode(task.services.log.get_chunk(digest)))
     plan = plan_of(old, new, new.resume_point)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
+    return other, old, plan
+
+
+def _predecessor(task: Task) -> Predecessor:
+    """Blocks. Raises like `_planned`."""
+    other, old, plan = _planned(task)
+    replica, log, new = task.services.replica(), task.services.log, task.static.job
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
@@ -212,13 +242,23 @@ def _inherited(found: Gathered, before: Predecessor, shards: Mapping[int, ShardS
 
 
 def _finish(task: Task, before: Predecessor, tokens: list[Token]) -> None:
-    """Make visible what the other job has committed, where it has written it."""
+    """Make visible what the other job has committed, where it has written it. No function of the
+    user is called for that, so those that only the other job named may be gone."""
     entry = before.job.entry(task.name)
     if not tokens or entry.plugin is None:
         return
-    context = replace(plugin_context(task), job=before.id, options=own_options(entry))
+    context = replace(
+        plugin_context(task), job=before.id, options=own_options(entry), resolve=_uncalled
+    )
     output = task.services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
     for token in tokens:
         output.finish(token)
     output.close()
+
+
+def _uncalled(name: str) -> Callable[..., Any]:
+    def missing(*_: Any) -> Any:
+        raise UserError(f"{name} was called while the other job's writes were finished")
+
+    return missing

@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from onyx.errors import UserError
 from onyx.ids import GroupId
 from onyx.replica.state import Partitions
-from onyx.task import committing, windowed
+from onyx.task import committing, inheriting, windowed
 from onyx.task.acks import AckSender
 from onyx.task.ends import END_PARTITION, EndOfInput
 from onyx.task.event_time import event_time_of
 from onyx.task.frontier import Frontier, FrontierStore
-from onyx.task.inheriting import load_frontiers
 from onyx.task.outbox import Outbox
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind, Progress
@@ -55,6 +54,8 @@ def recover(task: Task) -> Progress:
     if task.kind is Kind.OUTPUT:
         sink = task.static.sink
         assert sink is not None
+        if not inheriting.succeeded(task):
+            return Progress.WAITING
         if sink.transactional and commits(task.static.job, task.name):
             return Progress.ADVANCED if committing.recover(task) else Progress.WAITING
         sink.rewire(_not_dead_yet(task))
@@ -104,7 +105,7 @@ def resume(task: Task) -> Progress:
 
 def _load(task: Task, numbers: Iterable[int]) -> dict[int, tuple[FrontierStore, Frontier]]:
     stores = {number: FrontierStore(task.services, task.job_id, number) for number in numbers}
-    found = load_frontiers(task, stores)
+    found = inheriting.load_frontiers(task, stores)
     return {number: (store, found[number]) for number, store in stores.items()}
 
 

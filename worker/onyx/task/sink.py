@@ -8,11 +8,18 @@ acked is forgotten here (its roots are replayed), while the running count goes o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from onyx.flow.batch import U64, Segment
 from onyx.ids import GroupId
-from onyx.plugins.protocol import Commit, Output, Token, TransactionalOutput
+from onyx.plugins.protocol import (
+    Commit,
+    Former,
+    Output,
+    SucceedingOutput,
+    Token,
+    TransactionalOutput,
+)
 
 
 class Sink:
@@ -22,6 +29,8 @@ class Sink:
         self._plugin = plugin
         self._written = 0
         self._waiting: deque[tuple[int, U64, U64]] = deque()
+        self.succeeded = not isinstance(plugin, SucceedingOutput)
+        """Whether its result holds what earlier versions of the job have written, if it has one."""
 
     def write(self, segments: list[Segment], roots: U64 | None, values: U64 | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
@@ -52,6 +61,13 @@ class Sink:
         """Make visible what somebody has committed."""
         assert isinstance(self._plugin, TransactionalOutput), "asked before"
         self._plugin.finish(token)
+
+    def succeed(self, former: Callable[[], Former | None]) -> bool:
+        """Let it know of earlier versions; blocks."""
+        assert isinstance(self._plugin, SucceedingOutput), "asked before"
+        self._plugin.succeed(former)
+        self.succeeded = True
+        return True
 
     def fence(self, live: Sequence[GroupId]) -> None:
         self._plugin.fence(live)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
@@ -25,6 +26,10 @@ _YAML = {
 }  # fmt: skip
 
 
+GATHERING = frozenset({"spark"})
+"""Output plugins that make one result, at `path`, of what all versions of a job have written."""
+
+
 def windowed(job: Job) -> tuple[str, ...]:
     """Tasks with windows, in the order of the catalog."""
     tasks = {window.task for window in job.windows}
@@ -35,6 +40,27 @@ def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     """Positions are those of a plugin; the names of its partitions tell whether it reads the same,
     so options may change."""
     return _differs("plugin", old.plugin, new.plugin)
+
+
+def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """What other outputs have written stays where it is, and nobody reads it again here."""
+    if not GATHERING & {old.plugin, new.plugin}:
+        return None
+    changed = _differs("plugin", old.plugin, new.plugin)
+    if changed is None and _path(old) != _path(new):
+        changed = _differs("path", old.options.get("path"), new.options.get("path"))
+    return changed and Doubt(f"{changed.why}, so the result lacks what the other job has written")
+
+
+def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
+    """Of an output that the other job does not have, by that name."""
+    if new.plugin not in GATHERING:
+        return None
+    for entry in old.catalog:
+        if entry.plugin == new.plugin and entry.type == new.type and _path(entry) == _path(new):
+            why = f"its path is that of output {entry.name} of the other job, whose parts the"
+            return Doubt(f"{why} result lacks, for names tell what goes on")
+    return None
 
 
 def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
@@ -90,6 +116,10 @@ def _way(job: Job, task: str) -> dict[str, Any]:
         )
         for name in ancestors(job.workflow, task)
     }
+
+
+def _path(entry: CatalogEntry) -> PurePosixPath:
+    return PurePosixPath(str(entry.options.get("path", "")).removeprefix("file://"))
 
 
 def _grouping(entry: CatalogEntry) -> Any:

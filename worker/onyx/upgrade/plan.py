@@ -15,7 +15,17 @@ from typing import Literal
 
 from onyx.errors import Problem
 from onyx.model.job import Job, ResumePoint, Window
-from onyx.upgrade.fitting import Doubt, input_doubt, task_doubt, way_doubt, window_doubt, windowed
+from onyx.upgrade.fitting import (
+    GATHERING,
+    Doubt,
+    input_doubt,
+    output_doubt,
+    renamed_doubt,
+    task_doubt,
+    way_doubt,
+    window_doubt,
+    windowed,
+)
 
 Part = Literal["input", "output", "task", "window"]
 Fate = Literal["carried over", "new", "initialized", "dropped"]
@@ -74,7 +84,6 @@ class _Planning:
         self._new = new
         self._point = point
         self._before = {entry.name: entry for entry in old.catalog}
-        self._exactly_once = new.guarantee == "exactly-once"
         self._steps: list[Step] = []
         self._problems: list[Problem] = []
 
@@ -85,8 +94,7 @@ class _Planning:
                 hint = "submit without a resume point"
                 self._problems.append(Problem("spec.resumePoint.job", message, hint))
         for entry in self._new.catalog:
-            # Other outputs do not remember what they have written.
-            if entry.type == "input" or (entry.type == "output" and self._exactly_once):
+            if entry.type in ("input", "output"):
                 self._source_or_sink(entry.name)
         for task in windowed(self._new):
             self._task(task)
@@ -97,11 +105,16 @@ class _Planning:
         before, after = self._before.get(name), self._new.entry(name)
         part: Part = "input" if after.type == "input" else "output"
         if before is None or before.type != after.type:
-            self._new_part(part, name)
+            doubt = renamed_doubt(self._old, after)
+            if doubt is None or self._mode(part, name) == "resume":
+                self._new_part(part, name)
+            else:
+                self._decide(part, name, doubt)
         elif part == "input":
             self._decide(part, name, input_doubt(before, after))
         else:
-            self._decide(part, name, way_doubt(self._old, self._new, name))
+            doubt = output_doubt(before, after) or way_doubt(self._old, self._new, name)
+            self._decide(part, name, doubt)
 
     def _task(self, task: str) -> None:
         """A task with windows, then each of these."""
@@ -161,7 +174,9 @@ class _Planning:
         for entry in self._old.catalog:
             if entry.type in ("input", "output") and (entry.type, entry.name) not in there:
                 part: Part = "input" if entry.type == "input" else "output"
-                self._steps.append(Step(part, entry.name, "dropped", "the new job has none"))
+                why = "the new job has none"
+                why += "; no stage reads its parts" if entry.plugin in GATHERING else ""
+                self._steps.append(Step(part, entry.name, "dropped", why))
         kept = {(window.task, window.id) for window in self._new.windows}
         for window in self._old.windows:
             if (window.task, window.id) not in kept:
