@@ -60,3 +60,12 @@ def emit_sum(event, window, trigger, state_event, state):
 
 def emit_count(event, window, trigger, state_event, state):
     return {"window": window.id, "key": state_event["group_key"], "from": 0, "sum": state}
+
+
+def totals(segments):
+    """A Spark stage: how often each number came."""
+    return segments.groupBy("v", "time").count()
+
+
+def totals_renamed(segments):
+    return totals(segments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -104,3 +105,15 @@ def test_options_of_a_users_plugin_and_params_of_the_function_are_not_ours_to_ch
     read = {**READ, "fn": "my:fn", "params": ["scale"], "options": {"segments": [], "scale": 2}}
     assert told(job(own)) == []
     assert told(job(read)) == []
+
+
+def test_two_results_need_two_places() -> None:
+    """The second would be taken for the first, which is there."""
+    checked = job(write={"plugin": "spark", "options": {"path": "out", "stage": "m:one"}})
+    (read, write) = checked.catalog
+    options = {"path": "./out/", "stage": "m:other"}
+    again = dataclasses.replace(write, name="again", options=options)
+    problems = told(dataclasses.replace(checked, catalog=(read, write, again)))
+    assert problems == [
+        "spec.catalog[2].options.path: is that of task write too (each result needs its own)"
+    ]

@@ -8,19 +8,21 @@ itself, in a worker.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from onyx.errors import Problem
 from onyx.model.job import Job
 from onyx.model.report import at
 from onyx.plugins.built_in_options import INPUT_OPTIONS, OUTPUT_OPTIONS
 from onyx.plugins.options import check_options, own_options
+from onyx.upgrade.fitting import GATHERING, result_path
 
 OPTIONS = {"input": INPUT_OPTIONS, "output": OUTPUT_OPTIONS}
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
     """Every wrong option of a plugin that comes with Onyx; empty when a worker takes them all."""
-    return tuple(_found(job))
+    return (*_found(job), *_shared_results(job))
 
 
 def _found(job: Job) -> Iterator[Problem]:
@@ -33,3 +35,14 @@ def _found(job: Job) -> Iterator[Problem]:
         for problem in problems:
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.hint)
+
+
+def _shared_results(job: Job) -> Iterator[Problem]:
+    """The second of two results at one path would be taken for the first, which is there."""
+    taken: dict[PurePosixPath, str] = {}
+    for index, entry in enumerate(job.catalog):
+        if entry.type == "output" and entry.plugin in GATHERING and "path" in entry.options:
+            first = taken.setdefault(result_path(entry), entry.name)
+            if first != entry.name:
+                path = at(at(at("spec", "catalog"), index), "options.path")
+                yield Problem(path, f"is that of task {first} too", "each result needs its own")

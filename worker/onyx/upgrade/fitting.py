@@ -47,7 +47,7 @@ def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     if not GATHERING & {old.plugin, new.plugin}:
         return None
     changed = _differs("plugin", old.plugin, new.plugin)
-    if changed is None and _path(old) != _path(new):
+    if changed is None and result_path(old) != result_path(new):
         changed = _differs("path", old.options.get("path"), new.options.get("path"))
     return changed and Doubt(f"{changed.why}, so the result lacks what the other job has written")
 
@@ -57,7 +57,11 @@ def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
     if new.plugin not in GATHERING:
         return None
     for entry in old.catalog:
-        if entry.plugin == new.plugin and entry.type == new.type and _path(entry) == _path(new):
+        if (
+            entry.plugin == new.plugin
+            and entry.type == new.type
+            and result_path(entry) == result_path(new)
+        ):
             why = f"its path is that of output {entry.name} of the other job, whose parts the"
             return Doubt(f"{why} result lacks, for names tell what goes on")
     return None
@@ -118,7 +122,8 @@ def _way(job: Job, task: str) -> dict[str, Any]:
     }
 
 
-def _path(entry: CatalogEntry) -> PurePosixPath:
+def result_path(entry: CatalogEntry) -> PurePosixPath:
+    """Where an output of `GATHERING` puts its result."""
     return PurePosixPath(str(entry.options.get("path", "")).removeprefix("file://"))
 
 
