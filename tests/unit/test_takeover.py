@@ -74,7 +74,7 @@ def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_kill
         client.submit(new)
     assert client.status(JobId("a")).state == "waiting"
     assert new.resume_point is not None
-    (step,) = client.takeover_plan(new, new.resume_point).steps
+    step, *_ = client.takeover_plan(new, new.resume_point).steps
     assert (step.name, step.fate) == ("in", "dropped")
 
 

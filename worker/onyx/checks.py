@@ -44,5 +44,5 @@ def _shared_results(job: Job) -> Iterator[Problem]:
         if entry.type == "output" and entry.plugin in GATHERING and "path" in entry.options:
             first = taken.setdefault(result_path(entry), entry.name)
             if first != entry.name:
-                path = at(at(at("spec", "catalog"), index), "options.path")
+                path = at(at(at(at("spec", "catalog"), index), "options"), "path")
                 yield Problem(path, f"is that of task {first} too", "each result needs its own")

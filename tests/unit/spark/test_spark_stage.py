@@ -228,8 +228,8 @@ def test_there_are_not_more_versions_than_a_note_may_name(tmp_path: Path) -> Non
     versions_of_a_job(tmp_path, 1)
     names = ",".join(f'"v{number}"' for number in range(VERSIONS_MAX))
     (tmp_path / "parts" / "job-0" / NOTE).write_text(f'{{"after":[{names}]}}')
+    former = Former(JobId("job-0"), began=True)
     with pytest.raises(UserError, match="initialize"):
-        former = Former(JobId("job-0"), began=True)
         spark_output(tmp_path, SummingRunner(), job="job-1", former=former)
 
 
