@@ -8,6 +8,7 @@ import pytest
 
 from onyx import client as client_module
 from onyx.client import Client
+from onyx.errors import UserError
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.log.memory import MemoryLog
@@ -138,3 +139,56 @@ def test_collecting_when_there_is_nothing_only_trims_the_log(memory: MemoryLog) 
     again = client.gc()
     assert (collected.jobs, again.jobs) == ((), ())
     assert again.position > collected.position
+
+
+# --- names that are no names ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc", "..", "a/b", "a" * 3_000, "\u00e9"], ids=lambda name: ascii(name)[:12]
+)
+def test_an_entry_with_a_name_that_no_path_can_have_breaks_no_reader(
+    memory: MemoryLog, name: str
+) -> None:
+    with Client(memory.client(), "greedy") as client:
+        sound = submit(client, 1)
+        digest = client.replica().job_digests[sound]
+        for fn, args in (
+            ("submit-job", {"id": name, "digest": digest, "tasks": ["in"], "task-scheduler": "x"}),
+            ("kill-job", {"job": name}),
+            ("submit-job", {"id": "j", "tasks": [name], "task-scheduler": "x"}),
+            ("group-leave-cluster", {"id": name}),
+        ):
+            memory.client().append(Command(fn, args))
+
+        assert [status.id for status in client.statuses()] == [sound]
+        assert client.replica().rejected == 4
+        client.kill(sound)
+        assert client.gc().jobs == (sound,)
+        assert client.statuses() == []
+
+
+def test_a_job_whose_manifest_cannot_be_read_is_listed_beside_the_others(
+    memory: MemoryLog,
+) -> None:
+    with Client(memory.client(), "greedy") as client:
+        sound = submit(client, 1)
+        garbage = client.log.put_chunk(b"garbage")
+        for name, digest in (("lost", "0" * 64), ("garbage", garbage)):
+            args = {"id": name, "digest": digest, "tasks": ["in"], "task-scheduler": "balanced"}
+            client.log.append(Command("submit-job", args))
+
+        found = {status.id: status for status in client.statuses()}
+        assert found[sound].name == "j"
+        assert sorted(found) == ["garbage", sound, "lost"]
+        client.kill(JobId("lost"))
+        client.kill(JobId("garbage"))
+        remarks = [client.status(JobId(each)).waiting_for for each in ("lost", "garbage")]
+        assert all("its manifest cannot be read" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize("verb", ["kill", "suspend", "resume", "drain", "job", "wait"])
+def test_a_command_about_a_name_that_no_job_can_have_says_so(memory: MemoryLog, verb: str) -> None:
+    client = Client(memory.client(), "greedy")
+    with pytest.raises(UserError, match=r"'\.\./x' cannot be the id of a job: use letters"):
+        getattr(client, verb)(JobId("../x"))

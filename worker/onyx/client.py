@@ -18,12 +18,14 @@ import msgspec
 
 from onyx import takeover
 from onyx.checks import wrong_options
-from onyx.errors import JobRefused, UserError
+from onyx.errors import JobRefused, OnyxError, UserError
 from onyx.ids import JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job, ResumePoint
+from onyx.model.kinds import JOB_ID
 from onyx.model.parse import parse_mapping, to_mapping
+from onyx.path_names import path_name
 from onyx.replica import canonical, machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.planning import submission
@@ -49,7 +51,8 @@ class JobStatus:
     as_of: Position
     peers: int = 0
     waiting_for: str = ""
-    """Why a job has no peers: what it needs and what there is, or that it is suspended."""
+    """Why a job has no peers: what it needs and what there is, that it is suspended, or that its
+    manifest cannot be read."""
     exception: dict[str, Any] | None = None
     """What killed it, if a task did."""
 
@@ -102,7 +105,7 @@ class Client:
         if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
         job = without_answers(job)
-        job_id = JobId(str(job.metadata.get("jobId") or uuid.uuid4()))
+        job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
         digest = self._store(job)
         replica = self.replica()
         taken = replica.job_digests.get(job_id)
@@ -327,8 +330,19 @@ class Client:
             waiting_for = why_waiting(replica, job)
             state = _state_of(replica, job, peers)
         exception = self.exception(job) if state == "killed" else None
-        name = self._job(replica, job).name if job in replica.job_digests else ""
-        return JobStatus(job, name, state, replica.version, peers, waiting_for or "", exception)
+        name, unreadable = self._name(replica, job)
+        remark = waiting_for or unreadable
+        return JobStatus(job, name, state, replica.version, peers, remark, exception)
+
+    def _name(self, replica: Replica, job: JobId) -> tuple[str, str]:
+        """The name of a job, and why it cannot be read: one that was handed in by other means than
+        ours must not hide all others."""
+        if job not in replica.job_digests:
+            return "", ""
+        try:
+            return self._job(replica, job).name, ""
+        except (OnyxError, msgspec.DecodeError) as error:
+            return "", f"its manifest cannot be read: {error}"
 
     def _job(self, replica: Replica, job: JobId) -> Job:
         digest = self._require(replica, job)
@@ -336,7 +350,7 @@ class Client:
 
     def _require(self, replica: Replica, job: JobId) -> str:
         """The digest of a job that exists."""
-        digest = replica.job_digests.get(job)
+        digest = replica.job_digests.get(JobId(_named(job)))
         if digest is None:
             raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
         return digest
@@ -349,6 +363,10 @@ class Client:
 
     def _parameters(self) -> dict[str, str]:
         return dict(self.log.establish({"job-scheduler": self._job_scheduler}))
+
+
+def _named(job: str) -> str:
+    return path_name(job, "the id of a job")
 
 
 def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:

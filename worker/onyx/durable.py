@@ -7,14 +7,19 @@ import os
 from pathlib import Path
 
 
-def make_durable_directory(directory: Path) -> None:
+def make_durable_directory(directory: Path, mode: int = 0o777) -> None:
     """Make a directory, and make sure that it is still there after a loss of power.
+
+    Arguments:
+        mode: of the directory if it is not there yet; parents that are missing get the usual one.
 
     Raises:
         OSError: it cannot be made.
     """
     missing = list(itertools.takewhile(lambda each: not each.exists(), _upwards(directory)))
-    directory.mkdir(parents=True, exist_ok=True)
+    if not missing:
+        return
+    directory.mkdir(mode, parents=True, exist_ok=True)
     for each in missing:
         sync_directory(each.parent)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
+from tests.support.replica_log import ReplicaLog
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.peer.observer import Observer
@@ -77,3 +78,20 @@ def test_traffic_is_told_as_what_came_since(metrics: PrometheusGroupMetrics) -> 
     assert value("onyx_grpc_stream_messages_total", {"direction": "out"}) == 3
     assert value("onyx_grpc_stream_bytes_total", {"direction": "in"}) == 7
     assert value("onyx_grpc_stream_reconnects_total") == 2
+
+
+def test_an_entry_that_every_replica_rejects_is_counted_and_logged_with_the_reason(
+    metrics: PrometheusGroupMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer = Observer(G, metrics)
+    log = ReplicaLog()
+    for job in ("../..", "good"):
+        log.tell("kill-job", job=job)
+        assert log.entry is not None
+        observer.applied(log.entry, log.new, 0.001)
+
+    counted = metrics.registry.get_sample_value("onyx_log_entries_rejected_total")
+    assert counted == 1
+    (record,) = caplog.records
+    assert record.getMessage().startswith("entry 0 of the log, 'kill-job', is rejected by every")
+    assert "$.job" in record.getMessage()

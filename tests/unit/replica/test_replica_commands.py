@@ -2,6 +2,7 @@ import pkgutil
 
 import pytest
 from immutables import Map
+from tests.support.hostile_names import KNOWN
 from tests.support.replica_log import ReplicaLog
 
 from onyx.replica import canonical, commands
@@ -17,6 +18,24 @@ def test_every_command_module_is_registered_under_its_own_name():
         name.replace("-", "_") == COMMANDS[name].__name__.rpartition(".")[2] for name in NAMES
     )
     assert list(NAMES) == sorted(NAMES)
+
+
+NAMED = (
+    ("submit-job", lambda name: {"id": name, "tasks": ["a"], "task_scheduler": "balanced"}),
+    ("submit-job", lambda name: {"id": "k", "tasks": [name], "task_scheduler": "balanced"}),
+    ("submit-job", lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "digest": name}),
+    (
+        "submit-job",
+        lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "resumes": name},
+    ),
+    ("kill-job", lambda name: {"job": name}),
+    ("seal-output", lambda name: {"job": "j", "task": name}),
+    ("register-partitions", lambda n: {"job": "j", "task": "read", "count": 1, "digest": n}),
+    ("prepare-join-cluster", lambda name: {"joiner": name}),
+    ("add-virtual-peer", lambda name: {"id": name, "group_id": "g"}),
+    ("group-leave-cluster", lambda name: {"id": name}),
+)
+"""Commands with a name that becomes a part of a path somewhere."""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +59,9 @@ def test_every_command_module_is_registered_under_its_own_name():
             "submit-job",
             {"id": "k", "tasks": ["a"], "task_scheduler": "x", "saturation": float("nan")},
         ),
+        *((fn, args(name)) for name in KNOWN for fn, args in NAMED),
     ],
+    ids=lambda value: ascii(value)[:40],
 )
 def test_what_is_not_well_formed_is_counted_and_changes_nothing(fn, args):
     log = ReplicaLog().join("g", peers=3).submit()

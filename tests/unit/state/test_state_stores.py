@@ -106,8 +106,8 @@ def test_a_file_is_durable_before_it_has_its_name_and_its_name_before_create_ret
         fsync(descriptor)
         done.append("directory" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
 
-    def spied_link(source: str, target: Path) -> None:
-        link(source, target)
+    def spied_link(source: str, target: str, **folders: int) -> None:
+        link(source, target, **folders)
         done.append("link")
 
     store = DirectoryStore(tmp_path)
@@ -141,7 +141,7 @@ def test_what_a_killed_writer_left_goes_with_the_last_chunk(tmp_path: Path) -> N
 def failing_link(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     chosen = {"errno": 0}
 
-    def link(source: str, target: Path) -> None:
+    def link(source: str, target: str, **folders: int) -> None:
         raise OSError(chosen["errno"], os.strerror(chosen["errno"]))
 
     monkeypatch.setattr(directory_store.os, "link", link)
@@ -182,15 +182,16 @@ def test_a_name_whose_durability_is_in_doubt_is_made_durable_by_the_next_call(
 ) -> None:
     store = DirectoryStore(tmp_path)
     store.create("job/task/1", b"one")
-    sync, synced = directory_store.sync_directory, []
+    sync, synced = os.fsync, []
 
-    def fails_once(directory: Path) -> None:
-        synced.append(directory)
-        if len(synced) == 1:
-            raise OSError(5, "Input/output error")
-        sync(directory)
+    def fails_once(descriptor: int) -> None:
+        sync(descriptor)
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            synced.append(descriptor)
+            if len(synced) == 1:
+                raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(directory_store, "sync_directory", fails_once)
+    monkeypatch.setattr(directory_store.os, "fsync", fails_once)
     with pytest.raises(Unavailable):
         store.create("job/task/2", b"two")
 

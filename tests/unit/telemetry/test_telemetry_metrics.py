@@ -37,6 +37,7 @@ def exercise(group: GroupMetrics) -> None:
     task.spark_stage(12.0, ok=True)
     task.spark_stage(12.0, ok=False)
     group.entry_applied("submit-job", 17, 0.001)
+    group.entry_rejected()
     group.log_tail(18)
     group.peers(PeerState.IDLE, 2)
     group.session_lost()

@@ -13,9 +13,11 @@ from rich.table import Column, Table
 
 from onyx import api
 from onyx.cli.options import (
+    JobArgument,
     JsonOption,
     TenancyOption,
     ZooKeeperOption,
+    job_id,
     settings,
 )
 from onyx.cli.takeover import DryRunOption, ResumeOption, show_takeover
@@ -25,7 +27,6 @@ from onyx.ids import JobId
 from onyx.upgrade.plan import in_place_of
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
-JobArgument = Annotated[str, typer.Argument(help="Id of the job.")]
 
 
 def submit(
@@ -108,7 +109,7 @@ def drain(
 
 
 def list_jobs(
-    job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
+    job: Annotated[str | None, typer.Argument(help="Only this job.", callback=job_id)] = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,

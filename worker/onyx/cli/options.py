@@ -12,8 +12,20 @@ from typing import Annotated
 
 import typer
 
+from onyx.path_names import path_name
 from onyx.settings import Settings, from_environment
 
+
+def job_id(text: str | None) -> str | None:
+    """The id of a job as it was given on the command line.
+
+    Raises:
+        UserError: no job can have it.
+    """
+    return None if text is None else path_name(text, "the id of a job")
+
+
+JobArgument = Annotated[str, typer.Argument(help="Id of the job.", callback=job_id)]
 ZooKeeperOption = Annotated[
     str | None,
     typer.Option(

@@ -15,8 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from onyx import api
-from onyx.cli.jobs import JobArgument
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
 from onyx.ids import JobId
 from onyx.query import EXTENTS_DEFAULT, WindowView
 from onyx.transport.queries import EXTENTS_MAX

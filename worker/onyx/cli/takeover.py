@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onyx.cli.exit_codes import ExitCode
+from onyx.cli.options import job_id
 from onyx.client import Client
 from onyx.model.job import Job
 from onyx.upgrade.plan import Plan, without_answers
@@ -19,7 +20,10 @@ from onyx.upgrade.plan import Plan, without_answers
 ResumeOption = Annotated[
     str | None,
     typer.Option(
-        "--resume", help="Id of the job in whose place it comes: that ends.", metavar="JOB"
+        "--resume",
+        help="Id of the job in whose place it comes: that ends.",
+        metavar="JOB",
+        callback=job_id,
     ),
 ]
 DryRunOption = Annotated[

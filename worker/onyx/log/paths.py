@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onyx.errors import InvariantViolated, SettingsError
+from onyx.errors import SettingsError, UserError
 from onyx.ids import GroupId, Position
+from onyx.path_names import path_name, path_of_names
 
 ENTRY_PREFIX = "entry-"
+_DOCUMENT = "the path of a document"
 _ENTRY = re.compile(rf"{ENTRY_PREFIX}(\d{{10}})")
-_NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
-"""Characters that ZooKeeper takes in a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,10 @@ class Paths:
     tenancy: str
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.tenancy) or self.tenancy in (".", ".."):
-            raise SettingsError(
-                f"tenancy_id {self.tenancy!r} cannot be a name in ZooKeeper; use letters, digits, "
-                "'-' and '_'"
-            )
+        try:
+            path_name(self.tenancy, "a tenancy id")
+        except UserError as error:
+            raise SettingsError(f"tenancy_id {error}") from error
 
     @property
     def root(self) -> str:
@@ -75,19 +74,19 @@ class Paths:
         return f"{self.entry_prefix}{position:010d}"
 
     def pulse(self, group: GroupId) -> str:
-        return f"{self.pulses}/{group}"
+        return f"{self.pulses}/{path_name(group, 'the id of a group')}"
 
     def chunk(self, digest: str) -> str:
-        return f"{self.chunks}/{digest}"
+        return f"{self.chunks}/{path_name(digest, 'the digest of a document')}"
 
     def folder(self, folder: str) -> str:
         """Node of a folder of documents; of all documents if empty."""
-        parts = [f"/+{name}" for name in _names(folder)] if folder else []
+        parts = [f"/+{name}" for name in path_of_names(folder, _DOCUMENT)] if folder else []
         return self.documents + "".join(parts)
 
     def document(self, path: str) -> str:
         """Node of a document."""
-        *folders, name = _names(path)
+        *folders, name = path_of_names(path, _DOCUMENT)
         return f"{self.folder('/'.join(folders))}/={name}"
 
 
@@ -105,11 +104,3 @@ def entry_positions(names: Iterable[str]) -> list[Position]:
 def document_name(node: str) -> str | None:
     """Name of a document in its folder, or None for a folder."""
     return node[1:] if node.startswith("=") else None
-
-
-def _names(path: str) -> list[str]:
-    names = path.split("/")
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise InvariantViolated(f"{path!r} is not a path of a document")
-    return names

@@ -18,7 +18,7 @@ from onyx.model.information_declaration import DECLARATION
 from onyx.model.information_upgrade import RESUME_POINT
 from onyx.model.information_windows import TRIGGER, WINDOW
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
-from onyx.model.kinds import Choice, Count, Flag, Function, Name, Options, Text
+from onyx.model.kinds import Choice, Count, Flag, Function, Metadata, Name, Options, Text
 from onyx.model.schema import Entries, Entry, Key, Section, doc_key, options_key
 
 TASKS_MAX = 256
@@ -339,7 +339,9 @@ SPEC = Section(
             "Share of the cluster, under the percentage job scheduler.", origin="percentage",
         ),
         Key(
-            "metadata", Options(), "Anything that should travel with the job.",
+            "metadata", Metadata(),
+            "Anything that should travel with the job. `jobId` is its id, which makes handing it "
+            "in safe to repeat; without it each submission gets a new one.",
             default=EMPTY, origin="metadata",
         ),
         Key(

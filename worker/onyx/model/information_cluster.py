@@ -30,7 +30,7 @@ from onyx.model.cluster import (
 from onyx.model.compound import ListOf
 from onyx.model.information import API_VERSION
 from onyx.model.job import EMPTY
-from onyx.model.kinds import Choice, Count, Flag, Options, Text
+from onyx.model.kinds import Choice, Count, Flag, Options, PathName, Text
 from onyx.model.kinds_kubernetes import SECONDS, MapOf, Matching, count_or_percent, quantity
 from onyx.model.schema import Entries, Entry, Key, Section
 
@@ -216,7 +216,7 @@ CLUSTER = Section(
     (
         _key(
             "tenancy_id",
-            Matching("a name", r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", characters_max=128),
+            PathName("the name of a tenancy"),
             "Separates clusters that share a ZooKeeper; without it the namespace and the name, "
             "with a dot between.",
             restriction="Cannot be changed: the log of another tenancy has other jobs.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from onyx.model.compound import MapOf
 from onyx.model.job import EMPTY, ResumePoint
-from onyx.model.kinds import Choice, Name, Text
+from onyx.model.kinds import Choice, Name, PathName
 from onyx.model.schema import Key, Section
 
 _MODE = Choice(("resume", "initialize"))
@@ -19,7 +19,8 @@ RESUME_POINT = Section(
     "From where a job goes on. Tasks and windows of the same name are carried over.",
     (
         Key(
-            "job", Text(), "Id of the other job. It is killed in the moment in which this begins.",
+            "job", PathName("the id of a job"),
+            "Id of the other job. It is killed in the moment in which this begins.",
             era="ours",
             restriction="Needed unless upgradePolicy is Resume: then the job before is meant, and "
             "what the resume point says is ignored for a job that has none before it.",

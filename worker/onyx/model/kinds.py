@@ -10,13 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from onyx import path_names
 from onyx.model import names
 from onyx.model.plain import INTEGER_MAX, INTEGER_MIN
-from onyx.model.report import INVALID, Report, listed, nearest, told
+from onyx.model.report import INVALID, Report, at, listed, nearest, told
 
 Schema = dict[str, Any]
 
 TEXT_CHARACTERS_MAX = 4_096
+JOB_ID = "jobId"
+"""Key of a job's own metadata that holds its id."""
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -86,6 +89,26 @@ class Name:
 
     def told(self) -> str:
         return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class PathName:
+    """What becomes a part of paths in ZooKeeper and in stores."""
+
+    of: str
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if path_names.is_path_name(value):
+            return value
+        return refuse(self, value, path, report, path_names.ALPHABET)
+
+    def schema(self) -> Schema:
+        characters_max = path_names.CHARACTERS_MAX
+        pattern = f"^({path_names.PATH_NAME})$"
+        return {"type": "string", "maxLength": characters_max, "pattern": pattern}
+
+    def told(self) -> str:
+        return f"{self.of}, as text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +235,27 @@ class Options:
 
     def schema(self) -> Schema:
         return {"type": "object", **ANYTHING}
+
+    def told(self) -> str:
+        return "a mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A mapping of the user's own, of which `jobId` has a meaning."""
+
+    job_id: PathName = PathName("the id of a job")
+
+    def read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, dict):
+            return refuse(self, value, path, report)
+        if JOB_ID in value and self.job_id.read(value[JOB_ID], at(path, JOB_ID), report) is INVALID:
+            return INVALID
+        return value
+
+    def schema(self) -> Schema:
+        described = {**self.job_id.schema(), "description": "The id of the job."}
+        return {"type": "object", "properties": {JOB_ID: described}, **ANYTHING}
 
     def told(self) -> str:
         return "a mapping"

@@ -254,8 +254,7 @@ class Incarnation:
             self._tell_joined()
         if isinstance(event, EntryRead):
             seconds = self.clock.monotonic_s() - started_s
-            entry = event.entry
-            self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
+            self._observer.applied(event.entry, self._state.replica, seconds)
         self._observer.observe(self._state.replica, self._state.leaving)
         return self._interpret(actions)
 

@@ -6,14 +6,20 @@ work has to count for a scrape. Used by the group's thread, except `job_started`
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 
 from onyx.ids import GroupId, JobId
+from onyx.replica import machine
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import Direction, PeerState
 from onyx.telemetry.interface import GroupMetrics
 from onyx.transport.counters import Counters
+
+logger = logging.getLogger(__name__)
+REFUSAL_CHARACTERS_MAX = 300
 
 
 class Observer:
@@ -26,6 +32,7 @@ class Observer:
         self._jobs: dict[JobId, tuple[str, str]] = {}
         self._seen: tuple[object, ...] = ()
         self._told = Counters()
+        self._rejected = 0
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:
         """A peer of this group works on the job; from any thread."""
@@ -44,6 +51,19 @@ class Observer:
         for state in PeerState:
             self._metrics.peers(state, counts[state])
         self._end_jobs(replica)
+
+    def applied(self, entry: Entry, replica: Replica, seconds: float) -> None:
+        """The replica after an entry, which may have been rejected; it took so long."""
+        self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
+        before, self._rejected = self._rejected, replica.rejected
+        if replica.rejected != before and (refusal := machine.refusal(entry.command)):
+            self._metrics.entry_rejected()
+            logger.warning(
+                "entry %d of the log, %s, is rejected by every worker: %s",
+                entry.position,
+                ascii(entry.command.fn),
+                ascii(refusal)[:REFUSAL_CHARACTERS_MAX],
+            )
 
     def traffic(self, now: Counters) -> None:
         """The totals of the transport are these."""

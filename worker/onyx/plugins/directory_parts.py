@@ -16,17 +16,19 @@ import contextlib
 import errno
 import itertools
 import os
-import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
 from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable
 from onyx.ids import GroupId
+from onyx.path_names import path_name
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext, Token
+from onyx.rooted import opened, remove_tree
 
 STAGING = ".staging"
 _GONE = "gone."
@@ -43,7 +45,7 @@ class DirectoryParts:
     def __init__(self, directory: Path, context: PluginContext) -> None:
         self._directory = directory
         self._context = context
-        self._task = directory / STAGING / f"{context.job}.{context.task}"
+        self._task = directory / STAGING / staging_name(context)
         self._own: Path | None = None
 
     def create(self, name: str) -> DirectoryPart:
@@ -57,12 +59,14 @@ class DirectoryParts:
         """
         if self._own is None:
             make_durable_directory(self._directory)
+            self._refuse_links()
             self._own = self._task / f"{self._context.incarnation}.{next(_numbers)}"
             _make_beside_removals(self._own)
         return self._own
 
     def finish(self, token: Token) -> None:
-        staged = self._task / str(token["writer"]) / str(token["name"])
+        writer = path_name(str(token["writer"]), "the name of a writer")
+        staged = self._task / writer / path_name(str(token["name"]), "the name of a part")
         with contextlib.suppress(FileNotFoundError):
             staged.rename(self._directory / staged.name)
             sync_directory(self._directory)
@@ -70,12 +74,14 @@ class DirectoryParts:
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the directories of all other incarnations away."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        for name in _names(self._task):
-            incarnation = name.rpartition(".")[0]
-            if name.startswith(_GONE):
-                shutil.rmtree(self._task / name, ignore_errors=True)
-            elif incarnation not in keep:
-                self._remove(name)
+        self._refuse_links()
+        with contextlib.suppress(FileNotFoundError), self._staging() as folder:
+            for name in sorted(os.listdir(folder)):
+                incarnation = name.rpartition(".")[0]
+                if name.startswith(_GONE):
+                    remove_tree(folder, name)
+                elif incarnation not in keep:
+                    _remove(folder, name)
 
     def explained(self, error: OSError) -> OnyxError:
         context = self._context
@@ -94,17 +100,25 @@ class DirectoryParts:
 
     def close(self) -> None:
         """Remove this writer's directory with what is left in it, and its parents if empty."""
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                self._task.rmdir()
-                self._task.parent.rmdir()
+        if self._own is None:
+            return
+        with contextlib.suppress(OSError):
+            with self._staging() as folder:
+                remove_tree(folder, self._own.name)
+            self._task.rmdir()
+            self._task.parent.rmdir()
 
-    def _remove(self, name: str) -> None:
-        gone = self._task / f"{_GONE}{name}"
-        with contextlib.suppress(FileNotFoundError):
-            (self._task / name).rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+    def _staging(self) -> AbstractContextManager[int]:
+        """The staging directories of this task, held open; no link leads there."""
+        return opened(self._directory, [STAGING, self._task.name])
+
+    def _refuse_links(self) -> None:
+        """What is behind a link is not ours to remove, so it may not be used either."""
+        for place in (self._task.parent, self._task):
+            if place.is_symlink():
+                raise task_error(
+                    self._context, f"{place} is a link, but must be a directory of Onyx: remove it"
+                )
 
 
 class DirectoryPart:
@@ -140,6 +154,16 @@ class DirectoryPart:
             self.file.close()
 
 
+def staging_name(context: PluginContext) -> str:
+    """Name of the place, below `.staging`, of what the peers of a task have not finished.
+
+    Raises:
+        UserError: the id of the job, or the task's name, cannot be a part of a path.
+    """
+    job = path_name(context.job, "the id of a job")
+    return f"{job}.{path_name(context.task, 'the name of a task')}"
+
+
 def published_parts(directory: Path, suffix: str) -> list[Path]:
     """The visible parts of a directory, in a stable order."""
     return sorted(directory.glob(f"part-*{suffix}"))
@@ -154,8 +178,8 @@ def _make_beside_removals(directory: Path) -> None:
     directory.mkdir(parents=True)
 
 
-def _names(directory: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
+def _remove(folder: int, name: str) -> None:
+    """Take a directory away at once, then remove what is in it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(name, f"{_GONE}{name}", src_dir_fd=folder, dst_dir_fd=folder)
+    remove_tree(folder, f"{_GONE}{name}")

@@ -28,7 +28,7 @@ from onyx.objects.bucket import Bucket
 from onyx.objects.connection import ObjectMissing
 from onyx.objects.urls import ObjectUrl
 from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter
-from onyx.plugins.directory_parts import STAGING
+from onyx.plugins.directory_parts import STAGING, staging_name
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext, Token
 
@@ -45,7 +45,7 @@ class ObjectParts:
         """`staging`: where marks and notes are kept, below `url` if not given."""
         self._url = url
         self._context = context
-        self._task = (staging or url) / STAGING / f"{context.job}.{context.task}"
+        self._task = (staging or url) / STAGING / staging_name(context)
         self._own: ObjectUrl | None = None
 
     def create(self, name: str) -> ObjectPart:

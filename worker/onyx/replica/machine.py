@@ -23,6 +23,9 @@ from onyx.replica.effects import Effect
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
 
+_UNREADABLE = (msgspec.ValidationError, TypeError, ValueError, RecursionError)
+"""What reading of arguments may raise."""
+
 
 def apply(replica: Replica, entry: Entry) -> Replica:
     """The replica after an entry. Never raises, whatever the entry says."""
@@ -75,11 +78,27 @@ def is_void(replica: Replica, entry: Entry) -> bool:
     return writer in replica.left or 0 < entry.sequence <= replica.last_sequence.get(writer, 0)
 
 
+def refusal(command: Command) -> str:
+    """Why every replica rejects a command; empty when it is accepted."""
+    module = COMMANDS.get(command.fn)
+    if module is None:
+        return str(command.args.get("reason", "no such command"))
+    try:
+        _arguments(module, command)
+    except _UNREADABLE as error:
+        return str(error)
+    return ""
+
+
 def _decoded(command: Command) -> tuple[CommandModule, Arguments] | None:
     module = COMMANDS.get(command.fn)
     if module is None:
         return None
     try:
-        return module, msgspec.convert(dict(command.args), module.Args)
-    except (msgspec.ValidationError, TypeError, ValueError, RecursionError):
+        return module, _arguments(module, command)
+    except _UNREADABLE:
         return None
+
+
+def _arguments(module: CommandModule, command: Command) -> Arguments:
+    return msgspec.convert(dict(command.args), module.Args)

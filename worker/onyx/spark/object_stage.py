@@ -32,6 +32,7 @@ from onyx.objects.bucket import Bucket, Piece, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
 from onyx.objects.reader import ObjectFile
 from onyx.objects.urls import ObjectUrl
+from onyx.path_names import path_name
 from onyx.plugins.object_parts import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts import part_name
 from onyx.plugins.protocol import PluginContext
@@ -79,6 +80,11 @@ class ObjectWorkplace:
         return self.result / MANIFEST
 
 
+def parts_of(url: ObjectUrl, job: JobId) -> ObjectUrl:
+    """Where the parts of a job are, below the URL of its task."""
+    return url / "parts" / path_name(job, "the id of a job")
+
+
 class ObjectNotes:
     """See `versions.Notes`."""
 
@@ -86,7 +92,7 @@ class ObjectNotes:
         self._url = url
 
     def where(self, job: JobId) -> ObjectUrl:
-        return self._url / "parts" / job
+        return parts_of(self._url, job)
 
     def read(self, job: JobId) -> bytes | None:
         found = Bucket(self._url.bucket).get(self._key(job))

@@ -12,7 +12,7 @@ from onyx.plugins.directory_parts import DirectoryParts
 from onyx.plugins.object_parts import ObjectParts
 from onyx.plugins.parts import PartsPlace
 from onyx.plugins.protocol import Former, PluginContext
-from onyx.spark import versions
+from onyx.spark import object_stage, versions
 from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.stage import DirectoryNotes, Workplace, run_stage
@@ -62,7 +62,7 @@ def object_results(url: ObjectUrl, context: PluginContext) -> Results:
     """Parts and results that are copied to this machine and back."""
 
     def parts_of(context: PluginContext) -> ObjectParts:
-        return ObjectParts(url / "parts" / context.job, context, url)
+        return ObjectParts(object_stage.parts_of(url, context.job), context, url)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
         run_object_stage(place, request, runner, timeout_s)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,7 +28,9 @@ import msgspec
 from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, Unavailable
 from onyx.ids import JobId
+from onyx.path_names import path_name
 from onyx.plugins.directory_parts import published_parts
+from onyx.rooted import remove_tree
 from onyx.spark import versions
 from onyx.spark.request import StageRequest, StageRunner
 
@@ -57,7 +58,7 @@ class Workplace:
         return self.parts_of(self.job)
 
     def parts_of(self, job: JobId) -> Path:
-        return self.path / "parts" / job
+        return self.path / "parts" / path_name(job, "the id of a job")
 
     @property
     def result(self) -> Path:
@@ -146,8 +147,8 @@ def _run(
         return place.wanted() and _is(own, held)
 
     target = own / _NEW
-    for left_over in (target, own / _REPLACED):
-        shutil.rmtree(left_over, ignore_errors=True)
+    for left_over in (_NEW, _REPLACED):
+        remove_tree(held, left_over)
     parts = tuple(
         str(path.resolve())
         for job in versions.whose(DirectoryNotes(place), place.job)
@@ -162,7 +163,7 @@ def _run(
     _make_durable(target, {"job": place.job, "stage": request.stage, "parts": len(parts)})
     wait_until_permitted(place.path, place.permitted, wanted, place.pause)
     _publish(place, held)
-    shutil.rmtree(own / _REPLACED, ignore_errors=True)
+    remove_tree(held, _REPLACED)
 
 
 def _make_durable(target: Path, manifest: dict[str, object]) -> None:

@@ -2,7 +2,8 @@
 
 A chunk is written to a temporary file, forced to disk, linked under its name, and the directory is
 forced to disk. `link` fails when the name is there, on network file systems too; `rename` would
-replace it.
+replace it. Nothing outside of the directory is ever touched, whatever names and links there are
+(`rooted`), and nobody else may read it unless a setting says so.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from onyx.durable import make_durable_directory, sync_directory
+from onyx.durable import make_durable_directory
 from onyx.errors import Unavailable, UserError
+from onyx.path_names import is_path_name, path_of_names
+from onyx.rooted import opened
 from onyx.state.interface import Stored
 
 _TEMPORARY = "."
-"""First character of names that are no chunks."""
+"""First character of the names of files that are being written."""
 _UNUSABLE = (
     errno.EACCES,
     errno.EEXIST,  # of a folder: its place is taken, by a link to nowhere for example
@@ -32,79 +36,127 @@ _UNUSABLE = (
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class Modes(NamedTuple):
+    """What folders and files that are made allow, and to whom."""
+
+    folder: int
+    file: int
+
+
+PRIVATE = Modes(0o700, 0o600)
+GROUP = Modes(0o770, 0o640)
+"""For workers of different users of one group: each may add and remove, nobody changes."""
+
+
 class DirectoryStore:
     """A `ChunkStore` in a directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, modes: Modes = PRIVATE) -> None:
         self._root = root
+        self._modes = modes
 
     def create(self, name: str, data: bytes) -> bool:
-        path = self._root / name
-        with _our_errors(path):
-            if not path.parent.is_dir():
-                make_durable_directory(path.parent)
-            created = _linked(path, data) or path.read_bytes() == data
-            sync_directory(path.parent)
+        *folders, file = _parts(name)
+        with _our_errors(self._root / name):
+            make_durable_directory(self._root, self._modes.folder)
+            with opened(self._root, folders, self._modes.folder) as folder:
+                created = _linked(folder, file, data, self._modes.file)
+                created = created or _content(folder, file) == data
+                os.fsync(folder)
         return created
 
     def read(self, name: str) -> bytes | None:
-        path = self._root / name
-        with _our_errors(path), contextlib.suppress(FileNotFoundError):
-            return path.read_bytes()
+        *folders, file = _parts(name)
+        with (
+            _our_errors(self._root / name),
+            contextlib.suppress(FileNotFoundError),
+            opened(self._root, folders) as folder,
+        ):
+            return _content(folder, file)
         return None
 
     def list(self, prefix: str) -> list[Stored]:
-        with _our_errors(self._root / prefix):
-            return sorted(_files(self._root / prefix, prefix))
+        folders = _parts(prefix.removesuffix("/"))
+        found: list[Stored] = []
+        with (
+            _our_errors(self._root / prefix),
+            contextlib.suppress(FileNotFoundError),
+            opened(self._root, folders) as folder,
+        ):
+            found.extend(_files(folder, prefix))
+        return sorted(found)
 
     def delete(self, name: str) -> None:
-        path = self._root / name
-        with _our_errors(path):
-            path.unlink(missing_ok=True)
-            for directory in path.parents:
-                if directory == self._root:
-                    break
-                _remove_if_empty(directory)
+        *folders, file = _parts(name)
+        with _our_errors(self._root / name), contextlib.suppress(FileNotFoundError):
+            with opened(self._root, folders) as folder:
+                _unlink(folder, file)
+            while folders:
+                *folders, last = folders
+                with opened(self._root, folders) as folder:
+                    _remove_if_empty(folder, last)
 
 
-def _linked(path: Path, data: bytes) -> bool:
+def _parts(name: str) -> list[str]:
+    return path_of_names(name, "the name of a chunk")
+
+
+def _linked(folder: int, name: str, data: bytes, mode: int) -> bool:
     """Give a new file its name; False if the name is taken."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
+        try:
+            os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary)
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(temporary, dir_fd=folder)
     return True
 
 
-def _files(directory: Path, prefix: str) -> Iterator[Stored]:
-    """Chunks below a directory, which may be changing."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+def _content(folder: int, name: str) -> bytes:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def _files(folder: int, prefix: str) -> Iterator[Stored]:
+    """Chunks below an open folder, which may be changing; what is no chunk is left out."""
+    with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(_TEMPORARY):
+            if not is_path_name(entry.name):
                 continue
-            if entry.is_dir():
-                yield from _files(directory / entry.name, f"{prefix}{entry.name}/")
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                yield Stored(f"{prefix}{entry.name}", entry.stat().st_size)
+            if entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError), opened(folder, [entry.name]) as inner:
+                    yield from _files(inner, f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    size_bytes = entry.stat(follow_symlinks=False).st_size
+                    yield Stored(f"{prefix}{entry.name}", size_bytes)
 
 
-def _remove_if_empty(directory: Path) -> None:
-    """Remove a directory in which at most the temporary files of dead writers are left."""
+def _unlink(folder: int, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        names = os.listdir(directory)
-        if all(name.startswith(_TEMPORARY) for name in names):
-            for name in names:
-                (directory / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # somebody has just written
-                directory.rmdir()
+        os.unlink(name, dir_fd=folder)
+
+
+def _remove_if_empty(parent: int, name: str) -> None:
+    """Remove a folder in which at most the temporary files of dead writers are left."""
+    with contextlib.suppress(FileNotFoundError):
+        with opened(parent, [name]) as folder:
+            names = os.listdir(folder)
+            if not all(each.startswith(_TEMPORARY) for each in names):
+                return
+            for each in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(each, dir_fd=folder)
+        with contextlib.suppress(OSError):  # somebody has just written
+            os.rmdir(name, dir_fd=parent)
 
 
 @contextlib.contextmanager

@@ -19,10 +19,11 @@ class Stored(NamedTuple):
 
 
 class ChunkStore(Protocol):
-    """Names are paths of parts joined by `/`. Safe to use from any thread.
+    """Names are parts joined by `/`, each by the rule of `path_names`. Safe to use from any thread.
 
     Every method raises Unavailable when the store cannot be reached or is full (the same call may
-    succeed later), UserError when somebody must mend something first (rights, bucket, path).
+    succeed later), UserError when somebody must mend something first (rights, bucket, path), or no
+    chunk can have the name.
     """
 
     def create(self, name: str, data: bytes) -> bool:

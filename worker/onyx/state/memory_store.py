@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from onyx.path_names import path_of_names
 from onyx.state.interface import Stored
 
 
@@ -15,6 +16,7 @@ class MemoryChunkStore:
         self._lock = threading.Lock()
 
     def create(self, name: str, data: bytes) -> bool:
+        path_of_names(name, "the name of a chunk")
         with self._lock:
             return self._chunks.setdefault(name, data) == data
 

@@ -6,6 +6,7 @@ from onyx.errors import Unavailable
 from onyx.objects.bucket import Bucket, only_if
 from onyx.objects.connection import ConditionFailed
 from onyx.objects.urls import ObjectUrl
+from onyx.path_names import path_of_names
 from onyx.state.interface import Stored
 
 
@@ -19,8 +20,9 @@ class ObjectChunkStore:
     def create(self, name: str, data: bytes) -> bool:
         """A request is repeated when its answer is lost, and then finds its own object: so bytes
         are compared. An object that is not there yet may still come, and the error says so."""
+        key = self._key(name)
         try:
-            self._bucket.put(self._prefix + name, data, only_if(None))
+            self._bucket.put(key, data, only_if(None))
         except ConditionFailed:
             return self.read(name) == data
         except Unavailable:
@@ -31,13 +33,16 @@ class ObjectChunkStore:
         return True
 
     def read(self, name: str) -> bytes | None:
-        found = self._bucket.get(self._prefix + name)
+        found = self._bucket.get(self._key(name))
         return None if found is None else found.data
 
     def list(self, prefix: str) -> list[Stored]:
         start = len(self._prefix)
-        found = self._bucket.list(self._prefix + prefix)
+        found = self._bucket.list(f"{self._key(prefix.removesuffix('/'))}/")
         return [Stored(each.key[start:], each.size_bytes) for each in found]
 
     def delete(self, name: str) -> None:
-        self._bucket.delete(self._prefix + name)
+        self._bucket.delete(self._key(name))
+
+    def _key(self, name: str) -> str:
+        return self._prefix + "/".join(path_of_names(name, "the name of a chunk"))

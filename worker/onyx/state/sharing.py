@@ -17,8 +17,8 @@ from onyx.log import kept
 from onyx.log.interface import LogReader
 from onyx.state.interface import ChunkStore
 
-_NAME = "_place"
-"""Beside the tasks of a job, whose names begin with a letter or a digit."""
+_NAME = "place.id"
+"""Beside the tasks of a job, whose names have no dot."""
 
 
 def check_shared(store: ChunkStore, log: LogReader, job: JobId, peer: PeerId, place: str) -> None:

@@ -167,6 +167,12 @@ METRICS = (
     Metric("onyx_log_position_tail", "gauge", (), "Position of the last log entry seen."),
     Metric("onyx_log_entries_total", "counter", ("fn",), "Log entries applied, by command."),
     Metric(
+        "onyx_log_entries_rejected_total",
+        "counter",
+        (),
+        "Log entries that no worker can read: of another version, or with names out of the rule.",
+    ),
+    Metric(
         "onyx_log_apply_seconds",
         "histogram",
         ("fn",),

@@ -69,6 +69,9 @@ class GroupMetrics:
     def entry_applied(self, fn: str, position: int, seconds: float) -> None:
         """A log entry has been applied to the replica."""
 
+    def entry_rejected(self) -> None:
+        """A log entry changed nothing, because no replica can read its command."""
+
     def log_tail(self, position: int) -> None:
         """An entry has been read from the log; it is applied next."""
 

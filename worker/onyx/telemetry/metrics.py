@@ -89,6 +89,9 @@ class PrometheusGroupMetrics(GroupMetrics):
         self._metrics["onyx_log_position_applied"].set(position)
         self._metrics["onyx_replica_version"].set(position)
 
+    def entry_rejected(self) -> None:
+        self._metrics["onyx_log_entries_rejected_total"].inc()
+
     def log_tail(self, position: int) -> None:
         self._metrics["onyx_log_position_tail"].set(position)
 

@@ -17,16 +17,19 @@ from typing import Annotated, Any, Protocol
 from msgspec import Meta, Struct
 
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyx.model.names import NAME
+from onyx.path_names import CHARACTERS_MAX, PATH_NAME
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 
-NAME_CHARACTERS_MAX = 256
-_NAME = Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)
+_PATH_NAME = Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})\Z")
 
-Group = Annotated[GroupId, _NAME]
-Peer = Annotated[PeerId, _NAME]
-Job = Annotated[JobId, _NAME]
-Task = Annotated[TaskName, _NAME]
+Group = Annotated[GroupId, _PATH_NAME]
+Peer = Annotated[PeerId, _PATH_NAME]
+Job = Annotated[JobId, _PATH_NAME]
+Digest = Annotated[str, _PATH_NAME]
+"""Of a document in the chunk store."""
+Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 

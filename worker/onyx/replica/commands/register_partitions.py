@@ -13,7 +13,7 @@ from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.commands.contract import Arguments, Diff, Digest, Job, Task, no_reactions
 from onyx.replica.jobs import end_without_outputs, sources
 from onyx.replica.state import Partitions, Replica
 
@@ -27,7 +27,7 @@ class Args(Arguments, frozen=True):
     job: Job
     task: Task
     count: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
-    digest: str
+    digest: Digest
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:

@@ -22,6 +22,7 @@ from onyx.replica.commands.contract import (
     Arguments,
     Count,
     Diff,
+    Digest,
     Job,
     Percent,
     Task,
@@ -60,7 +61,7 @@ class Args(Arguments, frozen=True):
     acker_exclude_outputs: bool | None = None
     percentage: Percent | None = None
     task_percentages: dict[Task, Percent] | None = None
-    digest: str = ""
+    digest: Digest | None = None
     resumes: Job | None = None
     """The job in whose place it comes."""
 

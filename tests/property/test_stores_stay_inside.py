@@ -1,0 +1,273 @@
+"""No store reads, writes or removes anything outside of its root, whatever the names are."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.hostile_names import hostile_names
+from tests.support.object_stores import ObjectStore
+from tests.support.plugin_context import plugin_context
+
+from onyx.errors import OnyxError, UserError
+from onyx.ids import GroupId, JobId, TaskName
+from onyx.log import kept
+from onyx.log.chunks import Chunks
+from onyx.log.paths import Paths
+from onyx.objects.urls import parse_url
+from onyx.plugins.directory_parts import DirectoryParts
+from onyx.plugins.object_parts import ObjectParts
+from onyx.spark.request import StageRequest
+from onyx.spark.stage import Workplace, run_stage
+from onyx.state.directory_store import DirectoryStore
+from onyx.state.interface import ChunkStore
+from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.names import LogKey, TaskPlace
+from onyx.state.stores import open_store, remove
+
+SECRET = b"of another"
+hostile = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@contextlib.contextmanager
+def surrounded() -> Iterator[Path]:
+    """A root in the middle of files of others, none of which may change."""
+    with tempfile.TemporaryDirectory(prefix="inside-") as name:
+        outside = Path(name)
+        for folder in (".", "victim", "a", "job", "b"):
+            (outside / folder).mkdir(exist_ok=True)
+            (outside / folder / "kept").write_bytes(SECRET)
+            (outside / folder / ".hidden").write_bytes(SECRET)
+        (outside / "root").mkdir()
+        (outside / "root" / "kept").write_bytes(SECRET)
+        before = _tree(outside)
+        yield outside / "root"
+        assert _tree(outside) == before
+
+
+def _tree(outside: Path) -> dict[str, bytes]:
+    """All files but those that are made below the root."""
+    files = {path.relative_to(outside): path for path in outside.rglob("*") if path.is_file()}
+    return {
+        str(name): path.read_bytes()
+        for name, path in files.items()
+        if "root" not in name.parts or name.name == "kept"
+    }
+
+
+def _try_everything(store: ChunkStore, job: str, task: str) -> None:
+    """What the engine does with names; that nothing comes from elsewhere."""
+    place = TaskPlace(job, task)
+    for name in (job, f"{job}/{task}", f"{job}/kept", place.chunk(LogKey(1, 0), 0)):
+        with contextlib.suppress(UserError):
+            assert store.read(name) != SECRET
+            store.create(name, b"ours")
+            store.delete(name)
+    for prefix in (f"{job}/", place.prefix):
+        with contextlib.suppress(UserError):
+            for each in store.list(prefix):
+                assert store.read(each.name) != SECRET
+    with contextlib.suppress(UserError):
+        remove(store, job)
+
+
+@hostile
+@given(job=hostile_names, task=hostile_names)
+def test_of_chunks_in_a_directory(job: str, task: str) -> None:
+    with surrounded() as root:
+        _try_everything(DirectoryStore(root), job, task)
+
+
+@hostile
+@given(job=hostile_names, task=hostile_names)
+def test_of_chunks_in_an_object_store(fake_store: ObjectStore, job: str, task: str) -> None:
+    for key in ("kept", "state-2/kept", "victim/kept"):
+        fake_store.put(key, SECRET)
+    _try_everything(open_store(f"{fake_store.url}/state"), job, task)
+    for key in ("kept", "state-2/kept", "victim/kept"):
+        assert fake_store.get(key) == SECRET
+
+
+@hostile
+@given(job=hostile_names, task=hostile_names)
+def test_the_twin_of_these_stores_refuses_the_same_names(job: str, task: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        answers = [
+            _accepts(store, f"{job}/{task}")
+            for store in (DirectoryStore(Path(folder)), MemoryChunkStore())
+        ]
+    assert answers[0] == answers[1]
+
+
+def _accepts(store: ChunkStore, name: str) -> bool:
+    try:
+        return store.create(name, b"-")
+    except UserError:
+        return False
+
+
+@hostile
+@given(job=hostile_names, task=hostile_names, writer=hostile_names, part=hostile_names)
+def test_of_parts_in_a_directory(job: str, task: str, writer: str, part: str) -> None:
+    context = replace(plugin_context({}), job=JobId(job), task=TaskName(task))
+    with surrounded() as root, contextlib.suppress(UserError):
+        place = DirectoryParts(root, context)
+        place.create("part-1").file.write(b"ours")
+        with contextlib.suppress(UserError):
+            place.finish({"writer": writer, "name": part})
+        place.fence([])
+        place.close()
+
+
+@hostile
+@given(job=hostile_names, task=hostile_names)
+def test_of_parts_in_an_object_store(fake_store: ObjectStore, job: str, task: str) -> None:
+    context = replace(plugin_context({}), job=JobId(job), task=TaskName(task))
+    fake_store.put("victim/kept", SECRET)
+    with contextlib.suppress(UserError):
+        place = ObjectParts(parse_url(f"{fake_store.url}/out"), context)
+        place.create("part-1")
+        place.fence([GroupId("another")])
+        place.close()
+    assert fake_store.get("victim/kept") == SECRET
+
+
+@hostile
+@given(job=hostile_names)
+def test_of_the_parts_and_results_of_a_stage(job: str) -> None:
+    with surrounded() as root, contextlib.suppress(OnyxError):
+        place = Workplace(root, JobId(job), permitted=lambda: True)
+        assert place.parts.parent == root / "parts"
+        staging = root / "staging"
+        staging.mkdir()
+        request = StageRequest(stage="m:f", parts=(), target="", name="n")
+        run_stage(place, lambda: staging, request, _no_runner, 1.0)
+
+
+def _no_runner(*_: object) -> None:
+    raise AssertionError("there are no parts")
+
+
+@hostile
+@given(
+    name=hostile_names,
+    path=st.sampled_from([kept.frontiers, kept.place, kept.exception]),
+)
+def test_of_nodes_in_zookeeper(name: str, path: object) -> None:
+    paths = Paths("tenancy")
+    makers = (
+        lambda: paths.document(path(JobId(name))),  # type: ignore[operator]
+        lambda: paths.folder(path(JobId(name))),  # type: ignore[operator]
+        lambda: paths.pulse(GroupId(name)),
+        lambda: paths.chunk(name),
+    )
+    for make in makers:
+        with contextlib.suppress(UserError):
+            node = make()
+            assert node.startswith("/onyx/tenancy/")
+            assert not {"", ".", ".."} & set(node.split("/")[1:])
+            assert len(node) < 1_000
+
+
+@hostile
+@given(tenancy=hostile_names)
+def test_of_tenancies_in_zookeeper(tenancy: str) -> None:
+    with contextlib.suppress(UserError):
+        assert Paths(tenancy).root.split("/") == ["", "onyx", tenancy]
+
+
+# --- links that somebody puts where we remove ----------------------------------------------------
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A folder of somebody else, which may not change."""
+    folder = tmp_path / "victim"
+    for name in ("00000000000000000001-00000", "log", "dead.0"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "00000000").write_bytes(SECRET)
+    before = _tree(tmp_path)
+    yield folder
+    after = _tree(tmp_path)
+    assert {name: after.get(name) for name in before} == before
+    assert not set(after) - set(before)
+
+
+@pytest.mark.parametrize("where", ["job", "job/task", "job/task/00000000000000000001-00000"])
+def test_state_behind_a_link_is_neither_read_nor_written_nor_removed(
+    tmp_path: Path, victim: Path, where: str
+) -> None:
+    root = tmp_path / "root"
+    (root / where).parent.mkdir(parents=True)
+    target = victim / "log" if where.endswith("-00000") else victim
+    (root / where).symlink_to(target, target_is_directory=True)
+    store = DirectoryStore(root)
+    chunk = TaskPlace("job", "task").chunk(LogKey(1, 0), 0)
+
+    for use in (lambda: store.create(chunk, b"ours"), lambda: store.read(chunk)):
+        with pytest.raises(UserError, match="ONYX_STATE_URL"):
+            use()
+    with contextlib.suppress(UserError):
+        remove(store, "job")
+    with contextlib.suppress(UserError):
+        store.delete(chunk)
+
+
+def test_a_chunk_that_is_a_link_is_not_read_and_of_it_the_link_is_removed(
+    tmp_path: Path, victim: Path
+) -> None:
+    folder = tmp_path / "root" / "job" / "task"
+    folder.mkdir(parents=True)
+    (folder / "1").symlink_to(victim / "log" / "00000000")
+    store = DirectoryStore(tmp_path / "root")
+
+    assert store.list("job/") == []
+    with pytest.raises(UserError):
+        store.read("job/task/1")
+    store.delete("job/task/1")
+    assert not (folder / "1").is_symlink()
+
+
+@pytest.mark.parametrize("where", [".staging", ".staging/job-1.work"])
+def test_a_link_in_the_place_of_staging_is_refused_and_nothing_behind_it_is_removed(
+    tmp_path: Path, victim: Path, where: str
+) -> None:
+    root = tmp_path / "root"
+    (root / where).parent.mkdir(parents=True)
+    (root / where).symlink_to(victim, target_is_directory=True)
+    if where == ".staging":
+        (victim / "job-1.work").mkdir()
+    place = DirectoryParts(root, plugin_context({}))
+
+    for use in (lambda: place.fence([]), lambda: place.create("part-1")):
+        with pytest.raises(
+            UserError, match="is a link, but must be a directory of Onyx: remove it"
+        ):
+            use()
+    place.close()
+
+
+def test_links_below_staging_are_removed_and_what_they_point_to_is_not(
+    tmp_path: Path, victim: Path
+) -> None:
+    staging = tmp_path / "root" / ".staging" / "job-1.work"
+    (staging / "dead.1").mkdir(parents=True)
+    for link in (staging / "dead.0", staging / "gone.dead.2", staging / "dead.1" / "inner"):
+        link.symlink_to(victim, target_is_directory=True)
+    place = DirectoryParts(tmp_path / "root", plugin_context({}))
+
+    place.fence([])
+
+    assert list(staging.iterdir()) == []
+
+
+def test_digests_of_documents_in_zookeeper_are_names_too() -> None:
+    chunks = Chunks(None, Paths("t"), 1_000)  # type: ignore[arg-type] # no request is ever made
+    with pytest.raises(UserError, match="digest of a document"):
+        chunks.get("../../other")

@@ -1,0 +1,72 @@
+"""Folders below a root that nothing leads out of: no name with a separator, no link.
+
+A path is walked name by name, each opened relative to the folder before it and never through a
+link, and what is done then is done relative to the folder that is held open. So a link that
+somebody puts there can neither have us read or write elsewhere, nor remove what it points to, also
+when it is put there at the very moment. Looking whether a path resolves to somewhere below the root
+was rejected, because between the look and the use it may change. The root itself may be a link:
+where it is was chosen by whoever runs the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINK = _FOLDER | os.O_NOFOLLOW
+
+
+@contextlib.contextmanager
+def opened(root: Path | int, names: Sequence[str], make_mode: int | None = None) -> Iterator[int]:
+    """A descriptor of a folder below a root.
+
+    Arguments:
+        root: a path, or the descriptor of a folder that is held open.
+        names: of the folders on the way, each without a separator.
+        make_mode: mode of folders that are missing and are then made, durably; None makes none.
+
+    Raises:
+        OSError: FileNotFoundError when it is not there; ENOTDIR or ELOOP for a file or a link.
+    """
+    folder = os.open(root, _FOLDER) if isinstance(root, Path) else os.dup(root)
+    try:
+        for name in names:
+            inner = _entered(folder, name, make_mode)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def remove_tree(folder: int, name: str) -> None:
+    """Remove what has this name in an open folder as far as that is possible: a folder with all
+    that is in it, of a link the link alone."""
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+        return
+    shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+
+
+def _entered(folder: int, name: str, make_mode: int | None) -> int:
+    """The folder of this name in another one."""
+    assert name not in ("", ".", ".."), name
+    assert "/" not in name, name
+    try:
+        return os.open(name, _NO_LINK, dir_fd=folder)
+    except FileNotFoundError:
+        if make_mode is None:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+        made = os.open(name, _NO_LINK, dir_fd=folder)
+        try:
+            os.fchmod(made, make_mode)  # whatever the umask is
+        finally:
+            os.close(made)
+    os.fsync(folder)
+    return os.open(name, _NO_LINK, dir_fd=folder)
