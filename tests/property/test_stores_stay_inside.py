@@ -32,7 +32,10 @@ from onyx.state.names import LogKey, TaskPlace
 from onyx.state.stores import open_store, remove
 
 SECRET = b"of another"
-hostile = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+hostile = settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @contextlib.contextmanager
