@@ -22,6 +22,7 @@ POISON = (
     Command("leave-cluster", {"id": {"a": 1}}),
     Command("exhaust-input", {"job": "job-0", "task": "nowhere", "partitions": "all"}),
     Command("seal-output", {"job": "job-0", "task": []}),
+    Command("restart-task", {"job": "job-0", "task": "in", "afresh": "yes"}),
     Command("register-partitions", {"job": "job-0", "task": "in", "count": -1}),
     Command("signal-ready", {"id": "ghost", "version": "x"}),
     Command("kill-job", {}),
@@ -143,8 +144,9 @@ class Faults:
     def _peers(self, chance: random.Random) -> None:
         process = chance.choice(self.cluster.processes)
         if process.running and process.state is not None:
-            change = process.add_peer if chance.random() < 0.5 else process.remove_peer
-            process.run(change)
+            drawn = chance.random()
+            some = process.remove_peer if drawn < 0.75 else process.restart_peer
+            process.run(process.add_peer if drawn < 0.5 else some)
 
     def _jobs(self, chance: random.Random) -> None:
         if not self.cluster.server.up:

@@ -180,6 +180,18 @@ class Process:
             peer = self.wanted.pop(self.chance.randrange(len(self.wanted)))
             self._feed(on.RemovePeer(peer))
 
+    def restart_peer(self) -> None:
+        """A lifecycle says `restart` of the task that a peer has."""
+        if not self.wanted:
+            return
+        peer = self.wanted.pop(self.chance.randrange(len(self.wanted)))
+        running = self.tasks.running.get(peer)
+        if running is not None:
+            args = {"job": running.job, "task": running.task}
+            self.propose(peer, Command("restart-task", {**args, "afresh": len(self.wanted) == 0}))
+        self._feed(on.RemovePeer(peer))
+        self.add_peer()
+
     def _session(self, session: Session) -> None:
         self.world.log(self.group, session.value)
         if self.state is None:

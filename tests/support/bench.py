@@ -18,13 +18,14 @@ from immutables import Map
 
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.log.memory import MemoryLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
 from onyx.seams import ManualClock
@@ -293,6 +294,14 @@ class Bench:
             self._exhaust(args["task"], args["partitions"])
         elif command.fn == "seal-output":
             self.sealed.add(args["task"])
+        elif command.fn == "restart-task":
+            self._apply(command)
+
+    def _apply(self, command: Command) -> None:
+        """As the replica does."""
+        module = COMMANDS[command.fn]
+        found = msgspec.convert(dict(command.args), module.Args)
+        self._replica = module.apply(self._replica, found, Position(0))
 
     def permitted(self) -> bool:
         return self.allowed
@@ -380,6 +389,7 @@ class Bench:
             groups_index=Map({GROUP: tuple(peers)}),
             groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
             jobs=(self.id,),
+            tasks=Map({self.id: tuple(allocation)}),
             allocations=Map({self.id: allocation}),
             task_slot_ids=Map({self.id: slots}),
             ackers=Map({self.id: (peers[0],)}),

@@ -123,6 +123,14 @@ class TaskSettings:
     """Segments waiting in front of a task before senders are refused."""
     ready_back_off_s: float = 0.1
     """Wait before a lifecycle's start_task is asked again."""
+    retry_start_interval_s: float = 2.0
+    """Wait before a virtual peer is restarted because a lifecycle says so; doubles each time."""
+    retry_start_interval_max_s: float = 30.0
+    """Longest such wait."""
+    restarts_max: int = 5
+    """Restarts of a task's peers after which its next failure kills the job."""
+    restarts_forgotten_after_s: float = 60.0
+    """Work of a peer without a failure, after which its restarts are counted anew."""
     stop_timeout_s: float = 20.0
     """Longest wait for a task to stop before its peer may take another."""
     seal_attempts_max: int = 3

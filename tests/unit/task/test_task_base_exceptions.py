@@ -268,6 +268,8 @@ def test_a_flow_condition_and_handle_exception_see_an_exception_with_its_cause(k
     functions |= {"m:predicate": thrown, "m:calls": lambda: {"handle_exception": handle}}
     bench = Bench(spec, functions)
     bench.settle()
+    bench.clock.advance(bench.settings.task.retry_start_interval_s)
+    bench.settle()
     assert bench.restarted == ["work-0"]
     assert len(seen) > 1
     for error in seen:

@@ -198,6 +198,8 @@ def test_the_first_verdict_that_is_not_defer_decides(verdicts: list[str], killed
     entries = [{"task": "work", "calls": f"m:calls{n}"} for n in range(len(verdicts))]
     bench = Bench(chain(SEGMENTS, lifecycles=entries), functions)
     bench.settle()
+    bench.clock.advance(bench.settings.task.retry_start_interval_s)
+    bench.settle()
     assert bool(bench.proposals("kill-job")) is killed
     assert bench.restarted == ([] if killed else ["work-0"])
 

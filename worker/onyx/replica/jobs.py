@@ -21,6 +21,7 @@ RUN_KEYS = (
     "exhausted_inputs",
     "sealed_outputs",
     "sealers",
+    "restarts",
 )
 """What a job has only while it runs."""
 

@@ -108,5 +108,8 @@ class Replica:
     sealed_outputs: Map[JobId, Map[TaskName, None]] = NOTHING
     sealers: Map[JobId, Map[TaskName, PeerId]] = NOTHING
     """For each output task not yet sealed, the peer elected to seal it (all inputs exhausted)."""
+    restarts: Map[JobId, Map[TaskName, int]] = NOTHING
+    """How often peers of a task have restarted because a lifecycle says so, without having worked
+    for long in between."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, contained, describe
-from onyx.task import keeping, querying, rewire, segment_hooks, start, windowed, work
+from onyx.task import keeping, querying, restarting, rewire, segment_hooks, start, windowed, work
 from onyx.task.failures import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
@@ -107,6 +107,7 @@ def step(task: Task) -> Progress:
         _finish(task, task.stop)
         return Progress.DONE
     phase = task.phase
+    restarting.go_on(task)
     if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
         return Progress.WAITING
     try:
@@ -182,9 +183,10 @@ def _decide(task: Task, failure: Failure) -> None:
         except BaseException as raised:
             failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
-        logger.warning("task %s restarts after %s: %s", task.name, failure.phase, failure.detail)
-        task.services.restart_peer(task.peer)
-        return
+        exhausted = restarting.wait_for(task, failure)
+        if exhausted is None:
+            return
+        failure = exhausted
     told = report(task.job_id, task.name, task.peer, failure)
     stored = task.services.store_exception(task.job_id, told)
     stored.add_done_callback(lambda _: task.propose("kill-job", job=task.job_id))

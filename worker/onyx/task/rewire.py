@@ -76,6 +76,8 @@ def await_ready(task: Task) -> Progress:
     if live.committing is not None and task.static.sink is not None:
         # Whatever the dead have committed is visible by now; the rest is nobody's.
         task.static.sink.fence(_not_dead_yet(task))
+    if task.ready_since_s is None:
+        task.ready_since_s = task.services.clock.monotonic_s()
     live.owners = Owners(task.services.replica(), task.job_id, live.wiring.sources)
     return Progress.ADVANCED
 

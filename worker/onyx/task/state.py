@@ -117,6 +117,15 @@ class Live:
     """Forced retries that the transport has not taken yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The peer of a failed task is to be replaced."""
+
+    due_s: float
+    afresh: bool
+    """Restarts before this one do not count."""
+
+
 class Task:
     """Not thread-safe except `post`."""
 
@@ -137,6 +146,10 @@ class Task:
         self.started = False
         """Whether before_task_start was called, so that after_task_stop is due."""
         self.failed = False
+        self.restart: Restart | None = None
+        """What a failed task waits for."""
+        self.ready_since_s: float | None = None
+        """When it first began to work; None before."""
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None
         self.groups: list[Any] | None = None
