@@ -10,7 +10,9 @@
      |   +- StateError            durable state of a task is damaged, missing or another's
      |   +- LogReplaced           the log is not the one that this process knew: ZooKeeper was wiped
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
+     |   +- Blocked               somebody has to make room, or put back what was taken away
      +- Fenced                    this incarnation was declared dead; only a new one may act
+     +- WorkLost                  what a task had begun is lost; it begins anew, and is replayed
      +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
      +- InvariantViolated         a bug in Onyx: please report it
 
@@ -93,6 +95,16 @@ class LogReplaced(UserError):
 
 class Unavailable(OnyxError):
     """A server, peer or file cannot be reached now; the same call may succeed later."""
+
+
+class Blocked(Unavailable):
+    """The same call succeeds as soon as somebody has made room, or has put back what was moved
+    away. It is waited for however long that takes."""
+
+
+class WorkLost(OnyxError):
+    """What a task had begun and nobody has seen is lost. It has to begin anew; what was not
+    acknowledged is replayed."""
 
 
 class Fenced(OnyxError):

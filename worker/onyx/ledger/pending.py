@@ -187,6 +187,11 @@ class PendingWindow:
         """Everything that waits to be read again."""
         return _ranges(self._positions(_DUE))
 
+    def any_due(self, first: int, end: int) -> bool:
+        """Whether `retry` would find something in `[first, end)`."""
+        first, end = max(first, self._frontier), min(end, self._next)
+        return any(bool((self._state[part] == _DUE).any()) for _, part in self._parts(first, end))
+
     def retry(self, first: int, end: int, now_s: float) -> U64:
         """New roots (attempt + 1) for what is due in `[first, end)`, in order; in flight from now.
         What completed meanwhile is not among them: the segments to send again are those whose

@@ -13,27 +13,25 @@ has been broken, while a rename either happened before the directory went or nev
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from onyx.durable import make_durable_directory, sync_directory
-from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable
+from onyx.errors import Fenced, InvariantViolated
 from onyx.ids import GroupId
 from onyx.path_names import path_name
 from onyx.plugins.options import task_error
+from onyx.plugins.output_folder import OutputFolder, exists
 from onyx.plugins.protocol import PluginContext, Token
+from onyx.plugins.staged_file import StagedFile
 from onyx.rooted import opened, remove_tree
 
 STAGING = ".staging"
 _GONE = "gone."
 _ATTEMPTS_MAX = 10
-_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _numbers = itertools.count()
 
 
@@ -43,78 +41,84 @@ class DirectoryParts:
     size_bytes_max = sys.maxsize
 
     def __init__(self, directory: Path, context: PluginContext) -> None:
-        self._directory = directory
         self._context = context
-        self._task = directory / STAGING / staging_name(context)
-        self._own: Path | None = None
+        self._names = [STAGING, staging_name(context)]
+        """Of the task's staging directory and the one that it is in."""
+        self._staging = "/".join(self._names)
+        self._folder = OutputFolder(directory, self._staging, context)
+        self._own: str | None = None
 
     def create(self, name: str) -> DirectoryPart:
-        return DirectoryPart(self.own() / name, self._directory)
+        with self.told():
+            return DirectoryPart(self, self._folder, f"{self._made()}/{name}")
 
     def own(self) -> Path:
-        """This writer's directory, made on first use. It may have been removed since.
-
-        Raises:
-            OSError: the directories cannot be made.
-        """
-        if self._own is None:
-            make_durable_directory(self._directory)
-            self._refuse_links()
-            self._own = self._task / f"{self._context.incarnation}.{next(_numbers)}"
-            _make_beside_removals(self._own)
-        return self._own
+        """This writer's directory, made on first use. It may have been removed since."""
+        with self.told():
+            return self._folder.path / self._staging / self._made()
 
     def finish(self, token: Token) -> None:
         writer = path_name(str(token["writer"]), "the name of a writer")
-        staged = self._task / writer / path_name(str(token["name"]), "the name of a part")
-        with contextlib.suppress(FileNotFoundError):
-            staged.rename(self._directory / staged.name)
-            sync_directory(self._directory)
+        name = path_name(str(token["name"]), "the name of a part")
+        with self.told(), self._folder.opened() as folder:
+            with contextlib.suppress(FileNotFoundError):
+                staged = f"{self._staging}/{writer}/{name}"
+                os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the directories of all other incarnations away."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        self._refuse_links()
-        with contextlib.suppress(FileNotFoundError), self._staging() as folder:
-            for name in sorted(os.listdir(folder)):
-                incarnation = name.rpartition(".")[0]
-                if name.startswith(_GONE):
-                    remove_tree(folder, name)
-                elif incarnation not in keep:
-                    _remove(folder, name)
-
-    def explained(self, error: OSError) -> OnyxError:
-        context = self._context
-        what = f"{self._directory}: {error.strerror or error}"
-        if error.errno == errno.ENOENT:
-            return Fenced(
-                f"task {context.task!r}: {what}: the staging directory of incarnation "
-                f"{context.incarnation} was removed, because it was declared dead (or somebody "
-                "removed the output directory)"
-            )
-        if error.errno in _UNUSABLE:
-            return task_error(
-                context, f"cannot write to {what}; give the worker a directory it may write"
-            )
-        return Unavailable(f"task {context.task!r}: cannot write to {what}")
+        with self.told(), self._folder.opened() as root:
+            self._refuse_links()
+            with contextlib.suppress(FileNotFoundError), opened(root, self._names) as folder:
+                for name in sorted(os.listdir(folder)):
+                    incarnation = name.rpartition(".")[0]
+                    if name.startswith(_GONE):
+                        remove_tree(folder, name)
+                    elif incarnation not in keep:
+                        _remove(folder, name)
 
     def close(self) -> None:
         """Remove this writer's directory with what is left in it, and its parents if empty."""
         if self._own is None:
             return
+        path = self._folder.path
         with contextlib.suppress(OSError):
-            with self._staging() as folder:
-                remove_tree(folder, self._own.name)
-            self._task.rmdir()
-            self._task.parent.rmdir()
+            with opened(path, self._names) as folder:
+                remove_tree(folder, self._own)
+            (path / self._staging).rmdir()
+            (path / STAGING).rmdir()
 
-    def _staging(self) -> AbstractContextManager[int]:
-        """The staging directories of this task, held open; no link leads there."""
-        return opened(self._directory, [STAGING, self._task.name])
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors of the system as those of this task."""
+        try:
+            yield
+        except FileNotFoundError as error:  # in a folder that is there
+            context = self._context
+            raise Fenced(
+                f"task {context.task!r}: {self._folder.path}: {error.strerror}: the staging "
+                f"directory of incarnation {context.incarnation} was removed, because it was "
+                "declared dead (or somebody removed it)"
+            ) from error
+        except OSError as error:
+            raise self._folder.explained(error) from error
+
+    def _made(self) -> str:
+        """Name of this writer's directory."""
+        if self._own is None:
+            with self._folder.opened() as folder:
+                self._refuse_links()
+                own = f"{self._context.incarnation}.{next(_numbers)}"
+                _make_beside_removals(folder, [*self._names, own])
+                self._own = own
+        return self._own
 
     def _refuse_links(self) -> None:
         """What is behind a link is not ours to remove, so it may not be used either."""
-        for place in (self._task.parent, self._task):
+        for name in (STAGING, self._staging):
+            place = self._folder.path / name
             if place.is_symlink():
                 raise task_error(
                     self._context, f"{place} is a link, but must be a directory of Onyx: remove it"
@@ -124,34 +128,43 @@ class DirectoryParts:
 class DirectoryPart:
     """A file in a staging directory (`parts.StagedPart`)."""
 
-    def __init__(self, path: Path, directory: Path) -> None:
-        self._path = path
-        self._directory = directory
-        self.file: BinaryIO = open(path, "xb")  # noqa: SIM115 - closed when settled or dropped
+    def __init__(self, place: DirectoryParts, folder: OutputFolder, name: str) -> None:
+        """`name`: writer and file, below the task's staging directory."""
+        self._place = place
+        self._folder = folder
+        self._writer, self._name = name.split("/")
+        self._staged = f"{folder.staging}/{name}"
+        self._asked = False
+        self._file = StagedFile(folder, self._staged)
+        self.file = cast(BinaryIO, self._file)
 
     def make_room(self) -> None:
-        """The system does."""
+        with self._place.told():
+            self._file.make_room()
 
     def settle(self) -> None:
-        if not self.file.closed:
-            with self.file as file:
-                file.flush()
-                os.fsync(file.fileno())
+        with self._place.told():
+            self._file.settle()
 
     def publish(self) -> None:
-        target = self._directory / self._path.name
-        if target.exists():
-            raise InvariantViolated(f"{target} exists, but names of parts are unique")
-        self._path.rename(target)
-        sync_directory(self._directory)
+        with self._place.told(), self._folder.opened() as folder:
+            if not self._asked and exists(self._name, folder):
+                raise InvariantViolated(f"{self._name} exists, but names of parts are unique")
+            try:
+                self._asked = True
+                os.rename(self._staged, self._name, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                # A reply can be lost, and then the second time there is nothing to rename.
+                if not exists(self._name, folder):
+                    raise
+            os.fsync(folder)
 
     def token(self) -> Token:
-        return {"writer": self._path.parent.name, "name": self._path.name}
+        return {"writer": self._writer, "name": self._name}
 
     def drop(self) -> None:
         """The file goes with its directory."""
-        with contextlib.suppress(OSError):
-            self.file.close()
+        self._file.close()
 
 
 def staging_name(context: PluginContext) -> str:
@@ -169,13 +182,19 @@ def published_parts(directory: Path, suffix: str) -> list[Path]:
     return sorted(directory.glob(f"part-*{suffix}"))
 
 
-def _make_beside_removals(directory: Path) -> None:
-    """Make a directory while another writer may be removing its empty parents."""
-    for _ in range(_ATTEMPTS_MAX):
-        with contextlib.suppress(FileNotFoundError):
-            directory.mkdir(parents=True)
+def _make_beside_removals(folder: int, names: Sequence[str]) -> None:
+    """Make the last of directories in one another, while somebody may remove empty ones."""
+    *parents, path = itertools.accumulate(names, lambda before, name: f"{before}/{name}")
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            for parent in parents:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(parent, dir_fd=folder)
+            os.mkdir(path, dir_fd=folder)
             return
-    directory.mkdir(parents=True)
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
 
 
 def _remove(folder: int, name: str) -> None:

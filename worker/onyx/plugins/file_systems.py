@@ -17,6 +17,7 @@ from onyx.objects.bucket import Bucket, Found
 from onyx.objects.patterns import literal_prefix, matches
 from onyx.objects.reader import Allowance, ObjectFile
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.plugins.local_file import LocalFile
 
 _DIRECTORY = "is a directory; write {}/* for its files"
 
@@ -52,7 +53,11 @@ class FileSystem(Protocol):
 
 
 class LocalFiles:
-    """Files of this machine (`FileSystem`)."""
+    """Files of this machine (`FileSystem`). What was opened once stays the same, or reading it
+    again is an error."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, str] = {}
 
     def matching(self, pattern: str) -> list[str]:
         if os.path.isdir(pattern):
@@ -63,13 +68,13 @@ class LocalFiles:
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
         with system_errors(path):
-            return cast(BinaryIO, open(path, "rb", buffering=0))
+            return cast(BinaryIO, LocalFile(path, self._versions))
 
     def version(self, path: str) -> str | None:
-        return None
+        return self._versions.get(path)
 
     def expect(self, path: str, version: str) -> None:
-        """Versions of files are not told."""
+        self._versions[path] = version
 
 
 class ObjectFiles:
@@ -151,6 +156,6 @@ def system_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unavailable(
-            f"{path} cannot be read here: {error.strerror or error}; every worker that may run the "
-            "task must see the same files"
+            f"{path} cannot be read here: {error.strerror or error}; put it back, and see that "
+            "every worker that may run the task finds the same files: the job goes on then"
         ) from error

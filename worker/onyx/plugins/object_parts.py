@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
-from onyx.errors import Fenced, OnyxError, Unavailable, UserError
+from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
 from onyx.objects.bucket import Bucket
 from onyx.objects.connection import ObjectMissing
@@ -53,19 +53,19 @@ class ObjectParts:
 
     def create_at(self, url: ObjectUrl) -> ObjectPart:
         """A part that is to be elsewhere in the bucket, under the same fence."""
-        with self._told():
+        with self.told():
             own = self._own or self._marked()
-        return ObjectPart(self._bucket(), url, own, self._told)
+        return ObjectPart(self._bucket(), url, own, self.told)
 
     def finish(self, token: Token) -> None:
         """Of a part that is visible the store says that there is no such upload."""
-        with self._told(), contextlib.suppress(ObjectMissing):
+        with self.told(), contextlib.suppress(ObjectMissing):
             self._bucket().complete_upload(token["key"], token["upload"], token["tags"])
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the marks of all other incarnations away, then abort the uploads they noted."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        with self._told():
+        with self.told():
             bucket = self._bucket()
             marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
             for key in marks:
@@ -75,9 +75,6 @@ class ObjectParts:
                 if note is not None and not key.endswith(f"/{_MARK}"):
                     bucket.abort_upload(*_upload_noted(note.data))
                 bucket.delete(key)
-
-    def explained(self, error: OSError) -> OnyxError:
-        return Unavailable(f"task {self._context.task!r}: {self._url}: {error}")
 
     def close(self) -> None:
         """Parts have been dropped by now: what is left is the mark."""
@@ -97,11 +94,11 @@ class ObjectParts:
         return [key for key in keys if _incarnation(key.removeprefix(prefix)) not in keep]
 
     def _bucket(self) -> Bucket:
-        with self._told():
+        with self.told():
             return Bucket(self._url.bucket)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def told(self) -> Iterator[None]:
         """Errors of the store as those of this task."""
         context = self._context
         try:
@@ -130,7 +127,7 @@ class ObjectPart:
         self._mark = (staging / _MARK).key
         self._note = (staging / url.key.rpartition("/")[2]).key
         self._noted = False
-        self._told = told
+        self.told = told
         self._writer = ObjectWriter(bucket, url.key, self._take_note)
         self.file = cast(BinaryIO, self._writer)
 
@@ -159,7 +156,7 @@ class ObjectPart:
 
     @contextlib.contextmanager
     def _dropped_if_fenced(self) -> Iterator[None]:
-        with self._told():
+        with self.told():
             try:
                 yield
             except ObjectMissing:

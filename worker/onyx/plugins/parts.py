@@ -18,6 +18,7 @@ import hashlib
 import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -110,8 +111,8 @@ class PartsPlace(Protocol):
         when several peers do it at once. Only for those who are alive themselves."""
         ...
 
-    def explained(self, error: OSError) -> OnyxError:
-        """Why a part cannot go on after an error of the system, for good."""
+    def told(self) -> AbstractContextManager[None]:
+        """Errors of the system within it are raised as those of this task."""
         ...
 
     def close(self) -> None:
@@ -252,16 +253,13 @@ class PartsWriter:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         """After a failure nobody knows what is in the part or on disk: this writer stays broken.
-        Not so when the place could not be reached, which loses nothing."""
+        Not so when the place cannot be used now, which loses nothing."""
         if self._broken is not None:
             raise self._broken
         try:
             yield
         except Unavailable:
             raise
-        except OSError as error:
-            self._broken = self._place.explained(error)
-            raise self._broken from error
         except Exception as error:
             self._broken = error
             raise

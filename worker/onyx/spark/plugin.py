@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from onyx.errors import Unavailable, UserFunctionError
+from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.built_in_options import SparkOutputOptions
 from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.options import read_options
+from onyx.plugins.output_folder import is_full
 from onyx.plugins.part_formats import ParquetFormat
 from onyx.plugins.parts import PartsWriter
 from onyx.plugins.places import located
@@ -53,16 +54,15 @@ class SparkOutput(PartsWriter):
 
     def succeed(self, former: Callable[[], Former | None]) -> None:
         """See `protocol.SucceedingOutput`."""
-        try:
+        with self._place.told():
             self._results.succeed(former)
-        except OSError as error:
-            raise self._place.explained(error) from error
 
     def seal(self) -> None:
         """Run the stage, unless its result stands.
 
         Raises:
             UserFunctionError: the stage failed.
+            Blocked: there is no room for the result.
             Unavailable: Spark or the file system failed; try again.
             Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
         """
@@ -81,7 +81,8 @@ class SparkOutput(PartsWriter):
         try:
             self._results.run(request, self._runner, options.stage_timeout)
         except (UserFunctionError, Unavailable) as error:
-            raise type(error)(f"{where} {options.stage}: {error}") from error
+            kind = Blocked if is_full(error) else type(error)
+            raise kind(f"{where} {options.stage}: {error}") from error
         super().seal()
 
 

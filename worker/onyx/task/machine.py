@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from onyx.errors import Fenced, Unavailable, contained, describe
+from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
 from onyx.task import keeping, querying, restarting, rewire, segment_hooks, start, windowed, work
 from onyx.task.failures import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
@@ -60,6 +60,9 @@ TURN_MAX_S = 0.02
 """No further batch is begun after this, so that a slow function holds up the other tasks of its
 process for one batch at a time."""
 WAITING_TOLD_AFTER_S = 3.0
+SUPERSEDED_PATIENCE_S = 10.0
+"""Whoever may not go on with what it has begun is mostly about to be allocated anew. If not, it was
+not declared dead, and begins anew by itself."""
 WAITING_TOLD_EVERY_S = 30.0
 
 
@@ -110,6 +113,8 @@ def step(task: Task) -> Progress:
     restarting.go_on(task)
     if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
         return Progress.WAITING
+    if task.superseded_s is not None:
+        return _await_new_version(task, task.superseded_s)
     try:
         progress = RUN[phase](task)
     except Unavailable as error:
@@ -126,6 +131,17 @@ def step(task: Task) -> Progress:
         task.phase = task.successors[phase]
         task.tell_waiting_s = None
     return progress
+
+
+def _await_new_version(task: Task, since_s: float) -> Progress:
+    """What was begun is lost to this task. Nothing of it was acknowledged, so it is replayed to
+    whoever comes next: after a new allocation, for which a new peer is enough."""
+    now_s = task.services.clock.monotonic_s()
+    if now_s >= since_s + SUPERSEDED_PATIENCE_S and task.services.permitted():
+        logger.warning("task %s begins anew, on a new peer", task.name)
+        task.failed = True
+        task.services.restart_peer(task.peer)
+    return Progress.WAITING
 
 
 def _tell_why_it_waits(task: Task, error: Unavailable) -> None:
@@ -147,6 +163,7 @@ def _receive(task: Task, message: Message) -> None:
             if not task.static.tracked:
                 keeping.keep(task)
             task.batch, task.leaves, task.groups, task.controls = None, None, None, []
+            task.superseded_s = None
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:
             task.live.ready = True
@@ -171,9 +188,11 @@ def _receive(task: Task, message: Message) -> None:
 def _decide(task: Task, failure: Failure) -> None:
     if task.failed or not _assigned(task):
         return
-    task.failed = True
-    if isinstance(failure.error, Fenced):
+    if isinstance(failure.error, Fenced | WorkLost):
+        logger.warning("task %s cannot go on with what it began: %s", task.name, failure.detail)
+        task.superseded_s = task.services.clock.monotonic_s()
         return
+    task.failed = True
     task.metrics.failed(failure.segments)
     verdict = "kill"
     if task.loaded:

@@ -24,9 +24,10 @@ from onyx.ledger.lineage import (
 )
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry
-from onyx.plugins.protocol import Cursor, Input, Reader
+from onyx.plugins.protocol import Input, Reader
 from onyx.seams import Clock
 from onyx.task.frontier import Frontier, FrontierStore
+from onyx.task.rereading import open_at, read_again
 from onyx.task.source_times import SourceTimes
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
@@ -138,7 +139,7 @@ class Source:
             number=number,
             name=name,
             store=store,
-            reader=self._open_at(name, at.cursor, at.position),
+            reader=open_at(self.plugin, name, at.cursor, at.position, self._tracked),
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
@@ -343,10 +344,15 @@ class Source:
             partition.end = partition.next_position
 
     def _retry(self, partition: Partition) -> Batch | None:
-        first, last = partition.to_retry.popleft()
+        first, last = partition.to_retry[0]
         # What has completed since need not be read again, and readers may have forgotten it.
         first = max(first, partition.window.frontier)
         middle = min(last, first + self._entry.batch_size)
+        segments: list[Segment] = []
+        if partition.window.any_due(first, middle):
+            segments = self._reread(partition, first, middle)
+            middle = first + len(segments)
+        partition.to_retry.popleft()  # not before it was read, which may be impossible now
         if middle < last:
             partition.to_retry.appendleft((middle, last))
         elif partition.replays:
@@ -354,7 +360,6 @@ class Source:
         roots = partition.window.retry(first, middle, self._clock.monotonic_s())
         if not len(roots):
             return None
-        segments = self._reread(partition, first, middle)
         positions = positions_of(roots)
         chosen = positions.astype(np.int64) - first
         self._retried += len(roots)
@@ -366,24 +371,11 @@ class Source:
 
     def _reread(self, partition: Partition, first: int, last: int) -> list[Segment]:
         cursor = partition.reader.cursor(partition.window.frontier)
-        reader = self._open_at(partition.name, cursor, first)
+        reader = open_at(self.plugin, partition.name, cursor, first)
         try:
-            segments: list[Segment] = []
-            while len(segments) < last - first:
-                more = reader.read(last - first - len(segments))
-                assert more, f"{partition.name}: positions {first} to {last} cannot be read again"
-                segments.extend(more)
-            return segments
+            return read_again(reader, partition.name, first, last)
         finally:
             reader.close()
-
-    def _open_at(self, name: str, cursor: Cursor, position: int) -> Reader:
-        """A reader whose next segment is at `position`, skipping from the nearest cursor."""
-        reader = self.plugin.open(name, cursor)
-        left = position - cursor.position
-        while left > 0 and not reader.exhausted():
-            left -= len(reader.read(min(left, 10_000)))
-        return reader
 
     def _check_timeouts(self) -> None:
         now_s = self._clock.monotonic_s()

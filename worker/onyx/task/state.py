@@ -150,6 +150,8 @@ class Task:
         """What a failed task waits for."""
         self.ready_since_s: float | None = None
         """When it first began to work; None before."""
+        self.superseded_s: float | None = None
+        """Since when what it has begun is lost to it, until it is wired anew."""
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None
         self.groups: list[Any] | None = None

@@ -5,7 +5,7 @@ Whole batches only: the one thing done per segment is the user's own function.
 
 from __future__ import annotations
 
-from onyx.errors import contained, describe
+from onyx.errors import Blocked, contained, describe
 from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, concatenate
 from onyx.ledger.hop import split_values
@@ -20,6 +20,8 @@ from onyx.transport.interface import FLUSH, Control, ControlKind
 
 EXHAUSTED_AT_ONCE = 10_000
 """Partitions named in one entry of the log, whose size is limited."""
+SEAL_BLOCKED_RETRY_S = 5.0
+"""A seal that waits for room is tried again so often: it may have to run a whole stage."""
 SPARK = "spark"
 """The plugin whose seal is a Spark stage."""
 
@@ -175,10 +177,11 @@ def _hand_over(task: Task) -> bool:
 
 def after_batch(task: Task) -> Progress:
     batch, leaves = task.batch, task.leaves
+    if task.static.sink is not None:
+        task.static.sink.tick()  # first, because a phase that cannot go on is done again
     if task.static.lifecycles.has("after_batch"):
         task.static.lifecycles.merge("after_batch", task.static.event)
     if task.static.sink is not None:
-        task.static.sink.tick()
         _ack_durable(task)
     windowed.tend(task, idle=False)
     task.live.acks.tend(idle=False)
@@ -204,6 +207,9 @@ def seal(task: Task) -> Progress:
     is_stage = task.static.entry.plugin == SPARK
     try:
         sink.seal()
+    except Blocked:
+        task.retry_after_s = now_s + SEAL_BLOCKED_RETRY_S
+        raise
     except BaseException as raised:
         error = contained(raised)
         if is_stage:

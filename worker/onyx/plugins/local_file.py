@@ -1,0 +1,106 @@
+"""A file of this machine to read, which must stay what it was while a job reads it.
+
+Positions are only stable if the file is, so what was read is known by a fingerprint: a size and a
+digest of so many bytes from the start. It is kept with the frontier, and whoever reads the file
+next looks for the same one. While the file is open its modification time says when to look again.
+
+A file that grows keeps its fingerprint: what was there is as it was. Of a large file only samples
+are in the digest, since all of it would have to be read twice; so one whose time has changed and
+whose size has not is refused. Times are not in the fingerprint: copies on several machines differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+
+from onyx.errors import UserError
+
+WHOLE_BYTES = 1_048_576
+"""A file up to this size is in the digest with all of its bytes."""
+SAMPLES = 64
+SAMPLE_BYTES = 16_384
+
+
+class LocalFile(io.FileIO):
+    """An open file; reading raises UserError when it has changed, OSError like any other."""
+
+    def __init__(self, path: str, versions: dict[str, str]) -> None:
+        """`versions`: known fingerprints by path; another one is an error, the first is added."""
+        super().__init__(path, "rb")
+        self._path = path
+        self._versions = versions
+        try:
+            status = os.fstat(self.fileno())
+            self._modified_ns = status.st_mtime_ns
+            if path in versions:
+                self._compare(versions[path], status.st_size)
+            else:
+                versions[path] = fingerprint(self.fileno(), status.st_size)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self._look()
+        return data or b""
+
+    def readinto(self, buffer: object, /) -> int:
+        count = super().readinto(buffer)  # type: ignore[arg-type]
+        self._look()
+        return count or 0
+
+    def _look(self) -> None:
+        """What was read is from before a change, or the change touches nothing that was there."""
+        status = os.fstat(self.fileno())
+        if status.st_mtime_ns == self._modified_ns:
+            return
+        before = self._versions[self._path]
+        self._compare(before, status.st_size)
+        known_bytes = _size(before)
+        if status.st_size == known_bytes > WHOLE_BYTES:
+            raise self._changed("has changed")
+        self._modified_ns = status.st_mtime_ns
+        if status.st_size > known_bytes:
+            self._versions[self._path] = fingerprint(self.fileno(), status.st_size)
+
+    def _compare(self, version: str, size_bytes: int) -> None:
+        known_bytes = _size(version)
+        if size_bytes < known_bytes:
+            raise self._changed(f"was cut from {known_bytes:,} to {size_bytes:,} bytes")
+        if fingerprint(self.fileno(), known_bytes) != version:
+            raise self._changed("has changed, or another file has its name now")
+
+    def _changed(self, how: str) -> UserError:
+        return UserError(
+            f"{self._path} {how} while a job was reading it; files must not change before the job "
+            "is complete. Put the old file back and submit the job again, or give new data a new "
+            "name"
+        )
+
+
+def fingerprint(descriptor: int, size_bytes: int) -> str:
+    """Of the first so many bytes of an open file."""
+    digest = hashlib.blake2b(digest_size=8)
+    if size_bytes <= WHOLE_BYTES:
+        digest.update(_bytes(descriptor, 0, size_bytes))
+    else:
+        last = size_bytes - SAMPLE_BYTES
+        for number in range(SAMPLES):
+            digest.update(_bytes(descriptor, last * number // (SAMPLES - 1), SAMPLE_BYTES))
+    return f"{size_bytes}-{digest.hexdigest()}"
+
+
+def _size(version: str) -> int:
+    return int(version.partition("-")[0])
+
+
+def _bytes(descriptor: int, offset: int, size_bytes: int) -> bytes:
+    pieces = []
+    while size_bytes > 0 and (piece := os.pread(descriptor, size_bytes, offset)):
+        pieces.append(piece)
+        offset += len(piece)
+        size_bytes -= len(piece)
+    return b"".join(pieces)
