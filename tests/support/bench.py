@@ -124,7 +124,7 @@ class Bench:
     ) -> None:
         """`spec` is that of the manifest; `peers` how many each task has, 1 if not said. `after`:
         the job in whose place this one comes; it is stepped no more."""
-        self.id = JOB if after is None else JobId(f"{after.id}+")
+        self.id = JOB if after is None else JobId(f"{after.id}-2")
         manifest = {
             "apiVersion": "onyx.dev/v1alpha1",
             "kind": "OnyxJob",
