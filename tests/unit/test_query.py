@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_question_is_not_asked_twice() -> None:
     ("question", "told"),
     [
         ({"window": "count"}, "no window 'count': it has counts, total; did you mean counts?"),
-        ({"key": 0.5}, "a group key is a float"),
+        ({"key": float("nan")}, "a group key is NaN"),
         ({"window": "total", "key": "a"}, "all-words of window total is not grouped"),
         ({"extents_max": 0}, "from 1 to 1000000 extents"),
     ],

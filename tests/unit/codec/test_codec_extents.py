@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from onyx.windows.firing import ALL, Extent
 
 KEYS = [
     None, 5, -5, True, "5", "", b"\x00", [1, "a"], {"a": 1, "b": None}, date(2026, 1, 2),
-    datetime.fromisoformat("2026-01-02T03:00:00"), datetime(2026, 1, 2, tzinfo=UTC),
+    (1, "a"), 0.5, Decimal("0.1"), datetime(2026, 1, 2, tzinfo=UTC),
 ]  # fmt: skip
 
 
@@ -66,9 +67,9 @@ def test_a_state_that_cannot_travel_is_told_with_its_group() -> None:
         encode_extents([Extent("odd", 0, 9, object())], 1_000)
 
 
-def test_a_float_is_no_key() -> None:
-    with pytest.raises(UserError, match="float"):
-        encode_key(0.5)
+def test_nan_is_no_key() -> None:
+    with pytest.raises(UserError, match="NaN"):
+        encode_key(float("nan"))
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\xc1", msgspec.msgpack.encode([[1, 2]])])

@@ -1,19 +1,25 @@
+import contextlib
 import os
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onyx.errors import UserError
 from onyx.flow import grouping
 from onyx.flow.grouping import Grouping, key_bytes, key_getter, key_hash
 from onyx.model.job import CatalogEntry
+from onyx.windows.groups import hashable_key
 
 DISTINCT = [
-    None, True, False, 0, 1, -1, 2**70, "", "1", "True", "n", b"1", [], [1], ["1"], [[1]], [1, 1],
+    None, True, False, 0, 1, -1, 2**63, 0.5, 1e300, float("inf"), -1e-300, Decimal("0.1"), 0.1, 0.3,
+    0.1 + 0.2, time(1), timedelta(1), "", "1", "True", "n", b"1", [], [1], ["1"], [[1]], [1, 1],
     [None], {}, {"a": 1}, {"a": "1"}, {"b": 1}, {"a": [1]}, "é", "\ud800", date(2013, 1, 1),
-    datetime(2013, 1, 1),  # noqa: DTZ001
+    datetime(2013, 1, 1, tzinfo=UTC),
     "2013-01-01", ["ab", "c"], ["a", "bc"], ["a", ["b"]], [["a"], "b"],
 ]  # fmt: skip
 
@@ -32,16 +38,45 @@ def test_different_keys_have_different_bytes_and_hashes():
             datetime(2013, 1, 1, 12, tzinfo=UTC),
             datetime(2013, 1, 1, 14, tzinfo=timezone(timedelta(hours=2))),
         ),
+        (1, 1.0),
+        (1.0, Decimal("1.00")),
+        (0.0, -0.0),
+        (0, -0.0),
+        (0.5, Decimal("0.5")),
+        (float("-inf"), Decimal("-Infinity")),
+        (2.0**80, Decimal(2**80)),
+        (["a", 2.0], ("a", 2)),
     ],
 )
 def test_keys_that_are_one_group(one, other):
     assert key_bytes(one) == key_bytes(other)
 
 
-@pytest.mark.parametrize("key", [1.0, float("nan"), ["a", 0.5], {"a": {"b": 1.5}}])
-def test_floats_are_refused_wherever_they_are(key):
-    with pytest.raises(UserError, match="float"):
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (float("nan"), "NaN"),
+        (["a", Decimal("NaN")], "NaN"),
+        ({"a": {"b": float("nan")}}, "NaN"),
+        (2**64, "beyond 64 bits"),
+        (Decimal("1e999999999"), r"beyond 10\*\*400"),
+        (datetime(2013, 1, 1), "without a time zone"),  # noqa: DTZ001
+        (time(1, tzinfo=UTC), "of type time"),
+    ],
+)
+def test_what_cannot_be_told_from_others_is_refused_wherever_it_is(key, why):
+    with pytest.raises(UserError, match=why):
         key_hash(key)
+
+
+@given(st.floats(allow_nan=False) | st.integers(-(2**63), 2**64 - 1) | st.decimals(-1000, 1000))
+def test_numbers_are_one_group_exactly_when_python_calls_them_equal(number):
+    others = [number + 1, -number, Decimal(number)]
+    others += [float(number)] if abs(number) < 1e308 else []
+    for other in others:
+        with contextlib.suppress(UserError):  # an int beyond 64 bits
+            assert (key_bytes(number) == key_bytes(other)) is (number == other)
+            assert (hashable_key(number) == hashable_key(other)) is (number == other)
 
 
 def test_other_types_are_refused_by_name():
@@ -127,8 +162,8 @@ def test_a_function_may_make_the_key():
 def test_a_key_that_is_refused_is_told_with_task_and_key():
     grouped = entry(group_by_key="delay")
     group = Grouping(key_getter(grouped, {}.__getitem__), grouped)
-    with pytest.raises(UserError, match=r"^groupByKey delay of task count: a group key is a"):
-        group.hashes_of([{"delay": 1.5}])
+    with pytest.raises(UserError, match=r"^groupByKey delay of task count: a group key is NaN"):
+        group.hashes_of([{"delay": float("nan")}])
 
 
 def test_a_function_that_raises_is_told_with_task_and_name():

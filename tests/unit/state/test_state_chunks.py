@@ -208,8 +208,8 @@ def test_something_else_is_not_a_chunk() -> None:
     ("record", "reason"),
     [
         (["sum", 2**64], "an int beyond 64 bits"),
-        (["state", {1, 2}], "type set"),
-        (["state", object()], "type object"),
+        (["state", {1, 2}], "a set"),
+        (["state", object()], "an object"),
         (["state", datetime(2026, 1, 1)], "without a time zone"),  # noqa: DTZ001
     ],
 )

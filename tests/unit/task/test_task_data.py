@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -229,13 +231,44 @@ def test_an_empty_source_completes_at_once() -> None:
     assert numbers(bench) == []
 
 
-def test_a_value_that_cannot_travel_kills_the_job_and_is_named() -> None:
-    functions = {"m:fn": lambda segment: {**segment, "bad": object()}}
-    bench = Bench(chain(SEGMENTS, fn="m:fn"), functions, short_circuit=False)
+@pytest.mark.parametrize("short_circuit", [True, False])
+@pytest.mark.parametrize("bad", [object(), {1}, 2**64, datetime(2026, 1, 1), {"deep": {1: 2}}])  # noqa: DTZ001
+def test_a_value_that_cannot_travel_kills_the_job_and_is_named(
+    bad: object, short_circuit: bool
+) -> None:
+    """Also in a segment that is not the first one, and inside one process."""
+    functions = {"m:fn": lambda segment: segment | ({"bad": bad} if segment["n"] == 7 else {})}
+    bench = Bench(chain(SEGMENTS, fn="m:fn"), functions, short_circuit=short_circuit)
     bench.settle()
     told = bench.exceptions[0]
-    assert (told["task"], told["phase"], told["type"]) == ("work", "write-batch", "SegmentError")
-    assert "bad" in told["message"]
+    assert (told["task"], told["phase"], told["type"]) == ("work", "apply-fn", "SegmentError")
+    assert "key 'bad" in told["message"]
+    assert "1 of" not in told["detail"]
+
+
+@pytest.mark.parametrize("short_circuit", [True, False])
+def test_what_may_travel_arrives_as_it_was(short_circuit: bool) -> None:
+    value = [date(2026, 1, 2), Decimal("1.50"), (1, timedelta(days=-1, microseconds=5)), time(1, 2)]
+    functions = {"m:fn": lambda segment: segment | {"v": value}, "m:same": dict}
+    bench = finish(Bench(chain(SEGMENTS[:1], fn="m:fn"), functions, short_circuit=short_circuit))
+    assert repr(bench.written("write")) == repr([SEGMENTS[0] | {"v": value}])
+
+
+def test_what_cannot_travel_goes_the_way_of_exceptions() -> None:
+    functions = {
+        "m:fn": lambda segment: segment | ({"bad": {1}} if segment["n"] % 2 else {}),
+        "m:any": lambda *arguments: True,
+        "m:tell": lambda event, segment, error: {"n": segment["n"], "error": type(error).__name__},
+    }
+    job = chain(SEGMENTS[:4], fn="m:fn")
+    job["flowConditions"] = [
+        {"from": "work", "to": ["write"], "predicate": "m:any", "thrownException": True,
+         "shortCircuit": True, "postTransform": "m:tell"},
+        {"from": "work", "to": ["write"], "predicate": "m:any"},
+    ]  # fmt: skip
+    written = finish(Bench(job, functions)).written("write")
+    told = {segment["n"]: segment.get("error") for segment in written}
+    assert told == {0: None, 1: "SegmentError", 2: None, 3: "SegmentError"}
 
 
 def test_the_parameters_of_an_outputs_function_are_no_options_of_its_plugin() -> None:

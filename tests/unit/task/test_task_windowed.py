@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -206,13 +207,16 @@ def test_extents_fire_when_the_watermark_has_passed_them(crash: int | None) -> N
     assert written == {(word, start, n) for (word, start), n in per_window().items()}
 
 
+DEEP: list[Any] = reduce(lambda inner, _: [inner], range(20), [])
+
+
 @pytest.mark.parametrize(
     ("segment", "told"),
     [
         ({"word": "a"}, "task count: a segment has no 'n', its uniquenessKey, and cannot be told"),
         ({"n": None, "word": "a"}, "task count: a segment has no 'n', its uniquenessKey"),
-        ({"n": 1.5, "word": "a"}, "task count: uniquenessKey 'n': a group key is a float"),
-        ({"n": 1, "word": 1.5}, "groupByKey word of task count: a group key is a float"),
+        ({"n": DEEP, "word": "a"}, "task count: uniquenessKey 'n': a group key is nested deeper"),
+        ({"n": 1, "word": DEEP}, "groupByKey word of task count: a group key is nested deeper"),
     ],
 )
 def test_a_segment_that_cannot_be_told_from_others_kills_the_job(

@@ -168,7 +168,8 @@ def test_without_short_circuit_a_copy_arrives_as_from_the_network():
     batch = Batch([{"n": (1, 2)}], np.array([5], np.uint64), np.array([6], np.uint64))
     world.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
     (delivery,) = world.inbox.take(1)
-    assert delivery.item.segments == [{"n": [1, 2]}]
+    assert delivery.item.segments == [{"n": (1, 2)}]
+    assert delivery.item.segments[0] is not batch.segments[0]
     assert list(delivery.item.roots) == [5]
     assert list(delivery.item.ids) == [6]
 

@@ -1,6 +1,7 @@
 """Group keys as what a dict can look up, and back."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -16,7 +17,8 @@ from onyx.windows.groups import (
 
 GROUPS = [
     1, True, "1", b"1", None, 0, False, "", [1], ["1"], {"a": 1}, {"a": True}, [], {}, [None],
-    date(2026, 1, 2), datetime(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC),  # noqa: DTZ001
+    date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), 0.5, Decimal("0.1"), 0.1, (1, 2),
+    float("inf"), time(3, 4), timedelta(5),
     {"day": date(2026, 1, 2)},
 ]  # fmt: skip
 
@@ -53,9 +55,14 @@ def test_text_and_ints_stand_for_themselves():
     assert hashable_keys(["a", 1, None]) == ["a", 1, None]
 
 
-def test_a_float_is_refused():
-    with pytest.raises(UserError, match="float"):
-        hashable_keys([1, 1.5])
+def test_a_whole_float_is_the_int_that_it_equals():
+    assert hashable_keys([1, 1.0, Decimal("1.0"), -0.0]) == [1, 1, 1, 0]
+    assert {type(key) for key in hashable_keys([1.0, -0.0])} == {int}
+
+
+def test_nan_is_refused():
+    with pytest.raises(UserError, match="NaN"):
+        hashable_keys([1, float("nan")])
 
 
 def test_shards_are_computed_once_a_group_of_the_users_value():

@@ -44,6 +44,6 @@ def test_the_oldest_bucket_is_forgotten() -> None:
     assert unique.first_seen([2, 0]) == [False, True]
 
 
-def test_a_float_is_refused() -> None:
-    with pytest.raises(UserError, match="float"):
-        UniqueKeys().first_seen([0.5])
+def test_nan_is_refused() -> None:
+    with pytest.raises(UserError, match="NaN"):
+        UniqueKeys().first_seen([float("nan")])

@@ -1,8 +1,9 @@
 """Extents of windows as bytes, for whoever asks a running job about them.
 
 One msgpack array, each extent an array of its own, so that the size is known while it grows and
-an answer stops in time. Unlike in the state log, types that msgpack only has something like (a set
-as a list) are let through: nothing is computed from an answer.
+an answer stops in time. States have the types of `kinds`, as in the state log; a state that was not
+written yet may still have others, of which msgspec makes something alike (a set becomes a list):
+nothing is computed from an answer.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from onyx.codec.segments import refuse_extension
+from onyx.codec.kinds import packed, unpacked
 from onyx.errors import SegmentError
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import dump_key, group_value, hashable_key, load_key
 
 _ARRAY_32 = b"\xdd"
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[Any, Any, Any, Any]], ext_hook=refuse_extension)
-_key_decoder = msgspec.msgpack.Decoder(tuple[Any], ext_hook=refuse_extension)
+_decoder = msgspec.msgpack.Decoder(list[tuple[Any, Any, Any, Any]], ext_hook=unpacked)
+_key_decoder = msgspec.msgpack.Decoder(tuple[Any], ext_hook=unpacked)
 _FAULTS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)
 
 
@@ -67,7 +68,7 @@ def encode_key(key: Any) -> bytes:
     Raises:
         UserError: it is of a type that no group's key has.
     """
-    return b"" if key is ALL else _encoder.encode([dump_key(hashable_key(key))])
+    return b"" if key is ALL else _encoder.encode([packed(dump_key(hashable_key(key)))])
 
 
 def decode_key(data: bytes) -> Any:
@@ -87,7 +88,7 @@ def decode_key(data: bytes) -> Any:
 def _row(extent: Extent) -> bytes:
     key = dump_key(hashable_key(extent.group))
     try:
-        return _encoder.encode([key, extent.lower, extent.upper, extent.state])
+        return _encoder.encode(packed([key, extent.lower, extent.upper, extent.state]))
     except _FAULTS as error:
         raise SegmentError(
             f"the state of group {extent.group!r} from {extent.lower} cannot be sent: {error}"

@@ -3,51 +3,37 @@
 The whole list is encoded in one call (50 ns a segment; one call a segment costs four times that).
 Arrow was rejected for lists of dicts: making the columns costs more than it saves on the wire.
 
-What may travel: None, bool, int below 2**64, float, str, bytes, datetime with a time zone (it
-arrives in UTC), and lists, tuples (they arrive as lists) and dicts of these. msgpack also takes
-some Python types that would arrive as another type (a set as a list, a date or Decimal as text).
-Looking at every value would cost three times the encoding, so only the first segment of a batch is
-examined for those: a field has the same type in practically every segment, so the mistake is
-reported at once instead of surprising the next task.
-
-The size limit works on the mean of a batch, for the same reason: total bytes are known, the size
-of one segment is not. A batch as a whole is bounded by the transport's frames.
+What may travel is in `kinds`. Types that msgpack lacks are put into extensions first, if there are
+any: the types of all values are looked at for that. Segments that cannot travel have been refused
+when they were made (`refusals`); that they are refused here again is for whoever encodes on ways
+of his own.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from gc import get_referents
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Segment
 
-SEGMENT_BYTES_MAX = 1_048_576
-"""Largest mean size of the segments of a batch, encoded."""
-NESTING_MAX = 64
-"""Deepest nesting of lists and dicts within a segment."""
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
 STEP_MAX = 255
 """Largest difference of two neighbours that is one byte in a column of steps."""
 
-SCALARS = (type(None), bool, int, float, str, bytes, datetime.datetime)
-_PLAIN = frozenset(SCALARS) - {datetime.datetime}
-"""Those of which every value can travel."""
 _LITTLE_ENDIAN = np.dtype("<u8")
 
 
-def refuse_extension(code: int, data: memoryview) -> Any:
-    """What decoders do with bytes that are of no type of ours."""
-    raise ValueError(f"extension {code} of {len(data)} bytes is not known")
-
-
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=refuse_extension)
+_decoder = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=unpacked)
+_WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_MAX) -> bytes:
@@ -58,25 +44,36 @@ def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_M
             larger than `segment_bytes_max` bytes on average, or nested too deeply.
     """
     try:
-        if segments:
-            examine(segments[0])
-        payload = _encoder.encode(segments)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        payload = _encoder.encode(segments if _is_native(segments) else list(map(packed, segments)))
+    except _WRONG as error:
         raise _explain(segments, error) from error
     if len(payload) > segment_bytes_max * max(1, len(segments)):
         raise _too_large(segments, segment_bytes_max)
     return payload
 
 
+def _is_native(segments: Sequence[Segment]) -> bool:
+    """Whether msgpack has all types in these segments.
+
+    Raises:
+        TypeError: one of them cannot travel.
+    """
+    keys = set(map(type, set().union(*segments)))
+    found = list(levels(get_referents(*segments)))
+    if not (keys <= TEXT and all(map(fits, found))):
+        raise TypeError("a type that cannot travel")
+    return all(map(is_native, found))
+
+
 def size_bytes(segments: Sequence[Segment]) -> int:
-    """Of all segments, encoded.
+    """Of all segments, encoded, about.
 
     Raises:
         SegmentError: as `encode`.
     """
     try:
         return len(_encoder.encode(segments))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except _WRONG as error:
         raise _explain(segments, error) from error
 
 
@@ -178,58 +175,13 @@ def decode_column(data: bytes, length: int) -> U64 | None:
     return np.add.accumulate(column, out=column)
 
 
-def examine(value: Any, keys: tuple[type, ...] = (str,), depth: int = 0) -> None:
-    """Raise TypeError or RecursionError if `value` would arrive as another type, or is nested too
-    deeply. `keys`: types that keys of dicts may have."""
-    kind = type(value)
-    if kind in SCALARS:
-        if kind is datetime.datetime and value.tzinfo is None:
-            raise TypeError("a datetime without a time zone")
-        return
-    if depth > NESTING_MAX:
-        raise RecursionError(f"nested deeper than {NESTING_MAX}")
-    if kind is dict:
-        for key in value:
-            if type(key) not in keys:
-                raise TypeError(f"a key of type {type(key).__name__}")
-        if not _PLAIN.issuperset(map(type, value.values())):
-            for item in value.values():
-                examine(item, keys, depth + 1)
-    elif kind is list or kind is tuple:
-        if not _PLAIN.issuperset(map(type, value)):
-            for item in value:
-                examine(item, keys, depth + 1)
-    else:
-        raise TypeError(f"a value of type {kind.__name__}")
-
-
 def _explain(segments: Sequence[Segment], error: Exception) -> SegmentError:
     """The error that names the first key whose value cannot travel."""
     for number, segment in enumerate(segments):
-        if not isinstance(segment, Mapping):
-            return SegmentError(
-                f"segment {number} of the batch is a {type(segment).__name__}, not a dict; a "
-                "function returns a dict, a list of dicts or None"
-            )
-        for key, value in segment.items():
-            reason = _refusal(key, value)
-            if reason:
-                return SegmentError(
-                    f"key {key!r} of segment {number} of the batch holds a "
-                    f"{type(value).__name__} that cannot travel to another task ({reason}); "
-                    "use None, bool, int, float, str, bytes, a datetime with a time zone, or "
-                    "lists and dicts of these, and keys that are strings"
-                )
+        reason = refusal(segment)
+        if reason is not None:
+            return SegmentError(f"segment {number} of the batch: {reason}")
     return SegmentError(f"the batch cannot be encoded: {error}")
-
-
-def _refusal(key: Any, value: Any) -> str:
-    try:
-        examine({key: value})
-        _encoder.encode({key: value})
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return str(error)
-    return ""
 
 
 def _too_large(segments: Sequence[Segment], segment_bytes_max: int) -> SegmentError:

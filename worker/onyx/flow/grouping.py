@@ -3,10 +3,12 @@
 A key is hashed over canonical bytes, so that every process, version and machine agrees (`hash()`
 changes with each process). What counts as one group:
 
+* Numbers that Python calls equal are one group, whatever their types: `1`, `1.0` and
+  `Decimal("1.00")`, `0.0` and `-0.0`. `0.1 + 0.2` and `0.3` are two, as they are in Python. NaN,
+  which equals nothing, is refused.
 * `1`, `True` and `"1"` are three groups, though Python says `1 == True`.
 * A list and a tuple of the same items are one group, and so are dicts in any order of keys.
-* Floats are refused: `0.1 + 0.2` and `0.3` would be two groups, and NaN one group a segment.
-* Aware date-times of the same instant are one group; naive ones are taken as they are.
+* Datetimes of the same instant are one group. Without a time zone they are refused, as in segments.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,10 @@ SHARDS = 128
 """Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose
 state moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
 DEPTH_MAX = 16
+EXPONENT_MAX = 400
+"""Of a Decimal: farther out its fraction would take more memory than it is worth. Floats end before
+that."""
+_INFINITY = float("inf")
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""
 
@@ -101,7 +108,7 @@ def key_bytes(key: Any) -> bytes:
     """Canonical bytes of a group key: equal exactly when the keys are one group.
 
     Raises:
-        UserError: the key is or holds a float, or something that has no canonical form.
+        UserError: the key is or holds NaN, or something that has no canonical form.
     """
     return _encode(key, 0)
 
@@ -127,7 +134,7 @@ class Grouping:
     def __init__(self, getter: KeyGetter, entry: CatalogEntry) -> None:
         self._getter = getter
         self._entry = entry
-        self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo()}
+        self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo(), float: _Memo()}
 
     def hashes_of(self, segments: Sequence[Segment]) -> U64:
         """One stable hash a segment.
@@ -166,7 +173,7 @@ def _encode(key: Any, depth: int) -> bytes:
     if key is True or key is False:
         return b"t" if key else b"f"
     if isinstance(key, int):
-        return b"i%d;" % key
+        return _integer(key)
     if isinstance(key, str):
         return _sized(b"s", key.encode("utf-8", "surrogatepass"))
     if isinstance(key, bytes):
@@ -176,9 +183,38 @@ def _encode(key: Any, depth: int) -> bytes:
     if isinstance(key, dict):
         items = [_encode(k, depth + 1) + _encode(v, depth + 1) for k, v in key.items()]
         return b"d%d:" % len(items) + b"".join(sorted(items))
+    if isinstance(key, float | Decimal):
+        return _number(key)
     if isinstance(key, date):
         return _sized(b"D", _iso(key).encode())
+    if isinstance(key, time) and key.tzinfo is None:
+        return _sized(b"T", key.isoformat().encode())
+    if isinstance(key, timedelta):
+        return b"P%d;" % (key // timedelta(microseconds=1))
     raise UserError(_refusal(key))
+
+
+def _integer(key: int) -> bytes:
+    if not -(2**63) <= key < 2**64:
+        raise UserError("a group key is an int beyond 64 bits: make it a str")
+    return b"i%d;" % key
+
+
+def _number(key: float | Decimal) -> bytes:
+    """Exactly what it is: floats and Decimals are equal where their fractions are."""
+    if key != key:
+        raise UserError(
+            "a group key is NaN, which equals nothing, so that each would be a group of its own: "
+            "replace it in the task before or with groupByFn"
+        )
+    if key in (_INFINITY, -_INFINITY):
+        return b"q+;" if key > 0 else b"q-;"
+    if isinstance(key, Decimal) and abs(key.adjusted()) > EXPONENT_MAX:
+        raise UserError(f"a group key is a Decimal beyond 10**{EXPONENT_MAX}: make it a str")
+    above, below = key.as_integer_ratio()
+    if below == 1:
+        return _integer(above) if -(2**63) <= above < 2**64 else b"q%x/1;" % above
+    return b"q%x/%x;" % (above, below)
 
 
 def _sized(tag: bytes, content: bytes) -> bytes:
@@ -186,19 +222,19 @@ def _sized(tag: bytes, content: bytes) -> bytes:
 
 
 def _iso(key: date) -> str:
-    if isinstance(key, datetime) and key.tzinfo is not None:
-        return key.astimezone(UTC).isoformat()
-    return key.isoformat()
+    if not isinstance(key, datetime):
+        return key.isoformat()
+    if key.tzinfo is None:
+        raise UserError(
+            "a group key is a datetime without a time zone: give it one, as in "
+            "value.replace(tzinfo=datetime.UTC)"
+        )
+    return key.astimezone(UTC).isoformat()
 
 
 def _refusal(key: Any) -> str:
-    kind = type(key).__name__
-    if isinstance(key, float):
-        return (
-            "a group key is a float, and nearly equal floats would be different groups: round it "
-            "to an int or make it a str, in the task before or with groupByFn"
-        )
     return (
-        f"a group key is of type {kind}, which cannot be grouped by: use str, int, bool, bytes, "
-        f"date, datetime, None, or lists and dicts of these"
+        f"a group key is of type {type(key).__name__}, which cannot be grouped by: use str, int, "
+        "float, Decimal, bool, bytes, date, time, timedelta, a datetime with a time zone, None, or "
+        "lists and dicts of these"
     )

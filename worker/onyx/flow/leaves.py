@@ -111,7 +111,7 @@ def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[Failure
 
 def _as_list(result: Any) -> Sequence[Segment]:
     if isinstance(result, dict):
-        return (result,)
+        return (_plain(result),)
     if result is None:
         return ()
     if isinstance(result, GeneratorType):
@@ -128,11 +128,17 @@ def _as_list(result: Any) -> Sequence[Segment]:
                     f"the function returned a {type(result).__name__} that holds "
                     f"{describe_type(each)}: every segment must be a dict"
                 )
-        return result
+        return list(map(_plain, result))
     raise UserFunctionError(
         f"the function returned {describe_type(result)}: it must return a dict (one segment), "
         f"None or [] (none), or a list of dicts (several)"
     )
+
+
+def _plain(segment: Segment) -> Segment:
+    """A dict, as it would arrive in another process: a defaultdict, say, would give other answers
+    here than there."""
+    return segment if type(segment) is dict else dict(segment)
 
 
 def describe_type(value: Any) -> str:

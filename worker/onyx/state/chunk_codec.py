@@ -156,7 +156,7 @@ def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
         SegmentError: a value has no encoding.
     """
     for number, change in shards:
-        lists = (change.records, change.emitted, change.keys)
+        lists = (change.records, list(map(list, change.emitted)), change.keys)
         encoded = (encode_values(each) if each else b"" for each in lists)
         yield Section(number, change, *encoded)
 

@@ -136,7 +136,13 @@ def raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Excepti
         raise Failure(Phase.ROUTE.value, error, detail, len(failures))
     count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
     detail = (
-        f"{blamed(str(task.static.entry.fn), error)}{count}; mend the function, or route its "
-        "exceptions with a flow condition that has thrownException: true"
+        f"{blamed(_maker(task), error)}{count}; mend it, or route its exceptions with a flow "
+        "condition that has thrownException: true"
     )
     raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))
+
+
+def _maker(task: Task) -> str:
+    """What makes the segments of a task."""
+    entry = task.static.entry
+    return entry.fn or f"plugin {entry.plugin}"

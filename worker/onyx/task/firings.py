@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from onyx.codec.segments import examine
+from onyx.codec.refusals import refusal
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
@@ -69,14 +69,9 @@ def _segments(where: Where, made: Any) -> list[Segment]:
     for each in found:
         if not isinstance(each, dict):
             raise _refused(where(), f"{describe_type(made)} that holds {describe_type(each)}")
-        try:
-            examine(each)
-        except (TypeError, RecursionError) as error:
-            raise UserFunctionError(
-                f"{where()} returned a segment that holds {error}; segments may hold None, bool, "
-                "int, float, str, bytes, a datetime with a time zone, and lists and dicts of these "
-                "with keys that are str"
-            ) from error
+        error = refusal(each)
+        if error is not None:
+            raise UserFunctionError(f"{where()} returned a segment that cannot be sent: {error}")
     return list(found)
 
 

@@ -111,6 +111,8 @@ class Source:
     ) -> None:
         """`times` takes notice of event times; None where nobody needs them."""
         self.plugin = plugin
+        self.examined: bool = getattr(plugin, "examined", False)
+        """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
         self._entry = entry
         self._clock = clock

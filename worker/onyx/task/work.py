@@ -5,6 +5,7 @@ Whole batches only: the one thing done per segment is the user's own function.
 
 from __future__ import annotations
 
+from onyx.codec.refusals import refuse
 from onyx.errors import Blocked, contained, describe
 from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, concatenate
@@ -123,15 +124,25 @@ def apply_fn(task: Task) -> Progress:
     else:
         params = static.event["params"]
         task.leaves = apply_function(static.fn, params, batch.segments, static.entry.batch_fn)
+    if static.fn is not None or (static.source is not None and not static.source.examined):
+        _refuse(task)
     if task.leaves is not None and static.observed:
         static.event["results"] = task.leaves.segments
     task.timer.applied()
     return Progress.ADVANCED
 
 
+def _refuse(task: Task) -> None:
+    """What cannot travel between tasks has failed; what came from another task can. What an output
+    takes is said by its plugin."""
+    if task.leaves is not None and task.kind is not Kind.OUTPUT:
+        task.leaves = refuse(task.leaves)
+
+
 def after_apply_fn(task: Task) -> Progress:
     if task.leaves is not None and task.static.lifecycles.has("after_apply_fn"):
         task.static.lifecycles.merge("after_apply_fn", task.static.event)
+        _refuse(task)
     return Progress.ADVANCED
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onyx.codec import segments as codec
+from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.flow.batch import U64, Batch
 from onyx.transport.frames import FRAME_OVERHEAD_BYTES, IDENTIFIER_CHARS_MAX
 from onyx.transport.inbox import Encoded
@@ -20,7 +21,7 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
     limit = frame_bytes_max - FRAME_OVERHEAD_BYTES
-    payload = codec.encode(batch.segments, min(codec.SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
+    payload = codec.encode(batch.segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
     if len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
         yield Encoded(
             len(batch), payload, codec.encode_column(batch.roots), codec.encode_column(batch.ids)

@@ -2,13 +2,14 @@
 
 A user's key may be a list or a dict, and `1`, `True` and `"1"` are three groups though Python says
 `1 == True`. Strings, ints, bytes and None stand for themselves, which is nearly always the case and
-costs a look at their types; everything else is wrapped with its canonical bytes (`flow/grouping`).
+costs a look at their types; a float that is whole for the int that it equals. Everything else is
+wrapped with its canonical bytes (`flow/grouping`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from onyx.flow.grouping import key_bytes
@@ -17,8 +18,6 @@ _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
 SHARDS_REMEMBERED_MAX = 262_144
 """Groups whose shard is remembered; beyond it all are forgotten and computed again."""
-_DATE = "\x00date"
-"""Marks a date or a datetime without a zone in a stored key: neither is plain data."""
 
 
 class GroupKey:
@@ -30,6 +29,11 @@ class GroupKey:
         self.value = value
         self._bytes = key_bytes(value)
         self._hash = hash(self._bytes)
+
+    @property
+    def is_int(self) -> bool:
+        """Whether an int is the same group."""
+        return self._bytes.startswith(b"i")
 
     def __hash__(self) -> int:
         return self._hash
@@ -46,7 +50,7 @@ def hashable_keys(values: list[Any]) -> list[Any]:
     that they are.
 
     Raises:
-        UserError: a key is or holds a float, or something that has no canonical form.
+        UserError: a key is or holds NaN, or something that has no canonical form.
     """
     if _PLAIN.issuperset(map(type, values)):
         return values
@@ -55,7 +59,11 @@ def hashable_keys(values: list[Any]) -> list[Any]:
 
 def hashable_key(value: Any) -> Any:
     """The same for one value."""
-    return value if type(value) in _PLAIN else GroupKey(value)
+    if type(value) in _PLAIN:
+        return value
+    key = GroupKey(value)
+    whole = isinstance(value, float | Decimal) and key.is_int
+    return int(value) if whole else key
 
 
 def group_value(key: Any) -> Any:
@@ -65,7 +73,7 @@ def group_value(key: Any) -> Any:
 
 def dump_key(key: Any) -> Any:
     """A key as plain data, to be stored."""
-    return _plain(key.value) if type(key) is GroupKey else key
+    return group_value(key)
 
 
 def dump_keys(keys: list[Any]) -> list[Any]:
@@ -75,7 +83,7 @@ def dump_keys(keys: list[Any]) -> list[Any]:
 
 def load_key(data: Any) -> Any:
     """The key from what `dump_key` gave."""
-    return data if type(data) in _PLAIN else GroupKey(_from_plain(data))
+    return hashable_key(data)
 
 
 def load_keys(data: Sequence[Any]) -> Sequence[Any]:
@@ -103,24 +111,3 @@ class Shards(dict[Any, int]):
         for shard in shards:
             self.known.pop(shard, None)
         self.clear()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, date) and not (isinstance(value, datetime) and value.tzinfo):
-        return {_DATE: value.isoformat()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return value
-
-
-def _from_plain(data: Any) -> Any:
-    if isinstance(data, list):
-        return [_from_plain(each) for each in data]
-    if not isinstance(data, dict):
-        return data
-    if _DATE in data:
-        text = data[_DATE]
-        return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
-    return {key: _from_plain(each) for key, each in data.items()}
