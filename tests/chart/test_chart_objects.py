@@ -243,6 +243,7 @@ def test_ports_and_paths_are_those_of_the_code() -> None:
         "client": zookeeper.port,
         "quorum": zookeeper.quorum_port,
         "election": zookeeper.election_port,
+        "formation": zookeeper.formation_port,
         "health": 9600,
     }
     assert tuple(each["clientConfig"]["service"]["path"] for each in webhooks) == PATHS

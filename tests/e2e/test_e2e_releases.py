@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e.kube import Kube, until
+import pytest
+from tests.e2e.kube import CommandError, Kube, until
 from tests.e2e.release import WORKERS, Release
 
 LEFT_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
@@ -30,7 +31,9 @@ def test_upgrade_and_rollback_while_a_job_runs(release: Release) -> None:
     squares.stop_and_assert_whole()
 
 
-def test_uninstalling_leaves_nothing_but_the_definitions(nodes: None, kube: Kube) -> None:
+def test_uninstalling_leaves_nothing_but_the_definitions_and_zookeepers_volume(
+    nodes: None, kube: Kube
+) -> None:
     release = Release(kube)
     release.install()
     squares = release.start_squares("last", segments=100, per_second=100)
@@ -39,10 +42,53 @@ def test_uninstalling_leaves_nothing_but_the_definitions(nodes: None, kube: Kube
     kube.kubectl("delete", "oj", "--all", "--timeout=60s")
     kube.helm("uninstall", "onyx", "--wait")
 
+    volume = {"persistentvolumeclaim/data-onyx-zookeeper-0"}
+    until(lambda: left(kube) == volume, "nothing else is left in the namespace")
+    release.install()
+    assert [each["name"] for each in release.jobs_by_log()] == [squares.name], (
+        "nothing is forgotten"
+    )
+    kube.helm("uninstall", "onyx", "--wait")
+    kube.kubectl("delete", "pvc", "--selector", "app.kubernetes.io/instance=onyx")
     until(lambda: not left(kube), "nothing is left in the namespace")
     assert not left_outside(kube)
     definitions = kube.kubectl("get", "crd", "--output", "name").split()
     assert sum(each.endswith(".onyx.dev") for each in definitions) == 2
+
+
+def test_zookeeper_grows_from_one_server_to_three_while_a_job_runs(release: Release) -> None:
+    squares = release.start_squares("grown", per_second=200)
+    squares.await_some()
+
+    with pytest.raises(CommandError, match="needs a second step"):
+        release.upgrade("--set", "zookeeper.replicas=3")
+    release.upgrade("--set", "zookeeper.replicas=3", "--set", "zookeeper.grow=true")
+    until(lambda: waiting(release) == [1, 2], "the new servers wait")
+    squares.assert_goes_on()
+    release.kube.kubectl("delete", "pod", "onyx-zookeeper-0")
+    until(lambda: ready_servers(release) == 3, "all servers are ready")
+
+    squares.assert_goes_on()
+    release.kube.delete_at_once("pod", "onyx-zookeeper-0")
+    squares.assert_goes_on()
+    squares.stop_and_assert_whole()
+    with pytest.raises(CommandError, match="cannot be lowered"):
+        release.upgrade()
+
+
+def waiting(release: Release) -> list[int]:
+    """Numbers of the servers that say that they wait for others."""
+    return [
+        number
+        for number in range(3)
+        if "waiting for the other ZooKeeper servers"
+        in release.kube.kubectl("logs", f"onyx-zookeeper-{number}", "--tail=-1")
+    ]
+
+
+def ready_servers(release: Release) -> int:
+    found = release.kube.get("statefulset", "onyx-zookeeper")
+    return int(found["status"].get("readyReplicas", 0))
 
 
 def pod_uids(release: Release) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -21,7 +22,10 @@ from tests.support.tcp_proxy import TcpProxy
 from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log import server_tls
+from onyx.log.formation import Holds, Unknown
+from onyx.log.formation_port import ask
 from onyx.log.interface import Session
+from onyx.log.member import Member
 from onyx.log.server import ZooKeeperServer
 from onyx.log.server_config import Ensemble
 from onyx.log.session import zookeeper_certificates
@@ -193,15 +197,23 @@ def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     tmp_path, authority, stranger, stack
 ):
     tls = Secret(tmp_path / "tls", authority, names=("localhost",)).settings()
-    ports = free_ports(6)
+    ports = free_ports(9)
     places = tuple(f"localhost:{ports[n]}:{ports[n + 3]}" for n in range(3))
+    asked = tuple(("localhost", ports[n + 6]) for n in range(3))
+    ensembles = [Ensemble(n, places, asked) for n in (1, 2, 3)]
     servers = [
-        ZooKeeperServer(tmp_path / str(n), ensemble=Ensemble(n, places), tls=tls, heap_mib=64)
-        for n in (1, 2, 3)
+        ZooKeeperServer(tmp_path / str(each.id), ensemble=each, tls=tls, heap_mib=64)
+        for each in ensembles
     ]
+    end = threading.Event()
+    for server, ensemble in zip(servers, ensembles, strict=True):
+        member = stack.enter_context(Member(server, ensemble, "127.0.0.1", lambda _: None))
+        running = threading.Thread(target=run_until, args=(end, member, server))
+        stack.callback(running.join)
+        running.start()
+    stack.callback(end.set)
     for server in servers:
-        stack.callback(server.stop)
-        server.launch()
+        wait_for_port(server)
     addresses = ",".join(f"localhost:{server.port}" for server in servers)
     patient = ZooKeeperSettings(addresses, tls=tls, connect_timeout_s=60.0)
     client = open_client(stack, with_zookeeper(patient))
@@ -209,9 +221,27 @@ def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     assert [entry.command.fn for entry in client.read(NO_POSITION)] == ["a"]
     other = Secret(tmp_path / "other", stranger, trusted=authority).settings()
     files = CertificateFiles(other, ZOOKEEPER, serves=False)
-    for port in ports[3:]:
+    assert ask(ensembles[0], 2, servers[0].certificates) in (Holds.NOTHING, Holds.SHARED)
+    for known in files, None:
+        assert isinstance(ask(ensembles[0], 2, known), Unknown)
+    for port in ports[3:6]:
         assert "refuses our certificate" in (diagnose("localhost", port, files, ZOOKEEPER) or "")
         assert "it uses TLS" in (diagnose("localhost", port, None, ZOOKEEPER) or "")
+
+
+def run_until(end: threading.Event, member: Member, server: ZooKeeperServer) -> None:
+    """The server dies with the thread that started it."""
+    if member.start(end):
+        end.wait()
+    server.stop()
+
+
+def wait_for_port(server: ZooKeeperServer) -> None:
+    pause = threading.Event()
+    for _ in range(600):
+        if server.port and server.serves():
+            return
+        pause.wait(0.1)
 
 
 def free_ports(count: int) -> list[int]:

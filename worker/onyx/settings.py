@@ -70,6 +70,8 @@ class ZooKeeperServerSettings:
     """Port on which the leader of an ensemble is followed."""
     election_port: int = 3888
     """Port on which an ensemble elects its leader."""
+    formation_port: int = 4888
+    """Port on which the servers of an ensemble ask each other what their folders hold."""
     heap_mib: int = 256
     """Memory of the Java virtual machine in MiB."""
     tls: TlsSettings = field(default_factory=TlsSettings)

@@ -27,4 +27,23 @@
 {{- if and .Values.cluster.create .Values.watchNamespaces (not .Values.clusterWide) (not (has .Release.Namespace .Values.watchNamespaces)) -}}
 {{- fail (printf "watchNamespaces must contain %q, where the chart makes the OnyxCluster; or set cluster.create to false" .Release.Namespace) -}}
 {{- end -}}
+{{- include "onyx.zookeeper.check" . -}}
+{{- end -}}
+
+{{/* The number of ZooKeeper servers against that of those that run. `lookup` finds nothing under
+`helm template` and GitOps; there the servers themselves see to it that no data is lost. */}}
+{{- define "onyx.zookeeper.check" -}}
+{{- if not .Values.zookeeper.address -}}
+{{- $name := include "onyx.zookeeper.name" . -}}
+{{- $running := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- if $running -}}
+{{- $before := int $running.spec.replicas -}}
+{{- $after := int .Values.zookeeper.replicas -}}
+{{- if gt $before $after -}}
+{{- fail (printf "zookeeper.replicas=%d, and %d servers run: fewer servers may lack what the others had agreed on, so their number cannot be lowered; set zookeeper.replicas=%d" $after $before $before) -}}
+{{- else if and (gt $after $before) (gt $before 0) (not .Values.zookeeper.grow) -}}
+{{- fail (printf "zookeeper.replicas=%d, and %d runs: all jobs pause while an ensemble is formed around its data, which needs a second step. Set zookeeper.grow=true as well, then do as the notes say: kubectl -n %s delete pod %s-0 (docs/operations/clusters.md, From one ZooKeeper server to three)" $after $before .Release.Namespace $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -7,6 +7,7 @@ than a command that is started for each, and ZooKeeper's admin server would need
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import threading
@@ -17,6 +18,7 @@ import typer
 
 from onyx.cli.options import settings, stop_signal
 from onyx.errors import Unavailable
+from onyx.log.member import Member
 from onyx.log.server import ZooKeeperServer
 from onyx.log.server_config import ensemble_of
 from onyx.settings import Settings
@@ -41,40 +43,58 @@ def run_zookeeper(
         chosen = dataclasses.replace(chosen, port=port)
     if data is not None:
         chosen = dataclasses.replace(chosen, data_dir=str(data))
+    ensemble = ensemble_of(chosen, socket.gethostname())
     server = ZooKeeperServer(
         chosen.data_dir,
         chosen.port,
         host=chosen.host,
-        ensemble=ensemble_of(chosen, socket.gethostname()),
+        ensemble=ensemble,
         heap_mib=chosen.heap_mib,
         verbose=True,
         tls=chosen.tls,
     )
-    server.launch()
-    pages = _open_pages(found, server)
-    try:
-        _attend(server, stop)
-    finally:
-        server.stop()
-        if pages is not None:
-            pages.close()
+    with contextlib.ExitStack() as stack:
+        member: Member | None = None
+        if ensemble is not None:
+            member = stack.enter_context(Member(server, ensemble, chosen.host, _say))
+        _open_pages(found, server, member, stack)
+        stack.callback(server.stop)
+        if member is None:
+            server.launch()
+        elif not member.start(stop):
+            return
+        _attend(server, member, stop)
 
 
-def _open_pages(found: Settings, server: ZooKeeperServer) -> TelemetryServer | None:
+def _say(what: str) -> None:
+    print(what, flush=True)
+
+
+def _open_pages(
+    found: Settings, server: ZooKeeperServer, member: Member | None, stack: contextlib.ExitStack
+) -> None:
     telemetry = found.telemetry
     if telemetry.metrics_port is None:
-        return None
-    return TelemetryServer(
+        return
+
+    def ready() -> bool | str:
+        waiting = member.obstacle if member is not None else ""
+        if waiting or server.serves():
+            return waiting or True
+        return "it does not serve: starting, or no leader is elected"
+
+    pages = TelemetryServer(
         telemetry.metrics_host,
         telemetry.metrics_port,
         None,
         healthy=lambda: server.exit_code is None or "the server has ended",
-        ready=lambda: server.serves() or "it does not serve: starting, or no leader is elected",
+        ready=ready,
     )
+    stack.callback(pages.close)
 
 
-def _attend(server: ZooKeeperServer, stop: threading.Event) -> None:
-    """Until it is told to stop; says when it serves for the first time."""
+def _attend(server: ZooKeeperServer, member: Member | None, stop: threading.Event) -> None:
+    """Until it is asked to end; says when it serves for the first time."""
     said = False
     while not stop.wait(POLL_S):
         if server.exit_code is not None:
@@ -83,4 +103,6 @@ def _attend(server: ZooKeeperServer, stop: threading.Event) -> None:
             )
         if not said and server.serves():
             said = True
-            print(f"ZooKeeper serves at {server.address}, data in {server.data_dir}", flush=True)
+            if member is not None:
+                member.serves()
+            _say(f"ZooKeeper serves at {server.address}, data in {server.data_dir}")

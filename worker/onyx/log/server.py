@@ -30,9 +30,11 @@ from typing import BinaryIO
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
+from onyx.log import holding
 from onyx.log.server_config import Ensemble, ServerConfig
 from onyx.log.server_tls import ServerTls
 from onyx.settings import TlsSettings
+from onyx.tls.files import CertificateFiles
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
 """Without metrics-core it does not start; without snappy-java it starts and never serves."""
@@ -69,6 +71,8 @@ _JVM_FLAGS = (
     "-Dzookeeper.preAllocSize=4096",
     f"-Dorg.apache.logging.log4j.level={LOG_LEVEL}",
 )
+_ENSEMBLE_FLAGS = ("-Dzookeeper.db.autocreate=false",)
+"""A server without data does not vote (`formation` says when it may)."""
 
 
 class ZooKeeperServer:
@@ -139,8 +143,31 @@ class ZooKeeperServer:
         self.launch()
         self._wait_until_ready()
 
-    def launch(self) -> None:
+    @property
+    def certificates(self) -> CertificateFiles | None:
+        """Of all its ports; None without TLS."""
+        return self._tls.files if self._tls else None
+
+    def claim(self) -> Path:
+        """Make its folder its own; the absolute path.
+
+        Raises:
+            SettingsError: it cannot be written, is that of another server, or of more servers.
+        """
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            folder = self.data_dir.resolve()
+            holding.claim(folder, self._ensemble)
+        except OSError as error:
+            raise self._not_writable(error) from error
+        return folder
+
+    def launch(self, empty_may_vote: bool = False) -> None:
         """Start and do not wait: a server of an ensemble serves when most of the others are there.
+
+        Args:
+            empty_may_vote: whether it votes in an ensemble even if its folder is empty; else it
+                receives the data of the others first (`formation`).
 
         Raises:
             SettingsError: its folder cannot be written or is that of another server.
@@ -154,7 +181,7 @@ class ZooKeeperServer:
                 "or choose another port"
             )
         try:
-            command = self._command(self._write_files())
+            command = self._command(self._write_files(empty_may_vote))
             with self._output() as log:
                 self._process = subprocess.Popen(
                     command,
@@ -223,6 +250,7 @@ class ZooKeeperServer:
         return [
             str(find_java().executable),
             *_JVM_FLAGS,
+            *(() if self._ensemble is None else _ENSEMBLE_FLAGS),
             f"-Xmx{self._heap_mib}m",
             "-cp",
             os.pathsep.join(map(str, jars)),
@@ -230,25 +258,26 @@ class ZooKeeperServer:
             str(configuration),
         ]
 
-    def _write_files(self) -> Path:
+    def _write_files(self, empty_may_vote: bool) -> Path:
         """Its folder and configuration; the path of the latter."""
+        folder = self.claim()
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
-            folder = self.data_dir.resolve()
             stores = self._tls.start() if self._tls else None
             config = ServerConfig(
                 folder, self._host, self.port, self._tick_ms, self._ensemble, stores
             )
-            if self._ensemble is not None:
-                _claim(folder / "myid", self._ensemble.id)
+            holding.allow_empty(folder, empty_may_vote)
             path = folder / "zoo.cfg"
             path.write_text(config.text(), encoding="utf-8")
         except OSError as error:
-            raise SettingsError(
-                f"ZooKeeper's folder {self.data_dir} cannot be written: {error.strerror}; choose "
-                "another by ONYX_ZOOKEEPER_SERVER_DATA_DIR, or give this user the right to it"
-            ) from error
+            raise self._not_writable(error) from error
         return path
+
+    def _not_writable(self, error: OSError) -> SettingsError:
+        return SettingsError(
+            f"ZooKeeper's folder {self.data_dir} cannot be written: {error.strerror}; choose "
+            "another by ONYX_ZOOKEEPER_SERVER_DATA_DIR, or give this user the right to it"
+        )
 
     def _answers(self, timeout_s: float) -> bool:
         if self._tls is None:
@@ -317,16 +346,6 @@ def is_serving(
     except OSError:
         return False
     return b"Mode:" in answer
-
-
-def _claim(path: Path, id: int) -> None:
-    """Write the server's id, unless the folder is another server's already."""
-    if path.exists() and (found := path.read_text(encoding="utf-8").strip()) != str(id):
-        raise SettingsError(
-            f"{path.parent} holds the data of ZooKeeper server {found}, and this is server {id}: "
-            "give each server of an ensemble a folder of its own"
-        )
-    path.write_text(f"{id}\n", encoding="utf-8")
 
 
 def _is_listening(host: str, port: int) -> bool:

@@ -3,7 +3,7 @@
 A server of an ensemble is told the same list of hosts as the others, and knows which of them it is
 by the number at the end of its host's name, as a StatefulSet gives it. No dynamic reconfiguration:
 an ensemble of this kind is restarted to be changed, and what it writes of itself into the file
-would fight with what is written here.
+would fight with what is written here. `formation` sees to the data when it changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ COMMANDS = "srvr,ruok,mntr"
 KEY_STORE, TRUST_STORE = "key.pem", "ca.pem"
 """Key in PKCS#8 with its certificate, and the authorities."""
 
-_SERVER = re.compile(r"(?P<host>[A-Za-z0-9_.-]+)(:(?P<quorum>\d{1,5}):(?P<election>\d{1,5}))?")
+_SERVER = re.compile(
+    r"(?P<host>[A-Za-z0-9_.-]+)"
+    r"(:(?P<quorum>\d{1,5}):(?P<election>\d{1,5})(:(?P<formation>\d{1,5}))?)?"
+)
+_NUMBERED = re.compile(r"-(\d{1,3})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Ensemble:
     """From 1: the place in `servers`."""
     servers: tuple[str, ...]
     """`host:quorum port:election port` of each."""
+    formation: tuple[tuple[str, int], ...] = ()
+    """Where each is asked what it holds; empty for one that is told when it may vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,39 +130,57 @@ def ensemble_of(settings: ZooKeeperServerSettings, host_name: str) -> Ensemble |
         SettingsError: a server is not `host` or `host:port:port`, their number makes no sense, or
             it is not known which of them this is.
     """
-    if len(settings.servers) <= 1:
-        return None
     count = len(settings.servers)
+    if count <= 1:
+        _check_alone(settings, host_name)
+        return None
     if count == 2 or count > SERVERS_MAX:
         raise SettingsError(
             f"zookeeper_server.servers names {count} servers: use 1, 3 or 5; an ensemble works "
             "while more than half of them do, so two are worse than one"
         )
-    servers = tuple(_server(each, settings) for each in settings.servers)
+    found = [_server(each) for each in settings.servers]
+    servers = tuple(
+        f"{each['host']}:{each['quorum'] or settings.quorum_port}"
+        f":{each['election'] or settings.election_port}"
+        for each in found
+    )
+    formation = tuple(
+        (each["host"], int(each["formation"] or settings.formation_port)) for each in found
+    )
     id = settings.id if settings.id is not None else _ordinal(host_name) + 1
     if not 1 <= id <= count:
         raise SettingsError(
             f"this is ZooKeeper server {id}, and zookeeper_server.servers names {count}: "
             "correct ONYX_ZOOKEEPER_SERVER_SERVERS or ONYX_ZOOKEEPER_SERVER_ID"
         )
-    return Ensemble(id, servers)
+    return Ensemble(id, servers, formation)
 
 
-def _server(text: str, settings: ZooKeeperServerSettings) -> str:
+def _check_alone(settings: ZooKeeperServerSettings, host_name: str) -> None:
+    """The second pod of a set that was scaled by hand would be a second, empty ZooKeeper."""
+    found = _NUMBERED.search(host_name.partition(".")[0])
+    if settings.servers and settings.id is None and found is not None and int(found[1]):
+        raise SettingsError(
+            f"this is ZooKeeper server {int(found[1]) + 1} by its host's name {host_name!r}, and "
+            "zookeeper_server.servers names 1: servers that do not know each other have different "
+            "data. The number of servers is changed by their list"
+        )
+
+
+def _server(text: str) -> re.Match[str]:
     found = _SERVER.fullmatch(text)
     if found is None:
         raise SettingsError(
             f"zookeeper_server.servers: {text!r} is no server; expected a host name, or "
-            "host:quorum port:election port"
+            "host:quorum port:election port, or these and :formation port"
         )
-    quorum = found["quorum"] or settings.quorum_port
-    election = found["election"] or settings.election_port
-    return f"{found['host']}:{quorum}:{election}"
+    return found
 
 
 def _ordinal(host_name: str) -> int:
     """2 of `zookeeper-2` and of `zookeeper-2.zookeeper.default.svc`."""
-    found = re.search(r"-(\d{1,3})$", host_name.partition(".")[0])
+    found = _NUMBERED.search(host_name.partition(".")[0])
     if found is None:
         raise SettingsError(
             f"which of zookeeper_server.servers is this? The host name {host_name!r} does not end "

@@ -50,6 +50,11 @@ class ServerTls:
         return None if settings == TlsSettings() else cls(settings)
 
     @property
+    def files(self) -> CertificateFiles:
+        """The originals."""
+        return self._files
+
+    @property
     def client(self) -> ssl.SSLContext:
         """With which this process asks its own server."""
         context = self._files.current().client

@@ -48,6 +48,8 @@ class Certificates:
     pem: Pem
     client: ssl.SSLContext
     """For connections that this process opens."""
+    server: ssl.SSLContext | None
+    """For those that it accepts; None if it does not."""
 
 
 class CertificateFiles:
@@ -134,11 +136,12 @@ class CertificateFiles:
         for _ in range(READ_ATTEMPTS_MAX):
             client = self._make(ssl.PROTOCOL_TLS_CLIENT, pem)
             self._check_server_name(client)
-            if self._serves:
-                self._shake_hands(client, self._make(ssl.PROTOCOL_TLS_SERVER, pem))
+            server = self._make(ssl.PROTOCOL_TLS_SERVER, pem) if self._serves else None
+            if server is not None:
+                self._shake_hands(client, server)
             again = self._read()
             if again == pem:
-                return Certificates(pem, client)
+                return Certificates(pem, client, server)
             pem = again
         raise SettingsError(f"{self.settings.cert_file} changes while it is read; try again")
 

@@ -1,0 +1,99 @@
+"""When a ZooKeeper server with an empty folder may vote: pure.
+
+By itself ZooKeeper takes an empty folder for that of a new server and lets it vote. Two empty
+servers beside one that has all the data are then a majority: they elect one of themselves, and the
+third deletes what it has. So no server of ours creates its database by itself
+(`zookeeper.db.autocreate=false`): an empty one joins a leader that others elected, and receives
+the data before it votes. Somebody has to vote first, though:
+
+* **A new ensemble** is formed when every server is there and says that it holds nothing.
+* **An ensemble that has served** lets no empty server vote. One that lost its volume joins the
+  others; when most have lost theirs, a person has to decide.
+* **Growing**: one server stood alone and holds all the data. Just as many empty servers may vote as
+  it needs for a majority, so that there is none without it. The rest join.
+
+Rejected: a marker outside of the volumes (a ConfigMap, an annotation), which somebody must write at
+the right moment, and which neither Helm's templates nor GitOps can; ZooKeeper's dynamic
+reconfiguration, which keeps the list of servers in a second place and needs a superuser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Holds(StrEnum):
+    """What a server says of its folder."""
+
+    NOTHING = "nothing"
+    ALONE = "alone"
+    """All the data of a server that stood alone."""
+    SHARED = "shared"
+    """Data of an ensemble that has served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A server that says nothing that counts."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Start, and vote even if the folder is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Start, and receive the data from a leader before voting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do not start yet."""
+
+    reason: str
+
+
+Decision = Vote | Join | Wait
+
+
+def decide(me: int, answers: Mapping[int, Holds | Unknown]) -> Decision:
+    """What a server that holds nothing, or stood alone, does.
+
+    Args:
+        me: id of this server.
+        answers: of every server by id, this one included.
+    """
+    alone = [id for id, answer in sorted(answers.items()) if answer is Holds.ALONE]
+    shared = [id for id, answer in sorted(answers.items()) if answer is Holds.SHARED]
+    if len(alone) > 1 or (me in alone and shared):
+        return Wait(_conflict(sorted({*alone, *shared})))
+    if shared:
+        return Join()
+    unknown = {id: each for id, each in sorted(answers.items()) if isinstance(each, Unknown)}
+    if unknown:
+        return Wait(_missing(unknown))
+    if not alone or me in alone:
+        return Vote()
+    newcomers = [id for id in sorted(answers) if id not in alone]
+    return Vote() if me in newcomers[: len(answers) // 2] else Join()
+
+
+def _conflict(ids: list[int]) -> str:
+    named = ", ".join(map(str, ids))
+    return (
+        f"the ZooKeeper servers {named} hold data of different ensembles: keep that of one, and "
+        "empty the folders of the others"
+    )
+
+
+def _missing(unknown: Mapping[int, Unknown]) -> str:
+    told = "; ".join(f"server {id}: {each.why}" for id, each in unknown.items())
+    return (
+        "waiting for the other ZooKeeper servers, because one of them may hold the data: an "
+        f"ensemble is formed only when all of them have been asked ({told})"
+    )

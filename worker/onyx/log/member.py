@@ -1,0 +1,123 @@
+"""One server of an ensemble, from an empty folder to one that serves: `formation` carried out.
+
+A server whose folder says that it has been let vote once starts at once, whether the others are
+there or not. One that holds nothing, or all the data of a server that stood alone, asks every other
+one first, again and again until it knows enough. The port at which it is asked itself is open all
+the time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from onyx.log import holding
+from onyx.log.formation import Decision, Holds, Join, Vote, Wait, decide
+from onyx.log.formation_port import FormationPort, ask
+from onyx.log.holding import Holding
+from onyx.log.server import ZooKeeperServer
+from onyx.log.server_config import Ensemble
+
+ASK_INTERVAL_S = 1.0
+
+_TOLD = {
+    Holding.NOTHING: Holds.NOTHING,
+    Holding.BEGUN: Holds.NOTHING,
+    Holding.ALONE: Holds.ALONE,
+    Holding.FOUNDING: Holds.ALONE,
+    Holding.SHARED: Holds.SHARED,
+}
+
+
+class Member:
+    """A context manager that answers the others; `start` starts the server.
+
+    Args:
+        server: not started yet.
+        ensemble: its place.
+        host: interface to listen on.
+        say: gets what somebody who waits wants to know, once for each change.
+
+    Raises:
+        SettingsError: the folder is another server's, or one of a larger ensemble.
+        Unavailable: its port is taken.
+    """
+
+    def __init__(
+        self, server: ZooKeeperServer, ensemble: Ensemble, host: str, say: Callable[[str], None]
+    ) -> None:
+        self._server = server
+        self._ensemble = ensemble
+        self._say = say
+        self._folder = server.claim()
+        self._obstacle = ""
+        self._recorded = False
+        self._port = FormationPort(ensemble, host, self._told, server.certificates)
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._port.close()
+
+    @property
+    def obstacle(self) -> str:
+        """Why the server has not been started; empty when it has."""
+        return self._obstacle
+
+    def start(self, stop: threading.Event) -> bool:
+        """Start the server when it may; False when `stop` was set before.
+
+        Raises:
+            SettingsError, Unavailable: as `ZooKeeperServer.launch`.
+        """
+        found = holding.read_holding(self._folder)
+        if found not in (Holding.NOTHING, Holding.ALONE):
+            self._server.launch()
+            return True
+        while isinstance(decision := self._decide(), Wait):
+            self._tell(decision.reason)
+            if stop.wait(ASK_INTERVAL_S):
+                return False
+        self._tell("")
+        self._go(decision, found)
+        return True
+
+    def serves(self) -> None:
+        """The server serves: from now on its folder counts as one of this ensemble."""
+        if not self._recorded:
+            self._recorded = True
+            holding.serves(self._folder, len(self._ensemble.servers))
+
+    def _decide(self) -> Decision:
+        me, certificates = self._ensemble.id, self._server.certificates
+        others = (id for id in range(1, len(self._ensemble.servers) + 1) if id != me)
+        asked = {id: ask(self._ensemble, id, certificates) for id in others}
+        return decide(me, {me: self._told(), **asked})
+
+    def _go(self, decision: Vote | Join, found: Holding) -> None:
+        match decision, found:
+            case Vote(), Holding.ALONE:
+                self._say(f"{len(self._ensemble.servers)} servers form around the data of this one")
+                holding.found(self._folder, len(self._ensemble.servers))
+                self._server.launch()
+            case Vote(), _:
+                self._say("no server holds data of an ensemble: this one votes for a new one")
+                self._server.launch(empty_may_vote=True)
+            case _:
+                self._say("other servers hold the data: this one receives it before it votes")
+                self._server.launch()
+
+    def _told(self) -> Holds:
+        return _TOLD[holding.read_holding(self._folder)]
+
+    def _tell(self, obstacle: str) -> None:
+        if obstacle and obstacle != self._obstacle:
+            self._say(obstacle)
+        self._obstacle = obstacle
