@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -35,6 +37,7 @@ _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 _APPLY = "application/apply-patch+yaml"
 _MESSAGE_CHARACTERS_MAX = 1_000
+_MARK_CHARACTERS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class Kube:
         configuration.retries = False
         configuration.connection_pool_maxsize = self._settings.threads_max
         self._client = kubernetes_client.ApiClient(configuration)
+        self.mark = _mark(configuration)
+        """Tells this API server from others: a digest of the authority that it is trusted by."""
         self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
         self._waiting = 0
         self._closed = False
@@ -282,6 +287,13 @@ class Kube:
             method, url, body=data, headers=headers, timeout=timeout, retries=False
         )
         return response.status, response.data
+
+
+def _mark(configuration: kubernetes_client.Configuration) -> str:
+    trusted = configuration.ssl_ca_cert
+    if not trusted:
+        return ""
+    return hashlib.sha256(Path(trusted).read_bytes()).hexdigest()[:_MARK_CHARACTERS]
 
 
 def cluster_configuration() -> kubernetes_client.Configuration:

@@ -57,7 +57,8 @@ class JobSettings(Pace):
     progress_interval_s: float = 15.0
     """Period at which it is looked how far the jobs are; 0 never looks."""
     release_timeout_s: float = 60.0
-    """A deleted OnyxJob whose cluster cannot be reached is let go after this."""
+    """The job of a deleted OnyxJob whose log cannot be reached is given up after this, until it is
+    followed again."""
     log_threads_max: int = 4
     """Threads that read and write beside the subscription to the log of one cluster."""
     logs_max: int = 100

@@ -10,9 +10,7 @@ from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx_operator.jobs.actions import (
     Action,
-    AddFinalizer,
     DeleteObject,
-    ReleaseFinalizer,
     Remember,
     Submit,
     Tell,
@@ -34,10 +32,11 @@ class World:
 
     spec: Spec
     record: Record
-    finalizer: bool
     jobs: dict[JobId, LogJob]
     trouble: Trouble | None = None
     gone: bool = False
+    orphans: tuple[JobId, ...] = ()
+    """Jobs of an object that had the name before."""
     live_at_once: int = 0
     accepted: list[JobId] = field(default_factory=list)
     resumed: dict[JobId, JobId] = field(default_factory=dict)
@@ -51,8 +50,9 @@ class World:
         ids = ids_of_interest(
             self.spec, self.record, lambda job: self.jobs.get(job, LogJob()).stage
         )
-        log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs})
-        seen = Seen(NOW_S, self.finalizer, self.record, self.trouble or log)
+        alive = tuple(each for each in self.orphans if self.jobs[each].stage == "live")
+        log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs}, alive)
+        seen = Seen(NOW_S, self.record, self.trouble or log)
         former = None if self.trouble else giving_way(self.spec, self.record, log)
         if former is None or former.job_id is None:
             return seen
@@ -73,15 +73,9 @@ class World:
 
     def do(self, action: Action) -> None:
         match action:
-            case AddFinalizer():
-                assert not self.spec.deleted_at, "the API server refuses this"
-                self.finalizer = True
-            case ReleaseFinalizer():
-                self.finalizer, self.gone = False, bool(self.spec.deleted_at)
             case Remember(record):
                 self.record = record
             case Submit(job, resumes):
-                assert self.finalizer, "a job that nothing would kill"
                 assert self.record.job_id == job, "intent before action"
                 if job not in self.jobs:
                     self.accepted.append(job)
@@ -93,7 +87,7 @@ class World:
             case Tell(fn, job):
                 self.tell(fn, job)
             case DeleteObject():
-                self.spec = replace(self.spec, deleted_at="2001-09-09T01:46:40Z")
+                self.gone = True
         live = [each for each in self.jobs.values() if each.stage == "live"]
         self.live_at_once = max(self.live_at_once, len(live))
 

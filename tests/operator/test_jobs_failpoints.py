@@ -14,6 +14,7 @@ import pytest
 from tests.operator.fake_api.doors import Failpoint
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job
+from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
 
 from onyx.ids import JobId
@@ -27,7 +28,7 @@ def running(found: Any) -> bool:
     return bool(found["status"]["phase"] == "Running" and found["status"]["reason"] == "Running")
 
 
-def life(api: FakeApi, policy: str) -> tuple[str, str]:
+def life(api: FakeApi, logs: Logs, policy: str) -> tuple[str, str]:
     """A job is created, edited and deleted; the ids that it had in the log."""
     api.create(job(upgradePolicy=policy))
     first: str = api.wait_for("onyxjobs", "job", running)["status"]["jobId"]
@@ -36,8 +37,9 @@ def life(api: FakeApi, policy: str) -> tuple[str, str]:
         "onyxjobs", "job", lambda found: running(found) and found["status"]["jobId"] != first
     )
     api.delete("onyxjobs", "job")
-    api.wait_for("onyxjobs", "job", lambda found: found is None)
-    return first, edited["status"]["jobId"]
+    second = str(edited["status"]["jobId"])
+    eventually(lambda: second in logs.replica().killed_jobs)
+    return first, second
 
 
 def lived(
@@ -54,7 +56,7 @@ def lived(
                                   for each in found["status"]["conditions"]),
             )  # fmt: skip
         with Operator(api, logs.connect, failpoint=failpoint) as operator:
-            jobs = life(api, policy)
+            jobs = life(api, logs, policy)
     gc.collect()
     return logs, operator, jobs
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.operator.job_world import JOB, NOW_S, UID, World
+from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx_operator.jobs.actions import ReleaseFinalizer, Remember, Submit, Tell
+from onyx_operator.jobs.actions import Remember, Submit, Tell
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.seen import LogJob, Record, Trouble, job_id
 from onyx_operator.jobs.spec import Spec
@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
         spec = replace(spec, job=None, digest="", problem="is wrong", problem_reason="InvalidSpec")
     ids = ids_of_interest(spec, record)
     known = {each: draw(log_jobs) for each in ids if draw(st.booleans())}
-    return World(spec, record, draw(st.booleans()), known)
+    return World(spec, record, known)
 
 
 @given(worlds())
@@ -109,12 +109,10 @@ def test_no_job_is_submitted_twice_and_none_beside_another(world: World) -> None
 
 
 @given(worlds())
-def test_a_deleted_object_goes_and_its_job_with_it(world: World) -> None:
+def test_a_deleted_object_that_is_held_by_others_has_its_job_killed(world: World) -> None:
     world.spec = replace(world.spec, deleted_at="2001-09-09T01:46:39Z")
     interest = ids_of_interest(world.spec, world.record)
-    world.finalizer = True
     world.settle()
-    assert world.gone
     assert not world.accepted
     assert not any(world.jobs[each].stage == "live" for each in interest if each in world.jobs)
     if world.record.job_id and not world.record.submitted_at:
@@ -141,20 +139,14 @@ def test_an_invalid_spec_changes_nothing(world: World) -> None:
     assert plan(world.spec, world.seen()).actions == ()
 
 
-@given(worlds(), st.integers(0, 120))
-def test_a_log_that_cannot_be_reached_holds_a_deleted_object_for_a_limited_time(
-    world: World, waited_s: int
-) -> None:
-    world.trouble = Trouble("LogUnreachable", "no ZooKeeper answers")
-    world.finalizer = True
-    world.spec = replace(world.spec, deleted_at="2001-09-09T01:46:40Z")
-    seen = replace(world.seen(), now_s=NOW_S + waited_s)
-    found = plan(world.spec, seen, release_timeout_s=60.0)
-    assert not any(isinstance(each, Submit | Tell) for each in found.actions)
-    if waited_s >= 60:
-        assert found.actions == (ReleaseFinalizer(),)
-    else:
-        assert found.actions or found.again_in_s == 60 - waited_s
+@given(worlds())
+def test_who_had_the_name_before_has_ended_before_anything_is_submitted(world: World) -> None:
+    old = JobId("of-another-uid")
+    world.jobs[old], world.orphans = LogJob("live"), (old,)
+    world.spec = replace(world.spec, deleted_at="")
+    actions = plan(world.spec, world.seen()).actions
+    if world.spec.job is not None:
+        assert actions[0] == Tell("kill-job", old)
 
 
 @given(worlds())

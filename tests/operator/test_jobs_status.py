@@ -29,7 +29,7 @@ RUNNING = LogJob("live", tasks=(("read", 2), ("write", 1)), required=2, partitio
 
 def told(job: LogJob | None, before: dict[str, Any] | None = None, now_s: float = 1e9) -> Any:
     log = Trouble("LogUnreachable", "no answer") if job is None else Log(9, {ID: job})
-    seen = Seen(now_s, True, RECORD, log)
+    seen = Seen(now_s, RECORD, log)
     return status(SPEC, seen, plan(SPEC, seen), before or {})
 
 
@@ -81,7 +81,7 @@ def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
 def test_without_its_cluster_a_job_has_no_peers() -> None:
     gone = Trouble("ClusterNotFound", "there is no OnyxCluster onyx", without_workers=True)
     before = told(RUNNING)
-    seen = Seen(1e9, True, replace(RECORD, phase=before["phase"]), gone)
+    seen = Seen(1e9, replace(RECORD, phase=before["phase"]), gone)
     found = status(SPEC, seen, plan(SPEC, seen), before)
 
     assert (found["phase"], found["reason"]) == ("Waiting", "ClusterNotFound")
@@ -110,7 +110,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
     wrong = replace(
         SPEC, job=None, problem="spec.a: is wrong\nspec.b: too", problem_reason="InvalidSpec"
     )
-    seen = Seen(1e9, False, Record(), Log(9, {}))
+    seen = Seen(1e9, Record(), Log(9, {}))
     found = status(wrong, seen, plan(wrong, seen), {})
     assert found["message"] == "spec.a: is wrong; condition Validated lists more problems"
     assert sum("spec.b" in each for each in messages(found)) == 1
@@ -120,7 +120,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
 def test_an_invalid_job_has_failed_and_a_wait_for_it_ends() -> None:
     wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
     for log in (Log(9, {}), Trouble("ClusterNotFound", "there is none", without_workers=True)):
-        seen = Seen(1e9, False, Record(), log)
+        seen = Seen(1e9, Record(), log)
         found = status(wrong, seen, plan(wrong, seen), {})
         assert found["phase"] == "Invalid"
         assert truths(found)["Failed"] == "True"
@@ -134,7 +134,7 @@ def test_a_missing_job_file_is_looked_for_at_growing_intervals(
     missed_s: float, wait_s: float
 ) -> None:
     missing = replace(SPEC, job=None, problem="is not there", problem_reason="JobRefNotFound")
-    seen = Seen(1e9, True, Record(), Log(9, {}), missed_s)
+    seen = Seen(1e9, Record(), Log(9, {}), missed_s)
     for each in (seen, replace(seen, record=RECORD, log=Log(9, {ID: RUNNING}))):
         assert plan(missing, each).again_in_s == wait_s
     assert plan(replace(missing, problem_reason="InvalidSpec"), seen).again_in_s is None
@@ -142,7 +142,7 @@ def test_a_missing_job_file_is_looked_for_at_growing_intervals(
 
 def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:
     wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
-    seen = Seen(1e9, True, RECORD, Log(9, {ID: RUNNING}))
+    seen = Seen(1e9, RECORD, Log(9, {ID: RUNNING}))
     found = status(wrong, seen, plan(wrong, seen), {})
     assert truths(found)["Validated"] == truths(found)["Failed"] == "False"
     assert truths(found)["Running"] == "True"
@@ -150,7 +150,7 @@ def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:
 
 def test_a_long_message_is_cut() -> None:
     wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
-    seen = Seen(1e9, False, Record(), Log(9, {}))
+    seen = Seen(1e9, Record(), Log(9, {}))
     found = status(wrong, seen, Plan((), "Invalid", "InvalidSpec", wrong.problem), {})
     assert len(found["message"]) == 2_000
     assert max(len(each["message"]) for each in found["conditions"]) == 2_000
@@ -168,7 +168,7 @@ def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
 
 def test_the_former_job_is_told_and_read_again_only_if_it_follows_from_the_uid() -> None:
     former = Record(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
-    seen = Seen(1e9, True, replace(RECORD, former=former), Log(9, {ID: RUNNING}))
+    seen = Seen(1e9, replace(RECORD, former=former), Log(9, {ID: RUNNING}))
     found = status(SPEC, seen, plan(SPEC, seen), {})
     metadata = {"uid": UID, "name": "job", "namespace": "default"}
     assert read_record({"metadata": metadata, "status": found}).former == former
@@ -183,7 +183,7 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
         SPEC, digest="other", declaration=Declaration(upgrade_policy="Resume"), generation=4
     )
     refused = Upgrade(ID, refusal="spec.resumePoint.windows.w: has to be said\nmore")
-    seen = Seen(1e9, True, RECORD, Log(9, {ID: RUNNING}), upgrade=refused)
+    seen = Seen(1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused)
     found = status(edited, seen, plan(edited, seen), told(RUNNING))
     (validated,) = (each for each in found["conditions"] if each["type"] == "Validated")
     assert (validated["status"], validated["reason"]) == ("False", "UpgradeRefused")
@@ -195,7 +195,7 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
 
 
 def test_a_submission_that_was_given_up_is_no_job() -> None:
-    seen = Seen(1e9, True, Record(ID, "digest"), Log(9, {ID: LogJob("fenced")}))
+    seen = Seen(1e9, Record(ID, "digest"), Log(9, {ID: LogJob("fenced")}))
     found = status(SPEC, seen, plan(SPEC, seen), {})
     assert not {"submittedAt", "finishedAt", "peers"} & set(found)
     assert truths(found)["Submitted"] == "False"

@@ -135,7 +135,7 @@ def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
 ) -> None:
     submit(client, "a")
     client.drain(JobId("a"))
-    client.hand_in(JobId("b"), in_place_of(job("b"), "a"))
+    client.hand_in(JobId("b"), in_place_of(job("b"), "a"), owner="")
     replica = client.replica()
     assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
     assert not replica.resumed_jobs

@@ -128,23 +128,24 @@ class Client:
         """
         return takeover.plan(self.log, self.replica(), job, point)
 
-    def hand_in(self, job_id: JobId, job: Job) -> Position:
+    def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
 
-        The first one of an id counts, a repeat changes nothing.
+        The first one of an id counts, a repeat changes nothing. `owner` is kept with the job, for
+        whoever is to end it.
 
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
         job = without_answers(job)
-        return self._append(job_id, job, self._store(job))
+        return self._append(job_id, job, self._store(job), owner)
 
     def _store(self, job: Job) -> str:
         return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
 
-    def _append(self, job_id: JobId, job: Job, digest: str) -> Position:
+    def _append(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> Position:
         scheduler = self._parameters()["job-scheduler"]
-        return self.log.append(submission(job_id, job, digest, scheduler))
+        return self.log.append(submission(job_id, job, digest, scheduler, owner))
 
     def kill(self, job: JobId) -> None:
         """Stop a job for ever.

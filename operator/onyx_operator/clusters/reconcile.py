@@ -25,6 +25,8 @@ async def reconcile(operator: Operator, key: Key) -> None:
     Raises:
         Unavailable, KubeError: the API server cannot be reached, or refuses.
     """
+    if operator.clusters.store.get(key) is None:
+        return  # what is gone, perhaps with our right to ask for it
     cluster = await operator.kube.get(CLUSTERS, key.namespace, key.name)
     if cluster is None:
         return

@@ -37,9 +37,9 @@ Deliver = Callable[[Resource, str, Object], None]
 """Called on the event loop of the operator with an event: the kind, kopf's word for what has
 happened (`ADDED`, `MODIFIED`, `DELETED`, or None while it lists), and the object."""
 
-for _name in ("running", "orchestration"):
-    # What ends a cell is reported once, by whoever started it, and without a traceback.
-    logging.getLogger(f"kopf._core.reactor.{_name}").setLevel(logging.CRITICAL)
+logger = logging.getLogger(__name__)
+# What ends a cell is reported once, by whoever started it, and without a traceback.
+logging.getLogger("kopf").setLevel(logging.CRITICAL)
 
 
 class Cell:
@@ -97,6 +97,7 @@ class Cell:
 
     async def _operate(self) -> None:
         self._stop, self._inner = asyncio.Event(), asyncio.get_running_loop()
+        self._inner.set_exception_handler(_left_behind)
         await kopf.operator(
             registry=self._registry(),
             settings=self._settings(),
@@ -136,10 +137,16 @@ class Cell:
         found.scanning.disabled = self._scope != ALL
         found.watching.server_timeout = WATCH_LIFETIME_S
         found.networking.request_timeout = REQUEST_TIMEOUT_S
+        found.networking.error_backoffs = ()  # a cell that ends is started again, with a list
         for resource, labels in self._watched:
             if labels:
                 found.watching.label_selectors[resource.group, resource.plural] = labels
         return found
+
+
+def _left_behind(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tasks that kopf leaves behind when it ends are nobody's concern."""
+    logger.debug("a watch that has ended: %s", context.get("message"))
 
 
 def _ignore(resource: Resource, event: str, body: Object) -> None:

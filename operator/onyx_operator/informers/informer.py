@@ -38,11 +38,16 @@ class Informer:
         self.store = Store()
         self._liveness, self._metrics = liveness, metrics
         self._listeners: list[Listener] = []
+        self._listed: list[Callable[[], None]] = []
         self._watched: dict[str, Watched] = {}
 
     def listen(self, listener: Listener) -> None:
         """Call this with whatever changes, and with everything at each list."""
         self._listeners.append(listener)
+
+    def after_list(self, listener: Callable[[], None]) -> None:
+        """Call this after each list."""
+        self._listed.append(listener)
 
     def told(self, scope: str, body: Object, *, gone: bool) -> None:
         """The watch of a scope tells of an object."""
@@ -67,6 +72,12 @@ class Informer:
         for key, body in before.items():
             if there.get(key) != body["metadata"]["uid"]:
                 self._take(body, gone=True)
+        for listener in self._listed:
+            listener()
+
+    def covers(self, namespace: str) -> bool:
+        """Whether all objects of a namespace are known: it is watched, or all are."""
+        return ALL in self._watched or namespace in self._watched
 
     def broken(self, scope: str) -> None:
         """The watch of a scope has ended, though the API server lets it be listed."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from itertools import chain, repeat
 
 from kubernetes import client as kubernetes_client
 
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MAX_S = 20.0
 """Longest wait before a namespace is tried again; below the time after which `/livez` fails."""
+FIRST_LISTS_S = (1.0, 5.0)
+"""Waits before the first lists beside a watch that has begun."""
 Relay = Callable[[Object], None]
 
 
@@ -138,8 +141,12 @@ class Watches:
             return await cell.ended
 
     async def _list_again(self, informer: Informer, scope: str) -> None:
-        while informer.interval_s > 0:
-            await asyncio.sleep(informer.interval_s)
+        """List now and then, soon at first: what goes between our list and that of kopf, which are
+        two, is told by nobody."""
+        if informer.interval_s <= 0:
+            return
+        for wait_s in chain(FIRST_LISTS_S, repeat(informer.interval_s)):
+            await asyncio.sleep(min(wait_s, informer.interval_s))
             try:
                 await informer.list(self._kube, scope)
                 self._set_refused(scope, "")

@@ -12,20 +12,19 @@ from onyx.replica.entry import Command
 from onyx.upgrade.plan import in_place_of
 from onyx_operator.jobs.actions import (
     Action,
-    AddFinalizer,
     DeleteObject,
-    ReleaseFinalizer,
     Remember,
     Submit,
     Tell,
 )
 from onyx_operator.jobs.log_view import LogView
+from onyx_operator.jobs.owners import owner_of
 from onyx_operator.jobs.seen import Record, identity
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.kube import JOBS, Kube, NotFound, Object
+from onyx_operator.kube import JOBS, Kube, Object
 from onyx_operator.metrics import OperatorMetrics
 
-FINALIZER = "onyx.dev/job"
+KILLING = "kill-job"
 _EVENTS = {
     "suspend-job": ("Suspending", "job {job} gives its peers to others"),
     "resume-job": ("Resuming", "job {job} asks for peers again"),
@@ -48,26 +47,18 @@ class Actor:
     async def do(self, action: Action, body: Object, spec: Spec, view: LogView | None) -> Object:
         """Carry out one action; the object as it is after it."""
         match action:
-            case AddFinalizer():
-                return await self._finalizers(body, [*finalizers(body), FINALIZER])
-            case ReleaseFinalizer():
-                left = [each for each in finalizers(body) if each != FINALIZER]
-                return await self._finalizers(body, left)
             case Remember(record):
                 return await self.write_status(body, _remembered(record))
             case Submit(job, resumes):
                 assert view is not None
                 assert spec.job is not None
                 wanted = spec.job if resumes is None else in_place_of(spec.job, resumes)
-                await view.submit(job, wanted)
+                await view.submit(job, wanted, str(owner_of(body, self._kube.mark)))
                 self._metrics.log_written("submit-job")
                 await self._kube.event(body, "Submitted", _submitted(action))
-            case Tell(fn, job):
+            case Tell():
                 assert view is not None
-                await view.tell(Command(fn, {"job": job}))
-                self._metrics.log_written(fn)
-                reason, message = _EVENTS[fn]
-                await self._kube.event(body, reason, message.format(job=job))
+                await self.tell(body, view, action)
             case DeleteObject():
                 uid = body["metadata"]["uid"]
                 await self._kube.delete(JOBS, spec.namespace, spec.name, uid)
@@ -75,30 +66,20 @@ class Actor:
                 assert_never(action)
         return body
 
+    async def tell(self, body: Object, view: LogView, command: Tell) -> None:
+        """Write a command about a job of an object, and an event about it."""
+        await view.tell(Command(command.fn, {"job": command.job}))
+        self._metrics.log_written(command.fn)
+        reason, message = _EVENTS[command.fn]
+        await self._kube.event(body, reason, message.format(job=command.job))
+
     async def write_status(self, body: Object, patch: dict[str, Any]) -> Object:
         """Merge a patch into the status of this version of the object."""
         change = {"metadata": _this_version(body), "status": patch}
-        return await self._patch(body, change, "status")
-
-    async def _finalizers(self, body: Object, wanted: list[str]) -> Object:
-        change = {"metadata": {**_this_version(body), "finalizers": wanted}}
-        try:
-            return await self._patch(body, change)
-        except NotFound:
-            if wanted and FINALIZER in wanted:
-                raise
-            return body
-
-    async def _patch(self, body: Object, change: Object, subresource: str = "") -> Object:
         metadata = body["metadata"]
         return await self._kube.patch(
-            JOBS, metadata["namespace"], metadata["name"], change, subresource
+            JOBS, metadata["namespace"], metadata["name"], change, "status"
         )
-
-
-def finalizers(body: Object) -> list[str]:
-    """The finalizers of an object."""
-    return list(body["metadata"].get("finalizers") or ())
 
 
 def _this_version(body: Object) -> Object:

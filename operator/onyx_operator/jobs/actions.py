@@ -9,16 +9,6 @@ from onyx_operator.jobs.seen import Record
 
 
 @dataclass(frozen=True, slots=True)
-class AddFinalizer:
-    """Keep the object until its job has been killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFinalizer:
-    """Let a deleted object go."""
-
-
-@dataclass(frozen=True, slots=True)
 class Remember:
     """Write a record into the status, before what it announces is done."""
 
@@ -50,4 +40,4 @@ class DeleteObject:
     """Delete the object, whose job ended long enough ago."""
 
 
-Action = AddFinalizer | ReleaseFinalizer | Remember | Submit | Tell | DeleteObject
+Action = Remember | Submit | Tell | DeleteObject

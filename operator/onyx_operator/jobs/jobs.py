@@ -24,10 +24,12 @@ from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.conditions import by_type, change
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
-from onyx_operator.jobs.act import FINALIZER, Actor, finalizers
-from onyx_operator.jobs.actions import DeleteObject, ReleaseFinalizer
+from onyx_operator.jobs.act import Actor
+from onyx_operator.jobs.actions import DeleteObject
+from onyx_operator.jobs.departures import Departures
 from onyx_operator.jobs.log_view import CONNECTING, LogView
 from onyx_operator.jobs.log_views import LogViews
+from onyx_operator.jobs.owners import owner_of
 from onyx_operator.jobs.plan import Plan, plan, seconds
 from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
@@ -65,10 +67,14 @@ class Jobs:
         self._settings = settings
         self._now_s = now_s
         self._actor = Actor(operator.kube, operator.metrics)
-        self._views = LogViews(settings, operator.connect, self._on_log, operator.metrics)
+        self._views = LogViews(
+            settings, operator.connect, self._on_log, operator.metrics, operator.kube.mark
+        )
+        self._departures = Departures(operator, self._views, self._actor, now_s)
         self._reconciler = Reconciler(JOBS.kind, self.look, settings, operator.metrics)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
         operator.jobs.listen(self._job_changed)
+        operator.jobs.after_list(self._search)
         operator.clusters.listen(self._cluster_changed)
         self._owners: dict[JobId, Key] = {}
         self._specs: dict[Key, tuple[Any, Spec]] = {}
@@ -80,6 +86,7 @@ class Jobs:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
+                group.create_task(self._departures.run())
                 group.create_task(self._every(self._settings.resync_interval_s, self._tidy))
                 group.create_task(self._every(COUNT_INTERVAL_S, self._count))
                 group.create_task(
@@ -89,13 +96,22 @@ class Jobs:
             await self._views.keep(())
 
     def _job_changed(self, key: Key, body: Object, gone: bool) -> None:
-        if gone:
-            self._forget(key)
-        else:
+        if not gone:
             self._reconciler.touch(key)
+            return
+        self._forget(key)
+        cluster = self._cluster_of(body)
+        settings = self._connection(cluster)
+        known = settings if isinstance(settings, Settings) else None
+        self._departures.job_gone(body, cluster, known)
 
     def _cluster_changed(self, key: Key, body: Object, gone: bool) -> None:
-        """The jobs of a cluster are looked at."""
+        """The jobs of a cluster are looked at; its log is followed even if it has none, because
+        there may be jobs in it whose objects are gone."""
+        if gone:
+            self._departures.cluster_gone(key, body)
+        elif isinstance(settings := self._connection(key), Settings):
+            self._views.view(settings)
         for job_key, job in self._jobs.items():
             if self._cluster_of(job) == key:
                 self._reconciler.touch(job_key)
@@ -134,9 +150,8 @@ class Jobs:
                     log = view if isinstance(view, LogView) else None
                     body = await self._actor.do(action, body, spec, log)
                     self._jobs.put(body)
-                    let_go = isinstance(action, ReleaseFinalizer) and spec.deleted_at
-                    if let_go or isinstance(action, DeleteObject):
-                        await self._tell_end(spec, found, body)
+                    if isinstance(action, DeleteObject):
+                        await self._tell_end(found, body)
                         return
             except (UserError, JobRefused) as error:
                 wait_s = self._settings.retry_max_s
@@ -161,7 +176,7 @@ class Jobs:
         )
 
     def _plan(self, spec: Spec, seen: Seen) -> Plan:
-        return plan(spec, seen, self._settings.release_timeout_s)
+        return plan(spec, seen)
 
     async def _see(self, key: Key, spec: Spec, body: Object, view: LogView | Trouble) -> Seen:
         record = read_record(body)
@@ -174,7 +189,8 @@ class Jobs:
             with contextlib.suppress(Unavailable):
                 for job in ids:
                     await view.learn(job)
-        log = view.seen(ids) if isinstance(view, LogView) else view
+        owner = owner_of(body, self._operator.kube.mark)
+        log = view.seen(ids, owner) if isinstance(view, LogView) else view
         former = giving_way(spec, record, log) if isinstance(log, Log) else None
         upgrade = None
         if former is not None:
@@ -185,7 +201,6 @@ class Jobs:
         now_s, status = self._now_s(), body.get("status") or {}
         return Seen(
             now_s,
-            FINALIZER in finalizers(body),
             record,
             log,
             invalid_s=_invalid_s(status, now_s),
@@ -205,7 +220,7 @@ class Jobs:
             warning = not {found.phase, found.reason}.isdisjoint(_WARNING) or spec.problem != ""
             await self._operator.kube.event(body, found.reason, found.message, warning=warning)
 
-    async def _tell_end(self, spec: Spec, found: Plan, body: Object) -> None:
+    async def _tell_end(self, found: Plan, body: Object) -> None:
         if found.reason not in _QUIET:
             warning = found.phase in _WARNING
             await self._operator.kube.event(body, found.reason, found.message, warning=warning)
@@ -261,6 +276,7 @@ class Jobs:
         if jobs is None:
             for key in self._jobs:
                 self._reconciler.touch(key)
+            self._search()
             return
         for job in jobs:
             if job in self._owners:
@@ -268,9 +284,13 @@ class Jobs:
 
     async def _tidy(self) -> None:
         """Let go of what nobody needs any more: logs of clusters that are gone, files."""
-        wanted = [self._connection(self._cluster_of(body)) for _, body in self._jobs.items()]
-        await self._views.keep(each for each in wanted if isinstance(each, Settings))
+        wanted = [self._connection(key) for key in self._clusters]
+        found = {each for each in wanted if isinstance(each, Settings)}
+        await self._views.keep(found.union(self._departures.wanted()))
         self._files.clear()
+
+    def _search(self) -> None:
+        self._operator.background(self._departures.search())
 
     async def _count(self) -> None:
         phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -24,9 +24,17 @@ from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx_operator.jobs.frontiers import Frontiers
-from onyx_operator.jobs.replica_jobs import changed_jobs, jobs_that_wait, log_job, stage_of
+from onyx_operator.jobs.owners import Owner
+from onyx_operator.jobs.replica_jobs import (
+    by_owner,
+    changed_jobs,
+    jobs_that_wait,
+    log_job,
+    stage_of,
+)
 from onyx_operator.jobs.seen import Log, Stage, Trouble, Upgrade
 from onyx_operator.jobs.upgrades import upgrade
+from onyx_operator.reconciler import Key
 
 Connect = Callable[[Settings], ClientLog]
 Changed = Callable[[Collection[JobId] | None], None]
@@ -55,12 +63,19 @@ class LogView:
     """See the module. `connect` opens a log; `changed` is called on the event loop."""
 
     def __init__(
-        self, settings: Settings, connect: Connect, changed: Changed, threads_max: int
+        self,
+        settings: Settings,
+        connect: Connect,
+        changed: Changed,
+        threads_max: int,
+        mark: str = "",
     ) -> None:
         self._settings = settings
         self._connect = connect
         self._changed = changed
         self._loop = asyncio.get_running_loop()
+        self._mark = mark
+        self._owned: tuple[Any, Mapping[Key, Mapping[str, list[JobId]]]] = (None, {})
         self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
         self._client: Client | None = None
         self._following = contextlib.ExitStack()
@@ -76,8 +91,8 @@ class LogView:
         self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
         self._task = asyncio.create_task(self._follow(), name="onyx-log-view")
 
-    def seen(self, jobs: Iterable[JobId]) -> Log | Trouble:
-        """What is known of some jobs now, or why nothing is."""
+    def seen(self, jobs: Iterable[JobId], owner: Owner) -> Log | Trouble:
+        """What is known of some jobs, and of whoever had their owner's name, or why nothing is."""
         if self.trouble is not None:
             return self.trouble
         found = {
@@ -86,7 +101,27 @@ class LogView:
             )
             for job in jobs
         }
-        return Log(self._replica.version, found)
+        others = self.owned(owner.key).items()
+        orphans = tuple(job for uid, jobs in others if uid != owner.uid for job in jobs)
+        return Log(self._replica.version, found, orphans)
+
+    def owned(self, key: Key) -> Mapping[str, Collection[JobId]]:
+        """The jobs that have not ended of an object called so, and of others before it that were
+        called so, by its uid."""
+        return self._by_owner().get(key, {})
+
+    def owners(self) -> list[Owner]:
+        """Every object of this API server that has a job which has not ended."""
+        found = self._by_owner().items()
+        return [
+            Owner(self._mark, key.namespace, key.name, uid) for key, jobs in found for uid in jobs
+        ]
+
+    def _by_owner(self) -> Mapping[Key, Mapping[str, list[JobId]]]:
+        jobs = self._replica.jobs
+        if self._owned[0] is not jobs:
+            self._owned = jobs, by_owner(self._replica, self._mark)
+        return self._owned[1]
 
     def stage_of(self, job: JobId) -> Stage:
         """Where a job is now, without all that `seen` tells of it."""
@@ -131,14 +166,14 @@ class LogView:
             if await self._read_frontiers(job):
                 self._changed([job])
 
-    async def submit(self, job_id: JobId, job: Job) -> None:
+    async def submit(self, job_id: JobId, job: Job, owner: str) -> None:
         """Write the submission of a job and wait until it is seen in the log.
 
         Raises:
             Unavailable: it may have been written or not; a repeat does no harm.
         """
         client = self._opened()
-        await self._arrived(await self._ask(client.hand_in, job_id, job))
+        await self._arrived(await self._ask(client.hand_in, job_id, job, owner))
 
     async def tell(self, command: Command) -> None:
         """Write a command and wait until it is seen in the log.

@@ -18,8 +18,14 @@ class LogViews:
     """Opens a view when a cluster is first asked for, closes those that nobody wants any more."""
 
     def __init__(
-        self, settings: JobSettings, connect: Connect, changed: Changed, metrics: OperatorMetrics
+        self,
+        settings: JobSettings,
+        connect: Connect,
+        changed: Changed,
+        metrics: OperatorMetrics,
+        mark: str = "",
     ) -> None:
+        self._mark = mark
         self._settings = settings
         self._connect = connect
         self._changed = changed
@@ -36,9 +42,14 @@ class LogViews:
                 f"{len(self._views)} logs are followed already: raise ONYX_OPERATOR_JOBS_LOGS_MAX"
             )
             return Trouble("TooManyClusters", told)
-        made = LogView(settings, self._connect, self._on_change, self._settings.log_threads_max)
+        most = self._settings.log_threads_max
+        made = LogView(settings, self._connect, self._on_change, most, self._mark)
         self._views[settings] = made
         return made
+
+    def items(self) -> list[tuple[Settings, LogView]]:
+        """Every log that is followed."""
+        return list(self._views.items())
 
     async def keep(self, wanted: Iterable[Settings]) -> None:
         """Close all views but these."""

@@ -14,9 +14,7 @@ from datetime import UTC, datetime
 from onyx.ids import JobId
 from onyx_operator.jobs.actions import (
     Action,
-    AddFinalizer,
     DeleteObject,
-    ReleaseFinalizer,
     Remember,
     Submit,
     Tell,
@@ -56,21 +54,23 @@ class Plan:
     """Why the spec is not taken though it is right by itself, a line each."""
 
 
-def plan(spec: Spec, seen: Seen, release_timeout_s: float = 60.0) -> Plan:
+def plan(spec: Spec, seen: Seen) -> Plan:
     """What to do about one OnyxJob.
 
     Args:
         spec: what is wanted.
         seen: what there is; `seen.log.jobs` has the jobs of `ids_of_interest`.
-        release_timeout_s: a deleted object is let go after this if its log cannot be reached.
     """
-    if spec.deleted_at:
-        return _delete(spec, seen, release_timeout_s)
     if isinstance(seen.log, Trouble):
         return _without_log(spec, seen, seen.log)
+    if spec.deleted_at:
+        return _delete(spec, seen, seen.log)
     if spec.job is None:
         return _invalid(spec, seen, seen.log)
-    return _live(spec, seen, seen.log)
+    found = _live(spec, seen, seen.log)
+    # Names are used once at a time: who had this one before is gone, and its job goes first.
+    orphans = tuple(Tell("kill-job", each) for each in seen.log.orphans)
+    return replace(found, actions=(*orphans, *found.actions))
 
 
 def seconds(timestamp: str) -> float | None:
@@ -81,35 +81,16 @@ def seconds(timestamp: str) -> float | None:
         return None
 
 
-def _delete(spec: Spec, seen: Seen, release_timeout_s: float) -> Plan:
-    """Kill the job, then let the object go; nothing that cannot be reached holds it for ever."""
-    if not seen.has_finalizer:
-        return Plan((), "Killed", "Deleted", "the object is being deleted")
-    if isinstance(seen.log, Trouble):
-        return _delete_without_log(spec, seen, seen.log, release_timeout_s)
-    log = seen.log
+def _delete(spec: Spec, seen: Seen, log: Log) -> Plan:
+    """Kill the job of an object that is deleted and that somebody else still holds. When it is gone
+    the rest is done by `departures`."""
     candidates = dict.fromkeys((*ids_of_interest(spec, seen.record), *log.jobs))
     # An id that is only intended is killed too: a submission under way then comes too late.
     intended = seen.record.job_id if not seen.record.submitted_at else None
     to_kill = [each for each in candidates if log.job(each).stage == "live" or each == intended]
     kills = tuple(Tell("kill-job", each) for each in to_kill if not log.job(each).ended)
-    return Plan((*kills, ReleaseFinalizer()), "Killed", "Deleted", "the object was deleted")
-
-
-def _delete_without_log(spec: Spec, seen: Seen, trouble: Trouble, release_timeout_s: float) -> Plan:
-    deleted_s = seconds(spec.deleted_at)
-    left_s = release_timeout_s - (seen.now_s - (deleted_s or 0.0))
-    if seen.record.job_id is None or seen.record.finished:
-        return Plan((ReleaseFinalizer(),), "Killed", "Deleted", "the object was deleted")
-    maybe = (seen.record, None if seen.record.submitted_at else seen.record.former)
-    named = " or ".join(each.job_id for each in maybe if each and each.job_id)
-    if left_s > 0:
-        message = f"cannot kill job {named} yet: {trouble.message}"
-        return Plan((), _phase(seen.record), "KillPending", message, left_s)
-    message = (
-        f"job {named} may go on, it could not be killed: {trouble.message}; `onyx kill` ends it"
-    )
-    return Plan((ReleaseFinalizer(),), "Unknown", "ReleasedWithoutKill", message)
+    phase = _phase(seen.record) if seen.record.finished and not kills else "Killed"
+    return Plan(kills, phase, "Deleted", "the object is being deleted")
 
 
 def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
@@ -200,7 +181,7 @@ def _begin(spec: Spec, seen: Seen, job: LogJob, record: Record, by: Upgrade = _A
         phase = "Stopped" if spec.declaration.desired_state == "Stopped" else "Suspended"
         return Plan((), phase, "NotSubmitted", message)
     assert record.job_id is not None
-    actions: list[Action] = [] if seen.has_finalizer else [AddFinalizer()]
+    actions: list[Action] = []
     if seen.record != replace(record, phase=seen.record.phase):
         actions.append(Remember(record))
     if job.stage == "unknown":
@@ -297,8 +278,6 @@ def _keep(spec: Spec, seen: Seen, job: LogJob) -> Plan:
         actions = (Tell("resume-job", job_id),)
     elif desired == "Stopped":
         actions = _drained(job_id, job)
-    if not seen.has_finalizer:
-        actions = (AddFinalizer(), *actions)
     phase, reason, message = _going_on(job)
     if desired == "Running" and job.draining:
         message = _and_why("it was stopped and drains; another restartNonce runs it again", job)
@@ -352,17 +331,15 @@ def _again(spec: Spec, seen: Seen, log: Log, message: str) -> Plan:
 
 
 def _ended(spec: Spec, seen: Seen, phase: str, reason: str, message: str) -> Plan:
-    """The job has ended for good: nothing is left to do when its object is deleted, and in time it
-    is, if it shall be."""
-    release = (ReleaseFinalizer(),) if seen.has_finalizer else ()
+    """The job has ended for good, and in time its object is deleted, if it shall be."""
     ttl_s = spec.declaration.ttl_seconds_after_finished
     if ttl_s is None:
-        return Plan(release, phase, reason, message)
+        return Plan((), phase, reason, message)
     finished_s = seconds(seen.record.finished_at)
     left_s = ttl_s if finished_s is None else finished_s + ttl_s - seen.now_s
     if left_s > 0 or finished_s is None:
-        return Plan(release, phase, reason, message, max(left_s, 1.0))
-    return Plan((*release, DeleteObject()), phase, "Expired", message)
+        return Plan((), phase, reason, message, max(left_s, 1.0))
+    return Plan((DeleteObject(),), phase, "Expired", message)
 
 
 def _phase(record: Record) -> str:

@@ -8,7 +8,9 @@ from onyx.ids import JobId
 from onyx.replica.jobs import input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import NOTHING, Replica
+from onyx_operator.jobs.owners import read_owner
 from onyx_operator.jobs.seen import LogJob, Stage
+from onyx_operator.reconciler import Key
 
 _BY_JOB = (
     "allocations",
@@ -64,6 +66,16 @@ def log_job(
 
 def _required(replica: Replica, job: JobId) -> int:
     return sum(replica.min_required_peers.get(job, NOTHING).values())
+
+
+def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]:
+    """The jobs that have not ended of objects of an API server, by name and uid."""
+    found: dict[Key, dict[str, list[JobId]]] = {}
+    for job in replica.jobs:
+        owner = read_owner(replica.job_owners.get(job, ""))
+        if owner is not None and owner.server == server:
+            found.setdefault(owner.key, {}).setdefault(owner.uid, []).append(job)
+    return found
 
 
 def changed_jobs(old: Replica, new: Replica) -> set[JobId]:

@@ -96,6 +96,8 @@ class Log:
     position: int
     jobs: Mapping[JobId, LogJob]
     """Those asked for; others are unknown."""
+    orphans: tuple[JobId, ...] = ()
+    """Jobs that have not ended of objects that had the name before."""
 
     def job(self, job: JobId | None) -> LogJob:
         return self.jobs.get(job, UNKNOWN) if job is not None else UNKNOWN
@@ -132,7 +134,6 @@ class Seen:
     """Everything that a plan is made from, besides the spec."""
 
     now_s: float
-    has_finalizer: bool
     record: Record
     log: Log | Trouble
     invalid_s: float = 0.0

@@ -97,3 +97,15 @@ def test_a_job_keeps_state_for_its_windows_and_for_outputs_that_write_once(
     job = replace(windowed(), guarantee=guarantee)
     job = job if with_windows else replace(job, windows=(), triggers=())
     assert args(job).get("stateful") == stateful
+
+
+@pytest.mark.parametrize(("owner", "kept"), [("OnyxJob/a/b", True), ("x" * 2_000, False)])
+def test_the_owner_of_a_job_is_kept_with_it_and_is_no_novel(owner, kept):
+    command = submission(JobId("j"), JOB, "d", "balanced", owner)
+    log = ReplicaLog()
+    log.tell(command.fn, **{k.replace("-", "_"): v for k, v in command.args.items()})
+    assert (log.new.job_owners.get("j") == owner, log.new.rejected) == (kept, int(not kept))
+    log.tell("kill-job", job="j")
+    assert log.new.job_owners.get("j") == (owner if kept else None)
+    log.tell("gc", id="someone")
+    assert not log.new.job_owners

@@ -31,6 +31,7 @@ STATE_KEYS = ("partitions",)
 SUBMITTED_KEYS = (
     "resumed_jobs",
     "job_digests",
+    "job_owners",
     "tasks",
     "input_tasks",
     "output_tasks",

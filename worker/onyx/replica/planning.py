@@ -16,11 +16,13 @@ from onyx.replica.canonical import INFINITY
 from onyx.replica.entry import Command
 
 
-def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Command:
+def submission(
+    job_id: JobId, job: Job, digest: str, job_scheduler: str, owner: str = ""
+) -> Command:
     """The entry that submits a job.
 
     `digest` is the content address of the job in the chunk store. `job_scheduler` is the one of the
-    cluster: only `percentage` is told the job's percentage.
+    cluster: only `percentage` is told the job's percentage. `owner`: who ends it, see `Args`.
     """
     tasks = topological_order(job.workflow)
     entries = {task: job.entry(task) for task in tasks}
@@ -51,8 +53,11 @@ def submission(job_id: JobId, job: Job, digest: str, job_scheduler: str) -> Comm
         "acker-exclude-outputs": job.acker_exempt_output_tasks,
     }
     point = job.resume_point
-    resumes = {"resumes": point.job} if point is not None and point.job is not None else {}
-    return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler), **resumes})
+    if point is not None and point.job is not None:
+        args["resumes"] = point.job
+    if owner:
+        args["owner"] = owner
+    return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler)})
 
 
 def _state(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:

@@ -71,6 +71,8 @@ class Replica:
     of the other."""
     job_digests: Map[JobId, str] = NOTHING
     """Content address of the job itself, in the chunk store."""
+    job_owners: Map[JobId, str] = NOTHING
+    """Who ends a job that is wanted no more: the object that declares it, if there is one."""
     tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     input_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
     output_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from immutables import Map
+from msgspec import Meta
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs
@@ -36,6 +37,7 @@ V = TypeVar("V")
 
 Limit = int | float | Literal["Infinity"] | None
 TASKS_MAX = 10_000
+OWNER_CHARACTERS_MAX = 1_024
 
 
 class Args(Arguments, frozen=True):
@@ -64,6 +66,8 @@ class Args(Arguments, frozen=True):
     digest: Digest | None = None
     resumes: Job | None = None
     """The job in whose place it comes."""
+    owner: Annotated[str, Meta(max_length=OWNER_CHARACTERS_MAX)] = ""
+    """Who has submitted it and ends it when it is wanted no more, in words of its own."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.tasks) <= TASKS_MAX or len(set(self.tasks)) < len(self.tasks):
@@ -101,6 +105,7 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
         job_digests=replica.job_digests.set(job, args.digest)
         if args.digest
         else replica.job_digests,
+        job_owners=_set(replica.job_owners, job, args.owner or None),
         tasks=replica.tasks.set(job, args.tasks),
         input_tasks=replica.input_tasks.set(job, args.inputs),
         output_tasks=replica.output_tasks.set(job, args.outputs),
