@@ -135,6 +135,9 @@ class TaskSettings:
     """Work of a peer without a failure, after which its restarts are counted anew."""
     stop_timeout_s: float = 20.0
     """Longest wait for a task to stop before its peer may take another."""
+    report_values: bool = True
+    """Whether the report of what killed a job shows, shortened, the segment and what the exception
+    says. If not, it shows keys, types and places in the code only."""
     seal_attempts_max: int = 3
     """How often a failing seal (a Spark stage) is run before its error kills the job."""
 
@@ -175,6 +178,8 @@ class StateSettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
+    log_failures: bool = True
+    """Whether a worker logs what kills a job. `onyx run` shows it at the end, once."""
     metrics_port: int | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
     metrics_host: str = "127.0.0.1"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from onyx import failure_text
 from onyx.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
@@ -317,7 +318,5 @@ class LogView:
 
 
 def _told(report: dict[str, Any] | None) -> str:
-    """What a task stored before it killed its job, in one sentence."""
-    if report is None:
-        return ""
-    return f"task {report.get('task')}, {report.get('phase')}: {report.get('detail')}"
+    """What a task stored before it killed its job."""
+    return "" if report is None else failure_text.whole(report)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from onyx import api
+from onyx import api, failure_text
 from onyx.cli.options import (
     JobArgument,
     JsonOption,
@@ -160,12 +160,20 @@ def _show(statuses: list[JobStatus], as_json: bool) -> None:
     table = Table(whole_id, "name", "state", "peers", "remarks")
     for status in statuses:
         table.add_row(status.id, status.name, status.state, str(status.peers), remarks(status))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    if len(statuses) == 1:
+        show_exception(statuses[0], console)
+
+
+def show_exception(status: JobStatus, console: Console) -> None:
+    """Where in the user's code the error came from that killed a job, and for which segment."""
+    for line in failure_text.places(status.exception or {}):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def remarks(status: JobStatus) -> str:
     """Why a job waits or what killed it, for people."""
     if status.exception is None:
         return status.waiting_for
-    report: dict[str, Any] = status.exception
-    return f"task {report['task']}, {report['phase']}: {report['detail']}"
+    return failure_text.sentence(status.exception)

@@ -28,7 +28,7 @@ from rich.live import Live
 
 from onyx import api
 from onyx.checks import wrong_options
-from onyx.cli.jobs import remarks
+from onyx.cli.jobs import remarks, show_exception
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
@@ -113,7 +113,9 @@ def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
     if modules is None:
         modules = sorted(_modules(job))
     found = settings(modules=modules)
-    telemetry = dataclasses.replace(found.telemetry, metrics_port=0, log_level=log_level)
+    telemetry = dataclasses.replace(
+        found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
+    )
     return dataclasses.replace(found, telemetry=telemetry, tenancy_id="run")
 
 
@@ -186,6 +188,7 @@ def _follow(
             markup=False,
             soft_wrap=True,
         )
+        show_exception(status, console)
     return status
 
 

@@ -7,6 +7,13 @@ import re
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/]*)")
 _SIGNED = re.compile(r"[?&](X-Amz-|AWSAccessKeyId|Signature|access.?key|secret|token)", re.I)
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]*@")
+_SECRET = re.compile(
+    r"([?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|signature|credential|access.?key(?:id)?)"
+    r"|sig|api.?key)=)[^&\s;'\"]+",
+    re.I,
+)
+HIDDEN = "***"
 HINT = (
     "take them out of the job, and give them to the workers as AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY"
@@ -17,3 +24,8 @@ def carries_credentials(path: str) -> bool:
     """Whether a path is a URL with a user, a password or a signature in it."""
     found = _URL.match(path)
     return found is not None and ("@" in found[1] or _SIGNED.search(path) is not None)
+
+
+def without_secrets(text: str) -> str:
+    """The same text, with users, passwords and signatures in URLs hidden."""
+    return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onyx.codec.entries import encode_entry
-from onyx.errors import Fenced, InvariantViolated, OnyxError, Unavailable, describe
+from onyx.errors import Fenced, InvariantViolated, OnyxError, describe
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.log import kept
@@ -442,12 +442,13 @@ class Incarnation:
     def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
         """Keep what killed a job; the first report wins."""
         task, phase, detail = report["task"], report["phase"], report["detail"]
-        logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
+        if self.settings.telemetry.log_failures:
+            logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
 
         def store() -> None:
             try:
                 self.log.put_document(kept.exception(job), msgspec.json.encode(report), None)
-            except Unavailable as error:
-                logger.error("the exception of job %s could not be stored: %s", job, error)
+            except OnyxError as error:
+                logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
 
         return self.background(store)

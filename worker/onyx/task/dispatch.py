@@ -130,16 +130,17 @@ def raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Excepti
     """The first of the exceptions that nothing took care of: of the function, or of a condition."""
     if not failures:
         return
-    _, error = failures[0]
+    index, error = failures[0]
+    segment = task.batch.segments[index] if task.batch is not None else None
     if not any(error is raised for _, raised in leaves.failures):
         detail = blamed("a flow condition", error)
-        raise Failure(Phase.ROUTE.value, error, detail, len(failures))
+        raise Failure(Phase.ROUTE.value, error, detail, len(failures), segment)
     count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
     detail = (
         f"{blamed(_maker(task), error)}{count}; mend it, or route its exceptions with a flow "
         "condition that has thrownException: true"
     )
-    raise Failure(Phase.APPLY_FN.value, error, detail, len(failures))
+    raise Failure(Phase.APPLY_FN.value, error, detail, len(failures), segment)
 
 
 def _maker(task: Task) -> str:

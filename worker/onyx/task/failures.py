@@ -11,16 +11,28 @@ from pathlib import PurePath
 from typing import Any
 
 from onyx.errors import OnyxError, describe, message_of
+from onyx.flow.batch import Segment
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.model.locations import HIDDEN
+from onyx.task.exceptions import chain, is_ours, shown, shown_segment, whole_traceback
 
-TRACEBACK_CHARACTERS_MAX = 8_000
+DETAIL_CHARACTERS_MAX = 4_000
 
 
 class Failure(Exception):
     """`error` happened in `phase`, to so many segments; `detail` says it in one sentence."""
 
-    def __init__(self, phase: str, error: Exception, detail: str = "", segments: int = 1) -> None:
+    def __init__(
+        self,
+        phase: str,
+        error: Exception,
+        detail: str = "",
+        segments: int = 1,
+        segment: Segment | None = None,
+    ) -> None:
+        """`segment`: one for which it was raised, if that is known."""
         self.segments = segments
+        self.segment = segment
         self.phase = phase
         self.error = error
         self.detail = detail or describe(error)
@@ -38,29 +50,37 @@ def place(error: BaseException) -> str:
     """Where in the user's code an exception came from, as ` (shop.py, line 3)`; no more than that,
     since a traceback can show what is in a segment."""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if not frame.f_globals.get("__name__", "").startswith("onyx."):
+        if not is_ours(frame.f_globals):
             return f" ({PurePath(frame.f_code.co_filename).name}, line {line})"
     return ""
 
 
-def report(job: JobId, task: TaskName, peer: PeerId, failure: Failure) -> dict[str, Any]:
-    """What is stored beside the log: no segment contents but what their own exception says."""
-    error = failure.error
+def report(
+    job: JobId, task: TaskName, peer: PeerId, failure: Failure, values: bool
+) -> dict[str, Any]:
+    """What is stored beside the log, for people (`failure_text`) and programs.
+
+    Args:
+        values: whether what is in a segment may be shown. If not, neither may what exceptions of
+            the user's functions say, which often repeat it.
+    """
+    error, said = failure.error, message_of(failure.error)
+    detail, errors = failure.detail, chain(error)
+    segment = "" if failure.segment is None else shown_segment(failure.segment, values)
+    if not values:
+        detail = (
+            detail.replace(said, HIDDEN) if said and not isinstance(error, OnyxError) else detail
+        )
+        errors = [each | {"message": HIDDEN} for each in errors]
     return {
         "job": job,
         "task": task,
         "peer": peer,
         "phase": failure.phase,
         "type": type(error).__name__,
-        "message": message_of(error),
-        "detail": failure.detail,
-        "traceback": _traceback(error)[-TRACEBACK_CHARACTERS_MAX:],
+        "message": errors[0]["message"],
+        "detail": shown(detail, DETAIL_CHARACTERS_MAX),
+        "errors": errors,
+        "segment": segment,
+        "traceback": whole_traceback(error) if values else "",
     }
-
-
-def _traceback(error: Exception) -> str:
-    """Formatting calls methods of the user's exceptions; a report is there whatever they do."""
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException as again:
-        return f"(no traceback: formatting it raised {type(again).__name__})"

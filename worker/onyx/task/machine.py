@@ -206,7 +206,8 @@ def _decide(task: Task, failure: Failure) -> None:
         if exhausted is None:
             return
         failure = exhausted
-    told = report(task.job_id, task.name, task.peer, failure)
+    values = task.services.settings.task.report_values
+    told = report(task.job_id, task.name, task.peer, failure, values)
     stored = task.services.store_exception(task.job_id, told)
     stored.add_done_callback(lambda _: task.propose("kill-job", job=task.job_id))
 

@@ -31,7 +31,7 @@ def wait_for(task: Task, failure: Failure) -> Failure | None:
             f"restarted {count} times without {settings.restarts_forgotten_after_s:g} s of work in "
             f"between (setting task.restarts_max); the last error: {failure.detail}"
         )
-        return Failure(failure.phase, failure.error, detail, failure.segments)
+        return Failure(failure.phase, failure.error, detail, failure.segments, failure.segment)
     first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
     wait_s = min(first_s * 2**count, most_s)
     task.restart = Restart(now_s + wait_s, afresh)

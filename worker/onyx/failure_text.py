@@ -1,0 +1,51 @@
+"""The report of what killed a job (`task.failures.report`), as text for people.
+
+For the command line and for the status of an OnyxJob alike. Reports come from ZooKeeper, and what
+is in them from the user's code: nothing in them can move the cursor of a terminal or forge a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def sentence(report: Mapping[str, Any]) -> str:
+    """Which task failed where, and how, in one line."""
+    detail = " ".join(_lines(report.get("detail")))
+    return f"task {report.get('task')}, {report.get('phase')}: {detail}"
+
+
+def places(report: Mapping[str, Any]) -> list[str]:
+    """The places in the user's code, what the error came from, and the segment; a line each."""
+    return list(_places(report))
+
+
+def whole(report: Mapping[str, Any]) -> str:
+    """Both."""
+    return "\n  ".join([sentence(report), *places(report)])
+
+
+def _places(report: Mapping[str, Any]) -> Iterator[str]:
+    for number, error in enumerate(report.get("errors", ())):
+        if number:
+            first, *more = _lines(error.get("message")) or [""]
+            said = f": {first}" if first else ""
+            yield f"{error.get('relation')} {error.get('type')}{said}"
+            yield from (f"    {line}" for line in more)
+        for frame in error.get("frames", ()):
+            yield from frame_lines(frame)
+    if segment := " ".join(_lines(report.get("segment"))):
+        yield f"segment: {segment}"
+
+
+def frame_lines(frame: Mapping[str, Any]) -> Iterator[str]:
+    """A place in the code: file, line, function, and the line itself where it could be read."""
+    code = " ".join(_lines(frame.get("code")))
+    at = f"  at {frame.get('file')}:{frame.get('line')} in {frame.get('function')}"
+    yield f"{at}: {code}" if code else at
+
+
+def _lines(text: object) -> list[str]:
+    lines = str(text or "").splitlines()
+    return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]

@@ -1,0 +1,120 @@
+"""What an exception says, as plain data of a bounded size: each error of its chain with the places
+in the user's code, and the segment for which it was raised.
+
+Places in Onyx are left out: who has to mend a function looks for their own. A chain is what Python
+prints (causes, what was being handled, members of groups), outermost first. Everything here calls
+methods of the user's objects, which may raise or return megabytes, and none of that does harm.
+"""
+
+from __future__ import annotations
+
+import linecache
+import reprlib
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onyx.errors import message_of
+from onyx.model.locations import without_secrets
+
+ERRORS_MAX = 8
+FRAMES_MAX = 8
+"""Of one error, the innermost."""
+CODE_CHARACTERS_MAX = 160
+MESSAGE_CHARACTERS_MAX = 1_000
+SEGMENT_CHARACTERS_MAX = 500
+TRACEBACK_CHARACTERS_MAX = 8_000
+
+_short = reprlib.Repr()
+_short.maxdict = _short.maxlist = _short.maxtuple = _short.maxset = 20
+_short.maxstring = _short.maxother = _short.maxlong = 80
+_short.maxlevel = 4
+
+
+def chain(error: BaseException) -> list[dict[str, Any]]:
+    """The error, then what it came from: `type`, `message`, `relation` to the one before, and
+    `frames` of the user's code."""
+    return [
+        {
+            "relation": relation,
+            "type": type(each).__name__,
+            "message": shown(message_of(each), MESSAGE_CHARACTERS_MAX),
+            "frames": frames(each),
+        }
+        for relation, each in _walk(error)
+    ]
+
+
+def frames(error: BaseException) -> list[dict[str, Any]]:
+    """Where in the user's code, innermost last."""
+    places = [
+        (frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not is_ours(frame.f_globals)
+    ]
+    return [place(*each) for each in places[-FRAMES_MAX:]]
+
+
+def place(file: str, line: int, function: str) -> dict[str, Any]:
+    """One frame as data."""
+    code = shown(linecache.getline(file, line).strip(), CODE_CHARACTERS_MAX)
+    return {"file": file, "line": line, "function": function, "code": code}
+
+
+def is_ours(names: Mapping[str, Any]) -> bool:
+    """Whether the globals of a frame are those of a module of Onyx."""
+    module = str(names.get("__name__", ""))
+    return module == "onyx" or module.startswith("onyx.")
+
+
+def shown_segment(segment: object, values: bool) -> str:
+    """A segment, shortened; without `values` its keys and the types of what they hold."""
+    try:
+        if not values and isinstance(segment, dict):
+            segment = {key: _Type(type(value).__name__) for key, value in segment.items()}
+        elif not values:
+            segment = _Type(type(segment).__name__)
+        return shown(_short.repr(segment), SEGMENT_CHARACTERS_MAX)
+    except BaseException as again:
+        return f"(not shown: its repr raised {type(again).__name__})"
+
+
+def whole_traceback(error: BaseException) -> str:
+    """As Python prints it, its end; for those who mend Onyx."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    except BaseException as again:
+        return f"(no traceback: formatting it raised {type(again).__name__})"
+    return shown(text[-TRACEBACK_CHARACTERS_MAX:], TRACEBACK_CHARACTERS_MAX)
+
+
+def shown(text: str, characters_max: int) -> str:
+    """Text that may be stored and shown: no secrets of URLs, no halves of characters, shortened."""
+    text = without_secrets(text).encode("utf-8", "replace").decode()
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
+
+
+class _Type(str):
+    """Shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _walk(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """Errors with what they are to the one before; each once, though chains can be circles."""
+    waiting, seen = [("", error)], set[int]()
+    while waiting and len(seen) < ERRORS_MAX:
+        relation, each = waiting.pop(0)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield relation, each
+        if isinstance(each, BaseExceptionGroup):
+            waiting += [("one of several", member) for member in each.exceptions[:ERRORS_MAX]]
+        if each.__cause__ is not None:
+            waiting.append(("caused by", each.__cause__))
+        elif each.__context__ is not None and not each.__suppress_context__:
+            waiting.append(("while handling", each.__context__))
