@@ -109,7 +109,8 @@ def test_a_plan_tells_what_is_carried_over_before_anything_happens(
         refused = onyx(cluster, "submit", file, "--resume", old)
         assert refused.returncode == 1
         assert cluster.client.status(old).state == "waiting"
-        changed["spec"]["resumePoint"] = {"job": "?", "windows": {"sums": "initialize"}}
+        cluster.start_workers(1, PEERS)
+        changed["spec"]["resumePoint"] = {"windows": {"sums": "initialize"}}
         file.write_text(json.dumps(changed))
         told = onyx(cluster, "submit", file, "--resume", old, "--dry-run", "--json")
         assert told.returncode == 0, told.stderr

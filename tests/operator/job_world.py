@@ -62,7 +62,7 @@ class World:
         """As the operator asks the log."""
         resumes, job = self.holder(former), self.jobs.get(former, LogJob())
         if resumes != former and job.peers:
-            return Upgrade(resumes, waits=True)
+            return Upgrade(resumes, waits="it is taken over from", again_in_s=1.0)
         gone = "" if resumes in self.jobs else f"there is no job {resumes}"
         return Upgrade(resumes, refusal=self.refusal or gone)
 

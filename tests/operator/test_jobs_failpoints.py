@@ -108,7 +108,7 @@ def test_a_kill_at_any_step_loses_nothing(api: FakeApi, step: int) -> None:
     assert operator.doors[0].is_shut or len(operator.steps) <= step
 
 
-EDITED = range(12, 20)
+EDITED = range(12, 24)
 """Steps from before an edit with upgradePolicy Resume until the job runs that came of it."""
 
 
@@ -118,8 +118,8 @@ def test_the_steps_of_an_edit_that_resumes_are_among_those_at_which_it_is_killed
     logs, operator, jobs = lived(api, None, "Resume")
     check_resumed(logs.replica(), logs, jobs)
     writes = [each for each in operator.steps if each.startswith("append")]
-    assert writes == ["append submit-job", "append submit-job", "append kill-job"]
-    first, second, _ = (at for at, each in enumerate(operator.steps, 1) if "append" in each)
+    assert writes == [f"append {each}-job" for each in ("submit", "check", "submit", "kill")]
+    first, _, second, _ = (at for at, each in enumerate(operator.steps, 1) if "append" in each)
     assert first < EDITED.start
     assert second in EDITED
 

@@ -6,11 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.operator.declaring import condition, declare, phase, started, submitted, told
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
 
+from onyx.ids import GroupId, JobId
+from onyx.replica.entry import Command
+from onyx.replica.state import Replica
+from onyx_operator.jobs import checks
+from onyx_operator.jobs.seen import Upgrade
 from onyx_operator.jobs.spec import read_spec
 
 ANSWER = {"tasks": {"read": "initialize"}}
@@ -49,7 +55,7 @@ def test_the_new_job_comes_in_the_place_of_the_former_one(
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
     written = [(each.fn, each.args.get("resumes")) for each in logs.commands()
-            if each.fn.endswith("-job")]  # fmt: skip
+            if each.fn in ("submit-job", "kill-job")]  # fmt: skip
     assert written == [("submit-job", None), ("submit-job", first)]
     assert submitted(logs) == [first, second]
     assert logs.replica().killed_jobs == (first,)
@@ -86,6 +92,76 @@ def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
     found = api.wait_for("onyxjobs", "job", condition("Validated", "True"))
     assert found["status"]["jobId"] == second
     assert submitted(logs) == [first, second]
+
+
+def test_an_edit_that_workers_cannot_run_stops_nothing_until_others_come(
+    api: FakeApi,
+    logs: Logs,
+    workers: Workers,
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
+    first = started(api, upgradePolicy="Resume")
+    workers.problems = ["task read: there is no m:gone"]
+    declare(api, catalog=catalog(20))
+    found = api.wait_for("onyxjobs", "job", condition("Validated", "False", "UpgradeRefused"))
+    assert (found["status"]["phase"], found["status"]["jobId"]) == ("Running", first)
+    assert "there is no m:gone (the worker)" in found["status"]["message"]
+    assert submitted(logs) == [first]
+    workers.problems = []
+    with Workers(logs.log(), group="newer"):
+        api.wait_for("onyxjobs", "job", after(first))
+
+
+def test_an_edit_waits_for_the_answers_of_workers(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api, upgradePolicy="Resume")
+    workers.problems = None
+    declare(api, catalog=catalog(20))
+    found = api.wait_for("onyxjobs", "job", phase("Running", "SpecChanged"))
+    assert f"job {first} goes on until all workers have said" in found["status"]["message"]
+    assert submitted(logs) == [first]
+
+
+def test_an_edit_that_would_have_no_peers_waits_for_more(
+    api: FakeApi,
+    logs: Logs,
+    workers: Workers,
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four peers are there; the new one needs five."""
+    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
+    first = started(api, upgradePolicy="Resume")
+    wanted = catalog(20)
+    wanted[0]["minPeers"] = 7
+    declare(api, catalog=wanted)
+    found = api.wait_for("onyxjobs", "job", phase("Running", "SpecChanged"))
+    assert "the new one has no peers" in found["status"]["message"]
+    assert submitted(logs) == [first]
+    with Workers(logs.log(), group="newer", peers=8):
+        api.wait_for("onyxjobs", "job", after(first))
+
+
+def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
+    replica = Replica(jobs=(JobId("a"),))
+    entry = Command("submit-job", {"id": "b", "digest": "d", "resumes": "a"})
+    judged, question = checks.Checks().judge(Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0)
+    assert question is None
+    assert "no worker is there" in judged.waits
+
+
+def test_workers_that_did_not_answer_are_asked_again() -> None:
+    replica = Replica(jobs=(JobId("a"),), groups=(GroupId("g"),))
+    entry = Command("submit-job", {"id": "b", "digest": "d", "resumes": "a"})
+    asked = checks.Checks()
+    put = [
+        asked.judge(Upgrade(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
+        for now_s in (0.0, 1.0, 29.0, 31.0, 32.0)
+    ]
+    assert put == [True, False, False, True, False]
 
 
 def test_a_job_that_has_failed_is_mended_by_an_edit(

@@ -16,7 +16,7 @@ from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin
 from onyx.log.memory import MemoryLog
 from onyx.replica import machine
-from onyx.replica.effects import Effect, JobReady, RewireTask, SealOutput, StartTask
+from onyx.replica.effects import CheckJob, Effect, JobReady, RewireTask, SealOutput, StartTask
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
 
@@ -30,6 +30,8 @@ class Workers:
         self._log = log.group(self._group)
         self._inbox: queue.SimpleQueue[Entry | Origin | JobId | None] = queue.SimpleQueue()
         self._ending: set[JobId] = set()
+        self.problems: list[str] | None = []
+        """With jobs that may take the place of others; None: it does not answer."""
         self._replica = Replica()
         self._thread = threading.Thread(target=self._follow, name=f"workers-{group}", daemon=True)
 
@@ -87,6 +89,9 @@ class Workers:
                 return [Command("signal-ready", {"id": peer, "version": version})]
             case JobReady(job, _):
                 return [*self._register(job), *self._exhaust(job)]
+            case CheckJob(check) if self.problems is not None:
+                args = {"id": check, "group": self._group, "problems": self.problems}
+                return [Command("vouch-job", args)]
             case SealOutput(_, job, task):
                 return [Command("seal-output", {"job": job, "task": task})]
         return []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.support.vouching import voucher
 
 from onyx import takeover
 from onyx.client import Client
@@ -32,8 +34,10 @@ def job(name: str, plugin: str = "generator") -> Job:
 
 
 @pytest.fixture
-def client() -> Client:
-    return Client(MemoryLog().client(), "balanced")
+def client() -> Iterator[Client]:
+    log = MemoryLog()
+    with voucher(log):
+        yield Client(log.client(), "balanced")
 
 
 def submit(client: Client, name: str, after: str | None = None) -> JobId:
@@ -74,7 +78,7 @@ def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_kill
         client.submit(new)
     assert client.status(JobId("a")).state == "waiting"
     assert new.resume_point is not None
-    step, *_ = client.takeover_plan(new, new.resume_point).steps
+    step, *_ = client.examine(new).steps
     assert (step.name, step.fate) == ("in", "dropped")
 
 
@@ -147,7 +151,7 @@ def test_answers_alone_are_no_resume_point(client: Client) -> None:
     assert client.job(JobId("a")).resume_point is None
     assert alone.resume_point is not None
     with pytest.raises(UserError, match="names no job"):
-        client.takeover_plan(alone, alone.resume_point)
+        takeover.plan(client.log, client.replica(), alone, alone.resume_point)
 
 
 def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:

@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from onyx import takeover
+from onyx import examining, takeover
 from onyx.checks import wrong_options
 from onyx.errors import JobRefused, OnyxError, UserError
 from onyx.ids import JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
-from onyx.model.job import Job, ResumePoint
+from onyx.model.job import Job
 from onyx.model.kinds import JOB_ID
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.path_names import path_name
@@ -95,12 +95,14 @@ class Client:
 
         The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat. A
         job with a resume point comes in the place of another one, which it kills; one that names no
-        job there begins by itself.
+        job there begins by itself. Another one that has not ended is killed only if every worker
+        has said that it can run the job, and if there will be peers for it.
 
         Raises:
             JobRefused: options of a plugin are wrong, the id is taken by another job, or it cannot
                 come in the place of the other one.
             UserError: there is nothing left of that.
+            Unavailable: not all workers have answered in time; nothing was stopped.
         """
         if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
@@ -109,8 +111,10 @@ class Client:
         digest = self._store(job)
         replica = self.replica()
         taken = replica.job_digests.get(job_id)
+        entry = self._entry(job_id, job, digest)
         if taken is None and job.resume_point is not None:
-            found = takeover.plan(self.log, replica, job, job.resume_point)
+            asks = job.resume_point.job in replica.jobs
+            found = examining.examined(self.log, replica, job, entry, self.follow, asks=asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
         if taken is not None and taken != digest:
@@ -118,15 +122,21 @@ class Client:
                 f"job {job_id} exists already with other content: choose another metadata.jobId, "
                 "or leave it out for a new one each time"
             )
-        return Submission(job_id, self._append(job_id, job, digest))
+        return Submission(job_id, self.log.append(entry))
 
-    def takeover_plan(self, job: Job, point: ResumePoint) -> Plan:
-        """What a job would carry over from the one in whose place it would come.
+    def examine(self, job: Job) -> Plan:
+        """What would become of a job if it were submitted: what it would carry over from the one in
+        whose place it would come, and all that speaks against it. Nothing is changed.
 
         Raises:
-            UserError: there is nothing of that to carry over.
+            UserError: there is nothing of the other job to carry over.
+            Unavailable: not all workers have answered in time.
         """
-        return takeover.plan(self.log, self.replica(), job, point)
+        job = without_answers(job)
+        if problems := wrong_options(job):
+            return Plan((), problems)
+        entry = self.prepare(JobId(str(uuid.uuid4())), job)
+        return examining.examined(self.log, self.replica(), job, entry, self.follow)
 
     def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
@@ -137,15 +147,19 @@ class Client:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
+        return self.log.append(self.prepare(job_id, job, owner))
+
+    def prepare(self, job_id: JobId, job: Job, owner: str = "") -> Command:
+        """Store a job; the entry that would submit it. Raises as `hand_in`."""
         job = without_answers(job)
-        return self._append(job_id, job, self._store(job), owner)
+        return self._entry(job_id, job, self._store(job), owner)
 
     def _store(self, job: Job) -> str:
         return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
 
-    def _append(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> Position:
+    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> Command:
         scheduler = self._parameters()["job-scheduler"]
-        return self.log.append(submission(job_id, job, digest, scheduler, owner))
+        return submission(job_id, job, digest, scheduler, owner)
 
     def kill(self, job: JobId) -> None:
         """Stop a job for ever.

@@ -24,6 +24,8 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
+from onyx.upgrade.plan import in_place_of
+from onyx_operator.jobs.checks import Checks
 from onyx_operator.jobs.frontiers import Frontiers
 from onyx_operator.jobs.owners import Owner
 from onyx_operator.jobs.replica_jobs import (
@@ -87,6 +89,7 @@ class LogView:
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._failures: dict[JobId, str] = {}
         self.frontiers = Frontiers()
+        self._checks = Checks()
         self._next_job = 0
         self._poke = asyncio.Event()
         self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
@@ -134,7 +137,21 @@ class LogView:
         Raises:
             Unavailable: the log cannot be reached.
         """
-        return await self._ask(upgrade, self._opened().log, self._replica, job, former)
+        client = self._opened()
+        found = await self._ask(upgrade, client.log, self._replica, job, former)
+        if found.refusal or found.waits or former not in self._replica.jobs:
+            return found
+        assert found.resumes is not None
+        wanted = in_place_of(job, found.resumes)
+        entry = self._checks.prepared(former, wanted)
+        if entry is None:
+            entry = await self._ask(client.prepare, JobId("successor"), wanted)
+            self._checks.remember(former, wanted, entry)
+        now_s = self._loop.time()
+        found, question = self._checks.judge(found, former, entry, self._replica, now_s)
+        if question is not None:
+            await self.tell(question)
+        return found
 
     async def learn(self, job: JobId) -> None:
         """Find out what killed a job, and how far one that has ended came, if that is not known.
@@ -238,9 +255,11 @@ class LogView:
             self._following.close()
             client.close()
 
-    def _deliver(self, _: Entry | Origin, replica: Replica) -> None:
+    def _deliver(self, item: Entry | Origin, replica: Replica) -> None:
         """On the log's thread: the next entry."""
         self._newest = replica
+        if isinstance(item, Entry):
+            self._checks.hear(item, replica)
         if self._told:
             self._told = False
             with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -251,6 +270,7 @@ class LogView:
         self._told = True
         old, self._replica = self._replica, self._newest
         changed = changed_jobs(old, self._replica)
+        changed |= set(self._checks.answered())
         if changed:
             self._changed(changed)
         if old.peers != self._replica.peers or old.allocations is not self._replica.allocations:

@@ -35,8 +35,6 @@ from onyx_operator.jobs.versions import (
 FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
-TAKEOVER_WAIT_S = 1.0
-"""Between two looks whether a job has taken over: nobody tells."""
 _ANEW = Upgrade()
 
 
@@ -195,12 +193,10 @@ def _take_place(spec: Spec, seen: Seen, log: Log, former: Record, new: Record) -
     assert by is not None
     assert former.job_id is not None
     if by.refusal:
-        return _refused(seen.record, job, by.refusal)
+        return _refused(seen.record, job, by)
     if by.waits:
         phase, _, _ = _going_on(job)
-        message = f"job {former.job_id} is about to go on where job {by.resumes} stopped; then the "
-        message += "new one takes its place"
-        return Plan((), phase, "SpecChanged", message, TAKEOVER_WAIT_S)
+        return Plan((), phase, "SpecChanged", by.waits, by.again_in_s)
     named = replace(former, submitted_at="", finished_at="", phase="", former=None)
     begun = _begin(spec, seen, log.job(new.job_id), replace(new, former=named), by)
     actions = begun.actions
@@ -211,16 +207,16 @@ def _take_place(spec: Spec, seen: Seen, log: Log, former: Record, new: Record) -
     return replace(begun, actions=(*_fence(spec, seen.record, log), *actions))
 
 
-def _refused(record: Record, job: LogJob, refusal: str) -> Plan:
-    """An edit that would lose state starts nothing and stops nothing either."""
+def _refused(record: Record, job: LogJob, by: Upgrade) -> Plan:
+    """An edit that would lose state, or cannot run, starts nothing and stops nothing either."""
     phase, former = _phase(record), "the job of the former spec has ended"
     if job.stage == "live":
         phase, _, _ = _going_on(job)
         former = "the job of the former spec goes on"
     elif job.stage == "killed":
         phase, former = ("Failed", job.failure) if job.failure else ("Killed", former)
-    message = f"{former}; the new one cannot take its place: {short(refusal)}"
-    return Plan((), phase, "UpgradeRefused", message, refusal=refusal)
+    message = f"{former}; the new one cannot take its place: {short(by.refusal)}"
+    return Plan((), phase, "UpgradeRefused", message, by.again_in_s, by.refusal)
 
 
 def _replace(spec: Spec, former: JobId, job: LogJob) -> Plan:

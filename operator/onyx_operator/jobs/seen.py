@@ -123,8 +123,10 @@ class Upgrade:
     has not taken over itself."""
     refusal: str = ""
     """Why it cannot, a line each."""
-    waits: bool = False
-    """That job is taking over now: ask again."""
+    waits: str = ""
+    """Why it cannot yet, though it may later: ask again."""
+    again_in_s: float | None = None
+    """When to ask again; of a refusal, for workers may come that can run it."""
     remarks: str = ""
     """What is not carried over."""
 

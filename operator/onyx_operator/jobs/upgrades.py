@@ -13,6 +13,9 @@ from onyx.upgrade.plan import Plan, in_place_of
 from onyx_operator.jobs.seen import Upgrade
 from onyx_operator.jobs.spec import told
 
+TAKEOVER_WAIT_S = 1.0
+"""Between two looks whether a job has taken over: nobody tells."""
+
 
 def upgrade(log: LogReader, replica: Replica, job: Job, former: JobId) -> Upgrade:
     """Blocks.
@@ -22,7 +25,8 @@ def upgrade(log: LogReader, replica: Replica, job: Job, former: JobId) -> Upgrad
     """
     resumes = takeover.holder(log, replica, former)
     if resumes != former and replica.allocations.get(former):
-        return Upgrade(resumes, waits=True)
+        waits = f"job {former} is about to go on where job {resumes} stopped; then the new one"
+        return Upgrade(resumes, waits=f"{waits} takes its place", again_in_s=TAKEOVER_WAIT_S)
     point = in_place_of(job, resumes).resume_point
     assert point is not None
     try:

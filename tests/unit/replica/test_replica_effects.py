@@ -2,6 +2,7 @@ from tests.support.replica_log import ReplicaLog
 
 from onyx.replica.effects import (
     BackOff,
+    CheckJob,
     JobReady,
     ProbePulse,
     RestartGroup,
@@ -108,6 +109,13 @@ def test_a_group_that_is_declared_dead_starts_again():
     assert of_kind(log.effects("g1"), RestartGroup) == []
 
 
+def test_a_check_of_a_job_is_for_every_member_that_reads_it():
+    log = ReplicaLog().join("g1", "g2")
+    log.tell("check-job", id="c", digest="d")
+    assert log.effects("g1") == log.effects("g2") == (CheckJob("c", "d"),)
+    assert log.effects("stranger") == ()
+
+
 def test_entries_that_move_nobody_ask_nothing():
     log = ReplicaLog().join("g", peers=3).submit().ready()
     for fn, args in [
@@ -115,6 +123,7 @@ def test_entries_that_move_nobody_ask_nothing():
         ("register-partitions", {"job": "j", "task": "read", "count": 1, "digest": "d"}),
         ("kill-job", {"job": "other"}),
         ("gc", {"id": "client"}),
+        ("vouch-job", {"id": "c", "group": "g"}),
     ]:
         log.tell(fn, **args)
         assert log.effects("g") == ()

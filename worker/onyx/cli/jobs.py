@@ -24,7 +24,6 @@ from onyx.cli.takeover import DryRunOption, ResumeOption, show_takeover
 from onyx.cli.validate import FileArgument, read_job
 from onyx.client import Client, JobStatus
 from onyx.ids import JobId
-from onyx.upgrade.plan import in_place_of
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 
@@ -40,11 +39,10 @@ def submit(
 ) -> None:
     """Submit a job to a running cluster and print its id.
 
-    With --resume it comes in the place of another job, which ends, and goes on from its state.
+    With --resume it comes in the place of another job, which ends, and goes on from its state; but
+    only once every worker has said that it can run it, and if there are peers for it.
     """
-    job = read_job(file)
-    if resume is not None:
-        job = in_place_of(job, resume)
+    job = read_job(file, resume)
     with api.connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
             raise typer.Exit(show_takeover(client, job, as_json))

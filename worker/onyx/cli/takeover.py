@@ -1,4 +1,4 @@
-"""`onyx submit --resume JOB --dry-run`: what a job would carry over from another one."""
+"""`onyx submit --dry-run`: whether a job could run; with `--resume` what it would carry over."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from onyx.cli.exit_codes import ExitCode
 from onyx.cli.options import job_id
 from onyx.client import Client
 from onyx.model.job import Job
-from onyx.upgrade.plan import Plan, without_answers
 
 ResumeOption = Annotated[
     str | None,
     typer.Option(
         "--resume",
-        help="Id of the job in whose place it comes: that ends.",
+        help="Id of the job in whose place it comes: that ends. As resumePoint.job.",
         metavar="JOB",
         callback=job_id,
     ),
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would be carried over and what not.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only show whether it could run, and what would be carried over."
+    ),
 ]
 
 
 def show_takeover(client: Client, job: Job, as_json: bool) -> ExitCode:
     """Print the plan; the exit code says whether it can be carried out."""
-    plan, point = Plan((), ()), without_answers(job).resume_point
-    if point is not None:
-        plan = client.takeover_plan(job, point)
+    plan = client.examine(job)
     if as_json:
         print(json.dumps(msgspec.to_builtins(plan)))
     elif not plan.steps:
@@ -46,6 +46,7 @@ def show_takeover(client: Client, job: Job, as_json: bool) -> ExitCode:
             # As Text, for `[5, minutes]` in a str would be taken for markup.
             table.add_row(*map(Text, (step.part, step.name, step.fate, step.why)))
         Console().print(table)
+    if not as_json:
         for problem in plan.problems:
             print(problem)
     return ExitCode.INVALID if plan.problems else ExitCode.SUCCESS

@@ -88,10 +88,10 @@ def read_file(path: Path) -> bytes:
         raise ManifestError([Problem(str(path), message)]) from error
 
 
-def read_job(path: Path) -> Job:
-    """Parse a manifest file.
+def read_job(path: Path, resumes: str | None = None) -> Job:
+    """Parse a manifest file; `resumes`: id of the job in whose place it is to come.
 
     Raises:
         ManifestError: it cannot be read or is not valid.
     """
-    return parse_manifest(read_file(path), str(path))
+    return parse_manifest(read_file(path), str(path), resumes)

@@ -46,17 +46,18 @@ _NAMES = NameRule(
 )
 
 
-def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
+def parse_manifest(text: str | bytes, source: str = "manifest", resumes: str | None = None) -> Job:
     """The job in the text of a manifest, YAML or JSON.
 
     Args:
         text: the whole file, at most 1 MiB.
         source: what to call it in messages, usually its path.
+        resumes: id of the job in whose place it is to come; the manifest may say the same.
 
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    return _build(draft_of_text(text, source, _manifest))
+    return _build(draft_of_text(text, source, partial(_manifest, resumes=resumes)))
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -106,7 +107,11 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
     return tuple(report.problems())
 
 
-def _manifest(value: Any, report: Report, by_reference: bool = False) -> Draft:
+def _manifest(
+    value: Any, report: Report, by_reference: bool = False, resumes: str | None = None
+) -> Draft:
+    if resumes is not None:
+        _resume(value, resumes, report)
     draft = MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
@@ -116,6 +121,16 @@ def _manifest(value: Any, report: Report, by_reference: bool = False) -> Draft:
         report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
+
+
+def _resume(value: Any, other: str, report: Report) -> None:
+    """Fill in the other job's id, before anybody misses it."""
+    spec = value.get("spec") if isinstance(value, dict) else None
+    point = spec.setdefault("resumePoint", {}) if isinstance(spec, dict) else None
+    named = point.setdefault("job", other) if isinstance(point, dict) else other
+    if named != other:
+        what = f"is {named!r}, but the job is submitted in the place of {other!r}"
+        report.add("spec.resumePoint.job", what, "leave it out, or give the same id to --resume")
 
 
 def _object(value: Any, report: Report, by_reference: bool = False) -> Draft:

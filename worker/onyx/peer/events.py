@@ -77,6 +77,13 @@ class Propose:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """This group has something to say that was asked for; void when it is no member any more."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """The process has been asked to end (SIGTERM)."""
 
@@ -91,5 +98,6 @@ Event = (
     | AddPeers
     | RemovePeer
     | Propose
+    | Answer
     | Leave
 )

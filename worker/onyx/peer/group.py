@@ -42,6 +42,7 @@ from onyx.peer.actions import (
 )
 from onyx.peer.events import (
     AddPeers,
+    Answer,
     BackOffElapsed,
     EntryRead,
     Event,
@@ -129,6 +130,9 @@ def step(state: GroupState, event: Event) -> Result:
             return _remove(state, peer)
         case Propose(peer, command):
             return state, _append((command,)) if _may_propose(state, peer, command) else ()
+        case Answer(command):
+            may = state.joined and not state.leaving
+            return state, _append((command,)) if may else ()
         case Leave():
             return _leave(state)
     assert_never(event)

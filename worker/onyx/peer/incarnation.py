@@ -37,8 +37,10 @@ from onyx.peer.actions import (
     StartBackOff,
     StartPauseTimer,
 )
+from onyx.peer.checker import JobChecker
 from onyx.peer.events import (
     AddPeers,
+    Answer,
     BackOffElapsed,
     EntryRead,
     Event,
@@ -58,6 +60,7 @@ from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica import canonical
 from onyx.replica.effects import (
+    CheckJob,
     Effect,
     ProbePulse,
     RemoveState,
@@ -141,6 +144,7 @@ class Incarnation:
             lambda: liveness.beat(Watched.EXECUTOR),
         )
         self._workload = Workload(self, self._executor)
+        self._checker = JobChecker(self, self.group, lambda answer: self.post(Answer(answer)))
         self._timers: list[threading.Timer] = []
         self._state: group.GroupState | None = None
         self._offered = 0
@@ -286,6 +290,8 @@ class Incarnation:
                     self.log.unwatch_pulse(other)
                 case RemoveState(job):
                     self._remove_state(job)
+                case CheckJob():
+                    self._checker.ask(action)
                 case ProbePulse(other):
                     self._probe(other)
                 case StartPauseTimer(suspension):
@@ -354,6 +360,7 @@ class Incarnation:
         for timer in self._timers:
             timer.cancel()
         self._workload.stop()
+        self._checker.stop()
         self._executor.stop()
         self._liveness.forget(Watched.EXECUTOR, Watched.LOG)
         self.transport.stop()

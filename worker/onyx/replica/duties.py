@@ -14,10 +14,11 @@ from immutables import Map
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.replica import ring
-from onyx.replica.commands import abort_join_cluster, prepare_join_cluster
+from onyx.replica.commands import abort_join_cluster, check_job, prepare_join_cluster
 from onyx.replica.commands.contract import Arguments
 from onyx.replica.effects import (
     BackOff,
+    CheckJob,
     Effect,
     JobReady,
     ProbePulse,
@@ -60,6 +61,9 @@ def of_entry(
     if isinstance(args, abort_join_cluster.Args):
         if abort_join_cluster.reactions(old, new, None, args, me):
             yield BackOff()
+    elif isinstance(args, check_job.Args):
+        if me in new.groups:
+            yield CheckJob(args.id, args.digest)
     elif isinstance(args, prepare_join_cluster.Args) and me == args.joiner and me in new.aborted:
         _, busy = ring.entrances(new, me)
         if busy:

@@ -92,6 +92,15 @@ class RemoveState:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckJob:
+    """Somebody asks whether the workers can run a job: look, and write `vouch-job`."""
+
+    check: str
+    digest: str
+    """Of the job."""
+
+
+@dataclass(frozen=True, slots=True)
 class RestartGroup:
     """This group has been declared dead: start again as a new incarnation."""
 
@@ -107,5 +116,6 @@ Effect = (
     | JobReady
     | SealOutput
     | RemoveState
+    | CheckJob
     | RestartGroup
 )

@@ -8,6 +8,7 @@ from onyx.replica.commands import (
     add_virtual_peer,
     backpressure_off,
     backpressure_on,
+    check_job,
     complete_job,
     drain_job,
     exhaust_input,
@@ -24,6 +25,7 @@ from onyx.replica.commands import (
     signal_ready,
     submit_job,
     suspend_job,
+    vouch_job,
 )
 from onyx.replica.commands.contract import CommandModule
 from onyx.structs import prepared
@@ -34,6 +36,7 @@ _MODULES: tuple[CommandModule, ...] = (
     add_virtual_peer,
     backpressure_off,
     backpressure_on,
+    check_job,
     complete_job,
     drain_job,
     exhaust_input,
@@ -50,6 +53,7 @@ _MODULES: tuple[CommandModule, ...] = (
     signal_ready,
     submit_job,
     suspend_job,
+    vouch_job,
 )
 
 for _module in _MODULES:

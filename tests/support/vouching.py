@@ -1,0 +1,34 @@
+"""A worker without peers that says of every job that is checked what the test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from onyx.ids import GroupId, Position
+from onyx.log.interface import Origin
+from onyx.log.memory import MemoryLog
+from onyx.replica.entry import Command, Entry
+
+
+@contextmanager
+def voucher(
+    log: MemoryLog, problems: Sequence[str] | None = (), name: str = "voucher"
+) -> Iterator[None]:
+    """A member of the cluster; `problems`: None answers nothing."""
+    group = GroupId(name)
+    mine = log.group(group)
+
+    def read(item: Entry | Origin) -> None:
+        if isinstance(item, Entry) and item.command.fn == "check-job" and problems is not None:
+            args = {"id": item.command.args["id"], "group": group, "problems": list(problems)}
+            mine.append([Command("vouch-job", args)])
+
+    mine.register_pulse()
+    mine.append([Command("prepare-join-cluster", {"joiner": group})])
+    unsubscribe = mine.subscribe(Position(-1), read)
+    try:
+        yield
+    finally:
+        unsubscribe()
+        mine.close()

@@ -1,0 +1,238 @@
+"""What workers say of a job before it takes the place of another one, told in entries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.support.vouching import voucher
+
+from onyx import vouching
+from onyx.client import Client
+from onyx.errors import JobRefused, Unavailable
+from onyx.ids import JobId, Position
+from onyx.log.memory import MemoryLog
+from onyx.model.job import Job
+from onyx.model.parse import parse_mapping
+from onyx.replica import machine
+from onyx.replica.entry import Command, Entry
+from onyx.replica.state import Replica
+from onyx.upgrade.plan import in_place_of
+from onyx.vouching import NOBODY, Vouching, lacks_peers
+
+
+class History:
+    """A log that is written by the test, and the replica after it."""
+
+    def __init__(self) -> None:
+        self.replica = Replica()
+        self.heard: list[Vouching] = []
+
+    def add(self, fn: str, **args: Any) -> None:
+        """An entry; `_` in keys is `-`."""
+        named = {key.replace("_", "-"): value for key, value in args.items()}
+        self.write(Command(fn, named))
+
+    def write(self, command: Command) -> None:
+        entry = Entry(Position(self.replica.version + 1), command)
+        self.replica = machine.apply(self.replica, entry)
+        for each in self.heard:
+            each.hear(entry, self.replica)
+
+    def join(self, group: str, peers: int = 1) -> None:
+        """A worker, and its virtual peers."""
+        self.replica = dataclasses.replace(
+            self.replica,
+            groups=(*self.replica.groups, group),  # type: ignore[arg-type]
+        )
+        for number in range(peers):
+            site = {"address": f"{group}.example:7777"}
+            self.add("add-virtual-peer", id=f"{group}-{number}", group_id=group, peer_site=site)
+
+    def leave(self, group: str) -> None:
+        left = tuple(each for each in self.replica.groups if each != group)
+        self.replica = dataclasses.replace(self.replica, groups=left)
+        self.add("complete-job", job="none")
+
+
+def asked(history: History) -> Vouching:
+    found = Vouching("digest")
+    history.heard.append(found)
+    history.write(found.command)
+    return found
+
+
+def vouch(history: History, found: Vouching, group: str, *problems: str) -> None:
+    history.add("vouch-job", id=found.check, group=group, problems=list(problems))
+
+
+def test_a_job_may_come_when_every_worker_has_said_that_it_can_run_it() -> None:
+    history = History()
+    history.join("a")
+    history.join("b")
+    found = asked(history)
+    vouch(history, found, "a")
+    assert not found.complete
+    vouch(history, found, "b")
+    assert (found.complete, found.problems()) == (True, ())
+
+
+def test_one_worker_that_cannot_is_enough_and_is_named() -> None:
+    history = History()
+    for each in ("a", "b", "c"):
+        history.join(each)
+    found = asked(history)
+    vouch(history, found, "a")
+    vouch(history, found, "b", "task age: there is no ages:age")
+    vouch(history, found, "c")
+    (problem,) = found.problems()
+    assert problem == "task age: there is no ages:age (1 of 3 workers: b.example:7777)"
+
+
+def test_what_all_workers_say_is_said_once() -> None:
+    history = History()
+    for each in ("a", "b"):
+        history.join(each)
+    found = asked(history)
+    for each in ("a", "b"):
+        vouch(history, found, each, "no such module")
+    assert found.problems() == ("no such module (all workers)",)
+
+
+def test_whoever_leaves_needs_not_answer_and_whoever_comes_was_not_asked() -> None:
+    history = History()
+    for each in ("a", "b"):
+        history.join(each)
+    found = asked(history)
+    history.join("late")
+    vouch(history, found, "a")
+    vouch(history, found, "late", "of no account")
+    assert "b.example:7777" in found.silent()
+    history.leave("b")
+    assert (found.complete, found.problems()) == (True, ())
+
+
+def test_where_nobody_is_left_nobody_vouches() -> None:
+    history = History()
+    history.join("a")
+    found = asked(history)
+    history.leave("a")
+    assert found.complete
+    assert found.problems() == (NOBODY,)
+
+
+def test_answers_to_another_question_do_not_count() -> None:
+    history = History()
+    history.join("a")
+    found, other = asked(history), asked(history)
+    vouch(history, other, "a")
+    assert (found.complete, other.complete) == (False, True)
+
+
+def test_a_check_and_its_answers_change_nothing() -> None:
+    history = History()
+    history.join("a")
+    before = history.replica
+    vouch(history, asked(history), "a", "problem")
+    assert dataclasses.replace(history.replica, version=before.version) == before
+
+
+def submission(job: str, resumes: str | None = None, **args: Any) -> Command:
+    needed = {"min-required-peers": args.pop("least", {}), "required-tags": args.pop("tags", {})}
+    named = {"resumes": resumes} if resumes else {}
+    return Command(
+        "submit-job",
+        {"id": job, "tasks": ["in", "out"], "inputs": ["in"], "outputs": ["out"],
+         "task-scheduler": "balanced", **needed, **named},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("least", "tags", "why"),
+    [
+        ({"in": 1, "out": 3}, {}, ""),
+        ({"in": 2, "out": 3}, {}, "needs 5 peers"),
+        ({}, {"out": ["gpu"]}, "task out needs a peer with tags [gpu]"),
+    ],
+)
+def test_peers_that_a_job_would_lack_are_missed_before_the_other_one_ends(
+    least: dict[str, int], tags: dict[str, list[str]], why: str
+) -> None:
+    """Four peers, all of which the former job has."""
+    history = History()
+    history.join("a", peers=4)
+    history.write(submission("old"))
+    lacking = lacks_peers(
+        history.replica, JobId("old"), submission("new", "old", least=least, tags=tags)
+    )
+    assert why in lacking
+    assert bool(lacking) == bool(why)
+
+
+def test_a_job_that_has_no_peers_itself_may_give_way_to_one_that_waits() -> None:
+    history = History()
+    history.join("a", peers=1)
+    history.write(submission("old"))
+    assert not lacks_peers(history.replica, JobId("old"), submission("new", "old"))
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+def job(name: str, stage: int = 1) -> Job:
+    spec = {
+        "workflow": [["in", "out"]],
+        "catalog": [
+            {"name": "in", "type": "input", "plugin": "generator", "batchSize": stage},
+            {"name": "out", "type": "output", "plugin": "stdout", "batchSize": 1},
+        ],
+        "metadata": {"jobId": name},
+    }
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    return parse_mapping({**head, "spec": spec})
+
+
+@contextmanager
+def cluster(problems: Sequence[str] | None) -> Iterator[Client]:
+    """Job `old`, and one worker."""
+    log = MemoryLog()
+    with voucher(log, problems):
+        client = Client(log.client(), "balanced")
+        client.submit(job("old"))
+        yield client
+
+
+def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
+    with cluster(["task in: there is no m:gone"]) as client:
+        new = in_place_of(job("new"), "old")
+        with pytest.raises(JobRefused, match=r"there is no m:gone \(the worker\)"):
+            client.submit(new)
+        problems = [each.message for each in client.examine(new).problems]
+        assert problems == ["task in: there is no m:gone (the worker)"]
+        assert client.replica().jobs == ("old",)
+
+
+def test_a_worker_that_does_not_answer_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vouching, "VOUCH_TIMEOUT_S", 0.01)
+    with cluster(None) as client:
+        with pytest.raises(Unavailable, match=r"no answer from voucher within 0\.01 s"):
+            client.submit(in_place_of(job("new"), "old"))
+        assert client.replica().jobs == ("old",)
+
+
+def test_without_a_worker_nothing_is_stopped_but_a_first_job_is_taken() -> None:
+    client = Client(MemoryLog().client(), "balanced")
+    client.submit(job("old"))
+    with pytest.raises(JobRefused, match="no worker is there"):
+        client.submit(in_place_of(job("new"), "old"))
+    client.kill(JobId("old"))
+    assert client.submit(in_place_of(job("new"), "old")).job == "new"
+
+
+def test_a_dry_run_of_a_first_job_asks_the_workers_too() -> None:
+    with cluster(["task in: there is no m:gone"]) as client:
+        (problem,) = client.examine(job("first")).problems
+        assert "m:gone" in problem.message
