@@ -77,6 +77,8 @@ class Observer:
             now.received_bytes - told.received_bytes,
         )
         self._metrics.reconnected(now.reconnects - told.reconnects)
+        for reason, calls in (now.refused_calls - told.refused_calls).items():
+            self._metrics.refused(reason, calls)
 
     def close(self) -> None:
         """The incarnation has ended: it has no peers and no jobs."""

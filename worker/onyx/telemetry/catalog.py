@@ -42,11 +42,31 @@ class Direction(StrEnum):
     OUT = "out"
 
 
+class Refusal(StrEnum):
+    """Why a call from another process was not let in."""
+
+    BUSY = "busy"
+    """Others were being let in; a member comes again."""
+    CERTIFICATE = "certificate"
+    """Its certificate does not carry the name of the workers."""
+    GARBAGE = "garbage"
+    """It began with something else than a greeting or a question."""
+    GROUP = "group"
+    """It looked for another group, or shares no job with this one."""
+    PROTOCOL = "protocol"
+    """It is of another version of Onyx."""
+    SILENT = "silent"
+    """It did not say in time who it is."""
+    TENANCY = "tenancy"
+    """It is of another cluster."""
+
+
 TASK = ("job", "task")
 CLOSED_LABELS: dict[str, frozenset[str]] = {
     "stage": frozenset(Stage),
     "state": frozenset(PeerState),
     "direction": frozenset(Direction),
+    "reason": frozenset(Refusal),
 }
 """Labels whose values are fixed here. `fn` is closed by the commands that a registry is given."""
 
@@ -197,6 +217,12 @@ METRICS = (
     ),
     Metric("onyx_grpc_stream_messages_total", "counter", ("direction",), "Frames between groups."),
     Metric("onyx_grpc_stream_reconnects_total", "counter", (), "Streams dialled again."),
+    Metric(
+        "onyx_grpc_calls_refused_total",
+        "counter",
+        ("reason",),
+        "Calls on the port for other groups that were not let in: not from a member.",
+    ),
     Metric("onyx_job_info", "gauge", ("job", "job_id", "guarantee"), "1 for each job run here."),
     Metric("onyx_build_info", "gauge", ("version", "python"), "1; what runs here."),
 )

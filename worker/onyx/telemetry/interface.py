@@ -7,7 +7,7 @@ called once a batch or entry, never once a segment.
 
 from __future__ import annotations
 
-from onyx.telemetry.catalog import Direction, PeerState
+from onyx.telemetry.catalog import Direction, PeerState, Refusal
 
 
 class TaskMetrics:
@@ -86,6 +86,9 @@ class GroupMetrics:
 
     def reconnected(self, times: int) -> None:
         """Streams that have been dialled again since the last call."""
+
+    def refused(self, reason: Refusal, calls: int) -> None:
+        """Calls of other processes that have not been let in since the last call."""
 
     def job_started(self, job: str, job_id: str, guarantee: str) -> None:
         """A peer of this process works on the job."""

@@ -15,7 +15,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, TASK, Direction, Metric, PeerState
+from onyx.telemetry.catalog import (
+    CLOSED_LABELS,
+    METRICS,
+    TASK,
+    Direction,
+    Metric,
+    PeerState,
+    Refusal,
+)
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.series import PrometheusTaskMetrics, TaskSeries, build
 from onyx.telemetry.tallies import TALLIED, BatchCollector, BatchTally
@@ -107,6 +115,9 @@ class PrometheusGroupMetrics(GroupMetrics):
 
     def reconnected(self, times: int) -> None:
         self._metrics["onyx_grpc_stream_reconnects_total"].inc(times)
+
+    def refused(self, reason: Refusal, calls: int) -> None:
+        self._metrics["onyx_grpc_calls_refused_total"].labels(reason).inc(calls)
 
     def job_started(self, job: str, job_id: str, guarantee: str) -> None:
         self._metrics["onyx_job_info"].labels(job, job_id, guarantee).set(1)

@@ -1,4 +1,4 @@
-"""What the transport counts. Telemetry reads the totals; nothing here knows of Prometheus.
+"""What the transport counts. Telemetry is told the totals.
 
 Plain integers, each written only under the lock of the link or inbox that owns the object. Readers
 need no lock: they may see a value that is one event old, never a torn one.
@@ -6,7 +6,10 @@ need no lock: they may see a value that is one event old, never a torn one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+from onyx.telemetry.catalog import Refusal
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Counters:
     """Batches whose segments could not be decoded; their trees are replayed."""
     refused_sends: int = 0
     """Sends answered with "no room"."""
+    refused_calls: Counter[Refusal] = field(default_factory=Counter)
+    """Calls that were not let in."""
 
     def add(self, other: Counters) -> None:
         for each in fields(self):

@@ -25,6 +25,7 @@ from onyx.codec import segments as codec
 from onyx.errors import SegmentError, Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.path_names import is_path_name
 from onyx.transport.inbox import Encoded
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
@@ -34,7 +35,7 @@ PROTOCOL = 4
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
 """Room for the header and checksum of a frame and the fixed fields of a packet."""
-IDENTIFIER_CHARS_MAX = 512
+_TOLD_CHARS_MAX = 60
 COLUMN_VALUES_MAX = 1_000_000
 
 _CHECKSUM_BYTES = 5
@@ -307,8 +308,9 @@ def _read(packet: pb.Packet) -> Packet:
 
 
 def _identifier(text: str) -> str:
-    if not 0 < len(text) <= IDENTIFIER_CHARS_MAX:
-        raise FrameError(f"an identifier has {len(text)} characters; 1 to 512 are allowed")
+    if not is_path_name(text):
+        told = f"{text[:_TOLD_CHARS_MAX]!a}, {len(text)} characters,"
+        raise FrameError(f"{told} cannot be an identifier")
     return text
 
 

@@ -17,8 +17,8 @@ import grpc
 from onyx.seams import Randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport import frames
 from onyx.transport.frames import FrameError, Hello
+from onyx.transport.greeting import read_hello
 from onyx.transport.grpc_options import METHOD, channel_options
 from onyx.transport.grpc_tls import open_channel, why_not
 from onyx.transport.link import Link, Stream
@@ -108,9 +108,7 @@ class Dialler:
     def _converse(self, stream: Stream, call: Iterator[bytes], watchdog: threading.Timer) -> bool:
         attached = False
         try:
-            hello = frames.decode(next(call), self._settings.frame_bytes_max)
-            check_hello(hello, self._link)
-            assert isinstance(hello, Hello)
+            hello = _greeting(next(call), self._link)
             watchdog.cancel()
             attached = self._link.attach(stream, hello)
             if attached:
@@ -148,32 +146,12 @@ class Dialler:
             logger.log(severity, "no stream to group %s: %s; dialling again", where, self._told)
 
 
-def check_hello(hello: object, link: Link) -> None:
-    """Raise FrameError unless this is the greeting that the link expects."""
-    problem = hello_problem(hello, link.ends.tenancy, link.ends.here)
-    if problem is None and isinstance(hello, Hello) and hello.group != link.ends.there:
-        problem = f"group {hello.group} answered where {link.ends.there} was expected"
-    if problem is not None:
-        raise FrameError(problem)
-
-
-def hello_problem(hello: object, tenancy: str, here: str) -> str | None:
-    """Why a first frame is no greeting for this group, or None."""
-    if not isinstance(hello, Hello):
-        return "the first frame is not a hello"
-    if hello.protocol != frames.PROTOCOL:
-        return (
-            f"group {hello.group} speaks protocol {hello.protocol} and group {here} protocol "
-            f"{frames.PROTOCOL}: run the same version of Onyx on all workers"
-        )
-    if hello.tenancy != tenancy:
-        return (
-            f"group {hello.group} is of tenancy {hello.tenancy!r} and group {here} of {tenancy!r}: "
-            "check tenancy_id and the address that the worker advertises"
-        )
-    if hello.target != here:
-        return f"group {hello.group} looks for group {hello.target}, but this is {here}"
-    return None
+def _greeting(data: bytes, link: Link) -> Hello:
+    """Raises FrameError unless this is the greeting that the link expects."""
+    hello = read_hello(data, link.ends.tenancy, link.ends.here)
+    if hello.group != link.ends.there:
+        raise FrameError(f"group {hello.group} answered where {link.ends.there} was expected")
+    return hello
 
 
 _ORDINARY = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)

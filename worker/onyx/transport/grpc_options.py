@@ -8,12 +8,22 @@ writer hangs. `http2.ping_timeout_ms` is the option that has the effect which
 
 from __future__ import annotations
 
+import resource
+
 from onyx.settings import TransportSettings
 from onyx.transport.frames import FRAME_OVERHEAD_BYTES
 
 METHOD = "/onyx.wire.v1.Streams/Exchange"
 STREAMS_MAX = 256
-"""Calls that a server carries at once; more are refused with RESOURCE_EXHAUSTED."""
+"""Streams that a server carries at once, one for each group that dials."""
+CALLS_MAX = 1_024
+"""Calls at once, with those that are about to be refused; more are refused by gRPC itself."""
+CALLS_PER_CONNECTION_MAX = 32
+CONNECTIONS_MAX = 1_024
+CONNECTION_IDLE_MS = 10_000
+"""How long a connection without a call stays: those of members have their stream."""
+GREETING_MS = 5_000
+"""How long a connection may take to speak HTTP/2, TLS included."""
 
 RENEWAL_GRACE_MS = 1_000
 """How long a connection that is too old goes on, so that what is under way is acknowledged."""
@@ -32,6 +42,12 @@ def _both(settings: TransportSettings) -> Options:
         ("grpc.http2.ping_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
     ]
+
+
+def connections_max() -> int:
+    """Connections at once: no more than leaves descriptors for everything else."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(CONNECTIONS_MAX, max(1, descriptors // 2))
 
 
 def channel_options(settings: TransportSettings) -> Options:
@@ -54,6 +70,10 @@ def server_options(settings: TransportSettings, tls: bool) -> Options:
     return [
         *_both(settings),
         *(age if tls else ()),
+        ("grpc.server_handshake_timeout_ms", GREETING_MS),
+        ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
+        ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION_MAX),
+        ("grpc.max_allowed_incoming_connections", connections_max()),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         # Two processes given the same port must not share it in silence.
         ("grpc.so_reuseport", 0),

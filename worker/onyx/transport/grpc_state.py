@@ -16,10 +16,13 @@ import grpc
 from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
 from onyx.ids import GroupId
 from onyx.settings import TransportSettings
+from onyx.telemetry.catalog import Refusal
 from onyx.tls.files import CertificateFiles
 from onyx.transport import queries
+from onyx.transport.greeting import Refused
 from onyx.transport.grpc_options import channel_options
 from onyx.transport.grpc_tls import open_channel, stranger, why_not
+from onyx.transport.lobby import SENT_AWAY, Lobby
 from onyx.transport.queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
@@ -44,7 +47,16 @@ AGAIN = (
 class StateService:
     """Answers questions from `start` on."""
 
-    def __init__(self, tenancy: str, certificates: CertificateFiles | None) -> None:
+    def __init__(
+        self,
+        tenancy: str,
+        certificates: CertificateFiles | None,
+        lobby: Lobby,
+        refuse: Callable[[str, Refused], None],
+    ) -> None:
+        """`refuse` is told of the caller's address and of why it is not let in."""
+        self._lobby = lobby
+        self._refuse = refuse
         self._tenancy = tenancy
         self._certificates = certificates
         self._group = GroupId("")
@@ -53,28 +65,56 @@ class StateService:
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
-        method = grpc.unary_stream_rpc_method_handler(self._query)
+        # For the caller the same as unary_stream; but gRPC would keep a thread waiting for the
+        # question, out of our sight.
+        method = grpc.stream_stream_rpc_method_handler(self._query)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
     def start(self, group: GroupId, answer: AnswerQuery) -> None:
         self._group, self._answer = group, answer
 
-    def _query(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def _query(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         problem = stranger(context, self._certificates)
         if problem is not None:
+            self._refuse(context.peer(), Refused(Refusal.CERTIFICATE, problem))
             context.abort(Code.UNAUTHENTICATED, problem)
+        query = self._question(requests, context)
         if not self._free.acquire(blocking=False):
+            self._lobby.count(Refusal.BUSY)
             context.abort(Code.RESOURCE_EXHAUSTED, f"{QUERIES_MAX} questions are being answered")
         try:
-            answer = self._answered(request, context)
+            yield from queries.to_pieces(self._answered(query, context))
         finally:
             self._free.release()
-        yield from queries.to_pieces(answer)
 
-    def _answered(self, request: bytes, context: grpc.ServicerContext) -> StateAnswer:
+    def _question(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> StateQuery:
+        try:
+            with self._lobby.waiting(context.cancel):
+                request = next(requests)
+            query = queries.decode_query(request)
+            if query.tenancy != self._tenancy or query.group != self._group:
+                raise Refused(
+                    Refusal.TENANCY if query.tenancy != self._tenancy else Refusal.GROUP,
+                    f"this is group {self._group} of tenancy {self._tenancy!r}, and group "
+                    f"{query.group} of {query.tenancy!r} was asked",
+                )
+            return query
+        except SegmentError as error:
+            self._refuse(context.peer(), Refused(Refusal.GARBAGE, str(error)))
+            context.abort(Code.FAILED_PRECONDITION, str(error))
+        except Refused as refused:
+            self._refuse(context.peer(), refused)
+            context.abort(Code.ABORTED, str(refused))
+        except Exception:  # of gRPC: a bare one when the call has ended
+            self._refuse(context.peer(), Refused(Refusal.SILENT, SENT_AWAY))
+            context.abort(Code.CANCELLED, SENT_AWAY)
+        raise AssertionError("abort raises")
+
+    def _answered(self, query: StateQuery, context: grpc.ServicerContext) -> StateAnswer:
         future: Future[StateAnswer] = Future()
         try:
-            future = self._ask_task(queries.decode_query(request))
+            assert self._answer is not None, "listens only once it is started"
+            future = self._answer(query)
             # Nobody waits for longer than the call: not the task, and not a process that ends.
             context.add_callback(future.cancel)
             return future.result(_left_s(context))
@@ -90,15 +130,6 @@ class StateService:
             code, details = Code.INTERNAL, f"{type(error).__name__}: {error}"
         context.abort(code, details)
         raise AssertionError("abort raises")
-
-    def _ask_task(self, query: StateQuery) -> Future[StateAnswer]:
-        assert self._answer is not None, "listens only once it is started"
-        if query.tenancy != self._tenancy or query.group != self._group:
-            raise Unavailable(
-                f"this is group {self._group} of tenancy {self._tenancy!r}, and group "
-                f"{query.group} of {query.tenancy!r} was asked"
-            )
-        return self._answer(query)
 
 
 def _left_s(context: grpc.ServicerContext) -> float:

@@ -59,7 +59,7 @@ class GrpcTransport:
         self._clock = clock or SystemClock()
         self._randomness = randomness or system_randomness()
         self._local = LocalTransport(settings.short_circuit)
-        self._server = Server(settings, tenancy, certificates)
+        self._server = Server(settings, tenancy, certificates, self._clock)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connections: dict[GroupId, _Connection] = {}
@@ -196,6 +196,7 @@ class GrpcTransport:
         total = self._local.counters()
         with self._lock:
             total.add(self._past)
+            total.refused_calls += self._server.refused()
             for connection in self._connections.values():
                 total.add(connection.link.counters)
         return total

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from onyx.codec import segments as codec
 from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.flow.batch import U64, Batch
-from onyx.transport.frames import FRAME_OVERHEAD_BYTES, IDENTIFIER_CHARS_MAX
+from onyx.path_names import CHARACTERS_MAX
+from onyx.transport.frames import FRAME_OVERHEAD_BYTES
 from onyx.transport.inbox import Encoded
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
@@ -36,7 +37,7 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
 
 def column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
     """Slices of two columns of this length (acks) that fit in a frame with their identifiers."""
-    overhead = FRAME_OVERHEAD_BYTES + 2 * 4 * IDENTIFIER_CHARS_MAX
+    overhead = FRAME_OVERHEAD_BYTES + 2 * CHARACTERS_MAX
     step = max(1, (frame_bytes_max - overhead) // _LINEAGE_BYTES)
     for start in range(0, len(column), step):
         yield slice(start, start + step)

@@ -1,0 +1,49 @@
+"""Whether the first frame of a stream is the greeting that is due; shared by both of its ends."""
+
+from __future__ import annotations
+
+from onyx.telemetry.catalog import Refusal
+from onyx.transport import frames
+from onyx.transport.frames import FrameError, Hello
+
+HELLO_BYTES_MAX = 65_536
+
+
+class Refused(FrameError):
+    """A call is not let in."""
+
+    def __init__(self, reason: Refusal, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
+    """The greeting in a first frame, to the group `here`.
+
+    Raises:
+        Refused: it is none, or not one for this group.
+    """
+    try:
+        hello = frames.decode(data, HELLO_BYTES_MAX)
+    except FrameError as error:
+        raise Refused(Refusal.GARBAGE, str(error)) from error
+    if not isinstance(hello, Hello):
+        raise Refused(Refusal.GARBAGE, "the first frame is not a hello")
+    if hello.protocol != frames.PROTOCOL:
+        raise Refused(
+            Refusal.PROTOCOL,
+            f"group {hello.group} speaks protocol {hello.protocol} and group {here} protocol "
+            f"{frames.PROTOCOL}: run the same version of Onyx on all workers",
+        )
+    if hello.tenancy != tenancy:
+        raise Refused(
+            Refusal.TENANCY,
+            f"group {hello.group} is of tenancy {hello.tenancy!r} and group {here} of {tenancy!r}: "
+            "check tenancy_id and the address that the worker advertises",
+        )
+    if hello.target != here:
+        raise Refused(
+            Refusal.GROUP,
+            f"group {hello.group} looks for group {hello.target}, but this is {here}",
+        )
+    return hello

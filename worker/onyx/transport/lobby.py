@@ -1,0 +1,57 @@
+"""Calls that have not said yet who they are: whoever reaches the port can make any number of them.
+
+A member says who it is with its first message, which comes with the call, so those that are here
+for long are strangers. When another one comes and the lobby is full, the oldest is sent away. So a
+flood of strangers gives every caller less time to speak, and keeps nobody out: refusing the newest
+would let a few silent callers lock out all members.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+
+from onyx.telemetry.catalog import Refusal
+
+LOBBY_MAX = 32
+"""Calls at once; a first message of each may take as much memory as a frame."""
+SENT_AWAY = "said nothing for too long while others were waiting"
+
+
+class Lobby:
+    """The calls, and how many were refused. Safe to use from any thread."""
+
+    def __init__(self, calls_max: int = LOBBY_MAX) -> None:
+        self._calls_max = calls_max
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[object, Callable[[], object]] = OrderedDict()
+        self._refused: Counter[Refusal] = Counter()
+
+    @contextlib.contextmanager
+    def waiting(self, send_away: Callable[[], object]) -> Iterator[None]:
+        """While a call has not said who it is. `send_away` ends it, from another thread."""
+        me, oldest = object(), None
+        with self._lock:
+            if len(self._waiting) >= self._calls_max:
+                _, oldest = self._waiting.popitem(last=False)
+            self._waiting[me] = send_away
+        if oldest is not None:
+            oldest()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.pop(me, None)
+
+    def count(self, refusal: Refusal) -> int:
+        """One more call was refused for this reason; how many that makes."""
+        with self._lock:
+            self._refused[refusal] += 1
+            return self._refused[refusal]
+
+    def refused(self) -> Counter[Refusal]:
+        """Calls refused since the start."""
+        with self._lock:
+            return self._refused.copy()
