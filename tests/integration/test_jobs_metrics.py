@@ -29,6 +29,8 @@ OUTSIDE_A_QUIET_JOB = {
     "onyx_window_late_segments_total",
     "onyx_state_recovery_read_bytes",
     "onyx_state_recovery_size_bytes",
+    "onyx_log_entries_rejected_total",
+    "onyx_grpc_calls_refused_total",
 }
 """Those that need a fault, a second process, windows or a running job; unit tests write them."""
 

@@ -99,3 +99,13 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="ONYX_ZOOKEEPER_SERVER_DATA_DIR"):
         ZooKeeperServer(tmp_path / "file" / "zookeeper").launch()
+
+
+@pytest.mark.server
+def test_nobody_else_may_read_what_a_server_keeps(tmp_path: Path):
+    with ZooKeeperServer(tmp_path / "data") as server:
+        with closing(ZooKeeperClientLog(settings_for(server.address))) as log:
+            log.append(Command("a"))
+        kept = [path for path in (tmp_path / "data").rglob("*") if path.name != "zoo.cfg"]
+        assert any(path.name.startswith("log.") for path in kept)
+        assert {path.stat().st_mode & 0o077 for path in (tmp_path / "data", *kept)} == {0}

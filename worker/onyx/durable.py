@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 
-def make_durable_directory(directory: Path, mode: int = 0o777) -> None:
+def make_durable_directory(directory: Path, mode: int | None = None) -> None:
     """Make a directory, and make sure that it is still there after a loss of power.
 
     Arguments:
-        mode: of the directory if it is not there yet; parents that are missing get the usual one.
+        mode: of the directory if it is not there yet, whatever the umask; None leaves it to that,
+            as it is left for parents that are missing.
 
     Raises:
         OSError: it cannot be made.
@@ -19,7 +20,9 @@ def make_durable_directory(directory: Path, mode: int = 0o777) -> None:
     missing = list(itertools.takewhile(lambda each: not each.exists(), _upwards(directory)))
     if not missing:
         return
-    directory.mkdir(mode, parents=True, exist_ok=True)
+    directory.mkdir(0o777 if mode is None else 0o700, parents=True, exist_ok=True)
+    if mode is not None:
+        directory.chmod(mode)
     for each in missing:
         sync_directory(each.parent)
 

@@ -172,8 +172,11 @@ class StateSettings:
     """Extents, each of one group, that a task keeps in memory on one peer; beyond it those used
     least are on the local disk. 0 keeps all in memory."""
     scratch_dir: str = ""
-    """Folder on a local disk for them; empty means `onyx-scratch` in the system's temporary
-    folder."""
+    """Folder on a local disk for them; empty means `onyx-scratch-` and the number of the user in
+    the system's temporary folder."""
+    group_access: bool = False
+    """Let the group of files read state in a directory, and add and remove there, for workers of
+    several users; without it only the user who runs the workers may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from onyx.errors import SettingsError
-from onyx.state.scratch import Scratch
+from onyx.settings import StateSettings
+from onyx.state.scratch import Scratch, scratch_folder
 from onyx.state.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
 from onyx.windows.buckets import Bucket, Form
 from onyx.windows.groups import Shards, group_value, hashable_key, load_key
@@ -257,3 +259,17 @@ def test_without_rocksdict_it_is_said_how_to_get_it(
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(SettingsError, match=r"pip install 'onyx-on-kubernetes\[spill\]'"):
         Spill(tmp_path, extents_max=1)
+
+
+def test_the_scratch_folder_is_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = scratch_folder(StateSettings())
+    assert folder.parent == tmp_path
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SettingsError, match="another user's"):
+        scratch_folder(StateSettings())

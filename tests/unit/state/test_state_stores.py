@@ -199,6 +199,26 @@ def test_a_name_whose_durability_is_in_doubt_is_made_durable_by_the_next_call(
     assert len(synced) == 2
 
 
+@pytest.mark.parametrize(
+    ("group_access", "folder", "file"), [(False, 0o700, 0o600), (True, 0o770, 0o640)]
+)
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_else_may_read_state_unless_the_settings_say_so(
+    tmp_path: Path, group_access: bool, folder: int, file: int, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        store = open_store(str(tmp_path / "state"), group_access)
+        store.create("job/task/log/1", b"one")
+    finally:
+        os.umask(before)
+
+    found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {folder}
+    assert {mode for path, mode in found.items() if path.is_file()} == {file}
+    assert (tmp_path / "state").stat().st_mode & 0o777 == folder
+
+
 # --- object stores -------------------------------------------------------------------------------
 
 

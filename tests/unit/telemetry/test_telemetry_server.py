@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
+import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from onyx.errors import Unavailable
-from onyx.telemetry import server as server_module
+from onyx.telemetry import requests as requests_module
 from onyx.telemetry.metrics import PrometheusGroupMetrics
+from onyx.telemetry.requests import CONNECTIONS_MAX
 from onyx.telemetry.server import TelemetryServer
 
 STATE: dict[str, bool | str] = {"healthy": True, "ready": "joining: 2 of 4 peers"}
@@ -74,18 +81,68 @@ def test_a_taken_port_is_told_with_what_to_do(server: TelemetryServer) -> None:
         TelemetryServer("127.0.0.1", server.port, registry, lambda: True, lambda: True)
 
 
-def test_clients_that_say_nothing_do_not_keep_others_out_for_good(
+@pytest.mark.parametrize(
+    "says",
+    [b"", b"G", b"garbage\r\n", b"GET /livez HTTP/1.1\r\nX: ", b"PRI * HTTP/2.0\r\n"],
+)
+def test_clients_that_never_finish_a_request_keep_nobody_out(
+    server: TelemetryServer, says: bytes
+) -> None:
+    strangers = []
+    try:
+        for _ in range(3 * CONNECTIONS_MAX):
+            each = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+            each.sendall(says)
+            strangers.append(each)
+        assert get(server, "/livez")[0] == 200
+        assert get(server, "/metrics")[0] == 200
+        assert strangers[0].recv(1) == b"", "the oldest are closed"
+    finally:
+        for each in strangers:
+            each.close()
+
+
+def test_a_client_that_sends_its_request_byte_by_byte_has_so_long_for_all_of_it(
     monkeypatch: pytest.MonkeyPatch, server: TelemetryServer
 ) -> None:
-    monkeypatch.setattr(server_module._Handler, "timeout", 0.05)
-    silent = [
-        socket.create_connection(("127.0.0.1", server.port), timeout=5)
-        for _ in range(server_module.THREADS_MAX)
-    ]
+    monkeypatch.setattr(requests_module, "REQUEST_TIMEOUT_S", 0.05)
+    slow = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    with slow, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        while not select.select([slow], [], [], 0.01)[0]:
+            slow.sendall(b"x")
+        assert slow.recv(1) == b""
+
+
+def test_scrapers_that_do_not_read_do_not_delay_a_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            release.wait()
+            return iter(())
+
+    registry = CollectorRegistry(auto_describe=False)
+    monkeypatch.setattr(registry, "collect", lambda: Slow().collect())
+    server = TelemetryServer("127.0.0.1", 0, registry, lambda: True, lambda: True)
+    scrapers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
     try:
-        assert get(server, "/livez")[0] == 200
-        for connection in silent:
-            assert connection.recv(1) == b"", "closed by the server"
+        for each in scrapers:
+            each.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert get(server, "/livez") == (200, "ok\n")
     finally:
-        for connection in silent:
-            connection.close()
+        release.set()
+        for each in scrapers:
+            each.close()
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "says", [b"POST /livez HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"x" * 9_000, b"\0" * 100 + b"\r\n\r\n"]
+)
+def test_what_is_no_get_is_closed_without_an_answer(server: TelemetryServer, says: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as stranger:
+        stranger.sendall(says)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""

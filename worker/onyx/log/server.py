@@ -50,6 +50,8 @@ TLS_JARS = (
 """ZooKeeper's own network code has no TLS for clients; that over Netty has."""
 LOG_JARS = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
 LOG_LEVEL = "WARN"
+PRIVATE_FOLDER, PRIVATE_UMASK = 0o700, 0o077
+"""What a tenancy keeps there may be read with the password of its user only."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 HEAP_MIB = 256
@@ -155,7 +157,7 @@ class ZooKeeperServer:
             SettingsError: it cannot be written, is that of another server, or of more servers.
         """
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
+            self.data_dir.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             folder = self.data_dir.resolve()
             holding.claim(folder, self._ensemble)
         except OSError as error:
@@ -191,6 +193,7 @@ class ZooKeeperServer:
                     cwd=self.data_dir,
                     preexec_fn=end_with_parent(),
                     start_new_session=True,
+                    umask=PRIVATE_UMASK,
                 )
         except BaseException:
             self.kill()
@@ -237,7 +240,11 @@ class ZooKeeperServer:
 
     def _output(self) -> contextlib.AbstractContextManager[BinaryIO | None]:
         """Where what it says goes; None is where this process' own goes."""
-        return contextlib.nullcontext() if self._verbose else open(self._log_path, "ab")
+        return contextlib.nullcontext() if self._verbose else self._open_log()
+
+    def _open_log(self) -> BinaryIO:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.fdopen(os.open(self._log_path, flags, 0o600), "ab")
 
     @property
     def _near_host(self) -> str:

@@ -427,7 +427,9 @@ class Incarnation:
             return self._memory_store
         with self._store_lock:
             if self._store is None:
-                self._store = open_store(state_place(self.settings))
+                self._store = open_store(
+                    state_place(self.settings), self.settings.state.group_access
+                )
             return self._store
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:

@@ -7,9 +7,11 @@ folder all have a process 1.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -25,9 +27,12 @@ def scratch_folder(settings: StateSettings) -> Path:
     Raises:
         SettingsError: it cannot be made.
     """
-    folder = Path(settings.scratch_dir or Path(tempfile.gettempdir(), "onyx-scratch"))
+    own = Path(tempfile.gettempdir(), f"onyx-scratch-{os.getuid()}")
+    folder = Path(settings.scratch_dir) if settings.scratch_dir else own
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if folder == own and not _is_ours(own):
+            raise PermissionError(errno.EACCES, "it is another user's")
     except OSError as error:
         raise _unusable(folder, error) from error
     return folder
@@ -45,7 +50,7 @@ class Scratch:
             with (parent / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for each in parent.iterdir():
-                    if each.is_dir():
+                    if each.is_dir() and not each.is_symlink():
                         _remove_abandoned(each)
                 self.path = Path(tempfile.mkdtemp(dir=parent))
                 self._owner = os.open(self.path / _OWNER, os.O_CREAT | os.O_RDWR, 0o600)
@@ -57,6 +62,12 @@ class Scratch:
         """With all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._owner)
+
+
+def _is_ours(folder: Path) -> bool:
+    """The temporary folder is everybody's: what lies there under our name may be another's."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _unusable(folder: Path, error: OSError) -> SettingsError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from onyx.errors import UserError
 from onyx.objects.urls import is_url, parse_url
 from onyx.settings import Settings
-from onyx.state.directory_store import DirectoryStore
+from onyx.state.directory_store import GROUP, PRIVATE, DirectoryStore
 from onyx.state.interface import ChunkStore
 from onyx.state.object_store import ObjectChunkStore
 
@@ -18,15 +18,18 @@ DEFAULT_FOLDER = ".onyx/state"
 """Below the data folder."""
 
 
-def open_store(place: str) -> ChunkStore:
+def open_store(place: str, group_access: bool = False) -> ChunkStore:
     """The store at `s3://bucket/prefix` or in a directory, which is made when first needed.
+
+    Args:
+        group_access: whether more than the user who runs the worker may use the directory.
 
     Raises:
         UserError: the URL is wrong or carries credentials.
         SettingsError: the library for object stores is not installed.
     """
     if not is_url(place):
-        return DirectoryStore(Path(place))
+        return DirectoryStore(Path(place), GROUP if group_access else PRIVATE)
     try:
         return ObjectChunkStore(parse_url(place))
     except UserError as error:

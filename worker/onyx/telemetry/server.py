@@ -1,30 +1,33 @@
 """The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`.
 
 prometheus_client brings a server, which starts a thread for every connection and has no health
-pages. This one has a few threads and refuses more, because a scraper that hangs must not cost the
-worker memory. `/livez` says that the process is not stuck, `/readyz` that it takes part; when not,
-the answer is 503 with the reason, which the kubelet shows as an event of the pod.
+pages. Here one thread waits for requests (`telemetry/requests`) and few threads answer them, so
+that whoever reaches the port can keep neither a scraper nor the kubelet out: a probe that is not
+answered ends the pod. `/livez` says that the process is not stuck, `/readyz` that it takes part;
+when not, the answer is 503 with the reason, which the kubelet shows as an event of the pod.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import BoundedSemaphore, Thread
-from typing import Any
+from http import HTTPStatus
+from threading import BoundedSemaphore
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from onyx.errors import Unavailable
+from onyx.telemetry.requests import BACKLOG, Request, Waiting
 
-THREADS_MAX = 4
-CONNECTIONS_MAX = 16
-"""Connections served or waiting; further ones are closed at once."""
-REQUEST_TIMEOUT_S = 5.0
+THREADS_MAX = 2
+"""For health, and as many for metrics: a scraper that does not read must not delay a probe."""
+ANSWERS_MAX = 16
+"""Requests that are answered or wait for that, of each of the two; others are closed."""
+ANSWER_TIMEOUT_S = 5.0
+"""Longest time that a client takes to read its answer."""
 
 Check = Callable[[], bool | str]
 """True when all is well, otherwise what is not."""
@@ -65,88 +68,70 @@ class TelemetryServer:
         }
         if registry is not None:
             pages["/metrics"] = lambda accept: _metrics(registry, accept)
-        handler = type("Handler", (_Handler,), {"pages": pages})
+        answering = {"/metrics": _Answering("metrics")}
+        health = _Answering("health")
+        self._answering = [health, *answering.values()]
         try:
-            self._server = _BoundedServer((host, port), handler, listener)
+            listener = listener or socket.create_server((host, port), backlog=BACKLOG)
         except OSError as error:
             raise Unavailable(
                 f"the metrics endpoint cannot listen on {host}:{port}: {error}; "
                 "set telemetry.metrics_port to 0 to take a free port"
             ) from error
-        self.port: int = self._server.server_address[1]
-        self._thread = Thread(
-            target=self._server.serve_forever, args=(0.2,), name="onyx-telemetry", daemon=True
-        )
-        self._thread.start()
+        self.port: int = listener.getsockname()[1]
+
+        def serve(request: Request) -> None:
+            page = pages.get(request.path)
+            answering.get(request.path, health).submit(
+                request, lambda: _missing(pages) if page is None else page(request.accept)
+            )
+
+        self._waiting = Waiting(listener, serve)
+        self._waiting.start()
 
     def close(self) -> None:
         """Stop listening and end the threads."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._waiting.close()
+        for each in self._answering:
+            each.close()
 
 
-class _BoundedServer(HTTPServer):
-    """An HTTP server with a fixed number of threads."""
+class _Answering:
+    """Some threads that make answers and send them, and a bounded number of requests for them."""
 
-    request_queue_size = CONNECTIONS_MAX
+    def __init__(self, what: str) -> None:
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix=f"onyx-{what}")
+        self._places = BoundedSemaphore(ANSWERS_MAX)
 
-    def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BaseHTTPRequestHandler],
-        listener: socket.socket | None,
-    ) -> None:
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="onyx-telemetry")
-        self._places = BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(address, handler, bind_and_activate=listener is None)
-        if listener is not None:
-            self.socket.close()
-            self.socket, self.server_address = listener, listener.getsockname()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def submit(self, request: Request, page: Callable[[], Answer]) -> None:
         if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
+            request.connection.close()
             return
-        self._pool.submit(self._serve, request, client_address)
+        self._pool.submit(self._answer, request, page)
 
-    def server_close(self) -> None:
-        super().server_close()
+    def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _serve(self, request: socket.socket, client_address: Any) -> None:
+    def _answer(self, request: Request, page: Callable[[], Answer]) -> None:
         try:
-            with contextlib.suppress(OSError):
-                self.finish_request(request, client_address)
+            with contextlib.suppress(OSError), request.connection as connection:
+                connection.settimeout(ANSWER_TIMEOUT_S)
+                connection.sendall(_encoded(*page()))
+                connection.shutdown(socket.SHUT_WR)
         finally:
-            self.shutdown_request(request)
             self._places.release()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """GET of a known page; one request a connection."""
+def _encoded(status: int, kind: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nServer: onyx\r\nConnection: close\r\n"
+        f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode("latin-1") + body
 
-    timeout = REQUEST_TIMEOUT_S
-    pages: dict[str, Page]
 
-    def do_GET(self) -> None:
-        page = self.pages.get(self.path.partition("?")[0])
-        if page is None:
-            names = " ".join(sorted(self.pages))
-            status, kind, body = 404, _TEXT, f"pages: {names}\n".encode()
-        else:
-            status, kind, body = page(self.headers.get("Accept", ""))
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def version_string(self) -> str:
-        return "onyx"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are not worth a line each."""
+def _missing(pages: Mapping[str, Page]) -> Answer:
+    return 404, _TEXT, f"pages: {' '.join(sorted(pages))}\n".encode()
 
 
 def _verdict(check: Check) -> Answer:
