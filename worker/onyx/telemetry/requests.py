@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
+from typing import cast
 
 BACKLOG = 128
 """Connections that the system holds until they are accepted."""
@@ -73,10 +74,10 @@ class Waiting:
     def _run(self) -> None:
         while not self._stop.is_set():
             for key, _ in self._selector.select(_POLL_S):
-                if key.fileobj is self._listener:
+                if isinstance(key.data, _Half):
+                    self._read(cast(socket.socket, key.fileobj), key.data)
+                else:
                     self._accept()
-                elif key.fileobj in self._halves:
-                    self._read(key.fileobj)
             self._drop_late()
 
     def _accept(self) -> None:
@@ -91,11 +92,13 @@ class Waiting:
         if len(self._halves) >= CONNECTIONS_MAX:
             self._drop_oldest()
         connection.setblocking(False)
-        self._halves[connection] = _Half(time.monotonic() + REQUEST_TIMEOUT_S)
-        self._selector.register(connection, selectors.EVENT_READ)
+        half = _Half(time.monotonic() + REQUEST_TIMEOUT_S)
+        self._halves[connection] = half
+        self._selector.register(connection, selectors.EVENT_READ, half)
 
-    def _read(self, connection: socket.socket) -> None:
-        half = self._halves[connection]
+    def _read(self, connection: socket.socket, half: _Half) -> None:
+        if connection not in self._halves:  # it had to go meanwhile
+            return
         try:
             data = connection.recv(REQUEST_BYTES_MAX)
         except BlockingIOError:
