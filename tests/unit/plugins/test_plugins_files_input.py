@@ -4,7 +4,7 @@ import bz2
 import gzip
 import lzma
 import zipfile
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -273,14 +273,46 @@ def test_parquet_row_groups(tmp_path, monkeypatch):
     assert read(parquet(tmp_path / "b.parquet", [{"n": 1}][:0])) == []
 
 
-def test_parquet_values_that_could_not_travel_are_read_as_values_that_can(tmp_path):
-    path = parquet(
-        tmp_path / "a.parquet",
-        [{"day": date(2013, 1, 2), "naive": NAIVE, "price": Decimal("1.50")}],
-    )
-    assert read(path) == [
-        {"day": "2013-01-02", "naive": datetime(2013, 1, 2, 3, tzinfo=UTC), "price": "1.50"}
-    ]
+def test_parquet_values_keep_their_types_and_instants_are_in_utc(tmp_path):
+    row = {
+        "day": date(2013, 1, 2), "price": Decimal("1.50"), "at": time(1, 2, 3),
+        "took": timedelta(5), "when": [date(2013, 1, 3)],
+    }  # fmt: skip
+    path = parquet(tmp_path / "a.parquet", [row | {"naive": NAIVE}])
+    (found,) = read(path)
+    assert repr(found) == repr(row | {"naive": datetime(2013, 1, 2, 3, tzinfo=UTC)})
+
+
+HUGE = '{"n": 123456789012345678901234567890}'
+
+
+def test_a_record_that_cannot_travel_is_a_bad_one(tmp_path):
+    lines = write(tmp_path / "a.jsonl", f'{{"n": 1}}\n{HUGE}\n')
+    with pytest.raises(
+        UserError, match=r"record 1 .*key 'n' holds an int beyond 64 bits.*onBadRec"
+    ):
+        read(lines)
+    good, bad = read(lines, onBadRecord="segment")
+    assert (good, bad["_raw"]) == ({"n": 1}, HUGE)
+    assert "an int beyond 64 bits" in bad["_error"]
+    table = write(tmp_path / "a.csv", "n\n18446744073709551616\n")
+    (bad,) = read(table, types={"n": "int"}, onBadRecord="segment")
+    assert "beyond 64 bits" in bad["_error"]
+    rows = parquet(tmp_path / "a.parquet", [{"n": 1, "when": None}, {"n": 2, "when": [NAIVE]}])
+    good, bad = read(rows, onBadRecord="segment")
+    assert good == {"n": 1, "when": None}
+    assert "key 'when[0]' holds a datetime without a time zone" in bad["_error"]
+
+
+def test_a_record_of_some_megabytes_is_a_bad_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_reader, "BLOCK_BYTES", 32_768)
+    path = write(tmp_path / "a.jsonl", '{"page": "' + "x" * 3_000_000 + '"}\n{"n": 1}\n')
+    bad, good = read(path, onBadRecord="segment")
+    assert bad["_error"] == "longer than recordBytesMax, 1048576 bytes"
+    assert good == {"n": 1}
+    rows = parquet(tmp_path / "a.parquet", [{"page": "x" * 5_000_000}])
+    (bad,) = read(rows, onBadRecord="segment")
+    assert "the segment takes 5000011 bytes, of which key 'page'" in bad["_error"]
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

@@ -37,7 +37,7 @@ NESTING_MAX = 64
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 """Types that msgpack has, and whose values hold no others."""
 _NESTED = frozenset({list, dict, tuple})
-_NATIVE = PLAIN | {list, dict}
+_NATIVE = PLAIN | {list, dict, datetime}
 KINDS = PLAIN | _NESTED | {datetime, date, time, timedelta, Decimal}
 """All types that a segment may hold."""
 TEXT = frozenset({str})
@@ -97,8 +97,17 @@ def zone_is_wrong(value: datetime | time) -> bool:
 
 
 def is_native(level: Level) -> bool:
-    """Whether msgpack has all types of a level."""
-    return level.kinds <= _NATIVE and level.keys <= PLAIN
+    """Whether msgpack has all types of a level; of datetimes it has those in UTC."""
+    if level.kinds <= PLAIN:
+        return True
+    return (
+        level.kinds <= _NATIVE
+        and level.keys <= PLAIN
+        and (
+            datetime not in level.kinds
+            or all(each.tzinfo is UTC for each in level.values if type(each) is datetime)
+        )
+    )
 
 
 def packed(value: Any) -> Any:

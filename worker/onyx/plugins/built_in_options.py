@@ -19,6 +19,9 @@ from onyx.plugins.roll_limits import ROLL_LIMITS, TRANSACTION_BYTES_MAX, TRANSAC
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
 """Of parts, by format; the first is the default."""
 
+RECORD_BYTES_MAX = 1_048_576
+"""Half of what a segment may take: names of columns and the form of numbers come to it."""
+
 _Type = Literal["int", "float", "str", "bool"]
 
 
@@ -46,8 +49,8 @@ class FilesInputOptions(Options, frozen=True):
     """Key under which each segment gets the number of its record in the file, from 0."""
     file_name: str | None = None
     """Key under which each segment gets the path of its file."""
-    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=67_108_864)] = 1_048_576
-    """A longer record is a bad one."""
+    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=RECORD_BYTES_MAX)] = RECORD_BYTES_MAX
+    """A longer record is a bad one: a segment of more than 2 MiB cannot travel."""
 
     def wrong(self) -> Iterator[Problem]:
         for path in [self.path] if isinstance(self.path, str) else self.path:
@@ -68,6 +71,9 @@ class FilesOutputOptions(Options, frozen=True):
     format: Literal["jsonl", "parquet"] = "jsonl"
     compression: str | None = None
     """jsonl: `none` or `gzip`; parquet: `snappy`, `none`, `gzip` or `zstd`."""
+    nan: Literal["error", "null", "text"] = "error"
+    """jsonl: what to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`,
+    `"Infinity"`."""
     roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
     """Start a new part at about this size."""
     roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
@@ -191,7 +197,8 @@ class SqlOutputOptions(Options, frozen=True):
 
 
 class StdoutOptions(Options, frozen=True):
-    """None."""
+    nan: Literal["error", "null", "text"] = "error"
+    """What to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`, `"Infinity"`."""
 
 
 INPUT_OPTIONS: Mapping[str, type[Options]] = {

@@ -29,7 +29,10 @@ _SENTINEL = "\x00end of block\x00"
 def _integer(text: str) -> int | None:
     if "_" in text:
         raise ValueError(f"invalid int: {text!r}")
-    return int(text) if text else None
+    number = int(text) if text else None
+    if number is not None and not -(2**63) <= number < 2**64:
+        raise ValueError(f"invalid int: {text!r} is beyond 64 bits")
+    return number
 
 
 def _float(text: str) -> float | None:

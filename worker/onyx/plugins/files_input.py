@@ -37,6 +37,7 @@ def files_input(context: PluginContext) -> FilesInput:
 
 
 class FilesInput:
+    examined = True
     cooperative: bool
     """True for local files: a block is read in microseconds, and one thread for a chain of tasks
     keeps its batches in the processor's cache. An object store takes its time."""
@@ -72,10 +73,10 @@ class FilesInput:
             self._files.expect(partition, version)
         options = self._options
         extras = Extras(partition, options.record_number, options.file_name)
-        if self._format(partition) == "parquet":
-            return ParquetReader(partition, cursor.position, extras, self._files)
         where = f"job {self._context.job_name!r}, task {self._context.task!r}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
+        if self._format(partition) == "parquet":
+            return ParquetReader(partition, cursor.position, extras, self._files, bad)
         records, first_offset = self._records(partition, bad)
         start = Cursor(0, first_offset) if offset is None else Cursor(cursor.position, offset)
         source = FileBytes(partition, start.state, self._files)

@@ -22,7 +22,7 @@ def _format(context: PluginContext, options: FilesOutputOptions) -> PartFormat:
     compression = options.compression or COMPRESSIONS[options.format][0]
     if options.format == "parquet":
         return ParquetFormat(context, compression)
-    return JsonLinesFormat(context, compression)
+    return JsonLinesFormat(context, compression, options.nan)
 
 
 class FilesOutput(PartsWriter):

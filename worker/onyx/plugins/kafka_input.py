@@ -32,6 +32,7 @@ given another partition waits for that."""
 class KafkaInput:
     cooperative = False
     """Reading waits for a broker."""
+    examined = True
 
     def __init__(self, client: KafkaClient, options: KafkaInputOptions) -> None:
         self._client = client

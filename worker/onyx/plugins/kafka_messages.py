@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.plugins.jsonl import JsonLines
@@ -19,7 +17,6 @@ MESSAGE_BYTES_MAX = 1_000_000
 """What librdkafka takes unless message.max.bytes says otherwise."""
 FRAME_BYTES = 512
 """More than what comes to key and value in a message alone in its batch."""
-_encoder = msgspec.json.Encoder()
 
 
 class OutMessage(NamedTuple):
@@ -38,7 +35,7 @@ class Messages:
     def __init__(self, context: PluginContext, options: KafkaOutputOptions) -> None:
         self._context = context
         self._options = options
-        self._json = JsonLines(context)
+        self._json = JsonLines(context, options.nan)
         self.bytes_max = int(options.config.get("message.max.bytes", MESSAGE_BYTES_MAX))
         """Of a message; a topic may take less."""
 
@@ -50,7 +47,7 @@ class Messages:
         """
         options = self._options
         if options.format == "json":
-            values: Sequence[bytes | None] = self._json_values(segments)
+            values: Sequence[bytes | None] = self._json.encode_each(segments)
         else:
             assert options.value_field is not None, "checked with the options"
             values = [self._bytes(segment, options.value_field) for segment in segments]
@@ -58,13 +55,6 @@ class Messages:
         for message in messages:
             self._check_size(message)
         return messages
-
-    def _json_values(self, segments: Sequence[Segment]) -> list[bytes]:
-        try:
-            return list(map(_encoder.encode, segments))
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            self._json.encode(segments)  # raises, with the key
-            raise
 
     def _message(self, segment: Segment, value: bytes | None) -> OutMessage:
         options = self._options

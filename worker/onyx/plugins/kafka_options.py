@@ -94,6 +94,9 @@ class KafkaOutputOptions(KafkaOptions, frozen=True):
     """`json`: the segment is the value. Otherwise the value is what is under `valueField`."""
     value_field: str | None = None
     """text, bytes: key of the segment that holds the value; null writes a message without one."""
+    nan: Literal["error", "null", "text"] = "error"
+    """json: what to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`,
+    `"Infinity"`."""
     key_field: str | None = None
     """Key of the segment whose text, number or bytes is the message's key: messages with the same
     key go to the same partition. Without it they go anywhere."""

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
+from onyx.codec.refusals import refused
 from onyx.flow.batch import Segment
 from onyx.plugins.kafka_options import KafkaInputOptions
-from onyx.plugins.records import BadRecords
+from onyx.plugins.records import BadRecords, reason_of
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
@@ -39,18 +40,23 @@ class MessageRecords:
         """
         if self._bare and self._format == "json":
             try:
-                return [_decoder.decode(message.value()) for message in messages]  # type: ignore[arg-type]
+                segments = [_decoder.decode(message.value()) for message in messages]  # type: ignore[arg-type]
+                if not refused(segments):
+                    return segments
             except (TypeError, *_WRONG):
                 """One by one, to find which."""
         return [self._segment(message) for message in messages]
 
     def _segment(self, message: Message) -> Segment:
+        segment: Segment = {}
         try:
             segment = self._value(message.value())
             if not self._bare:
                 self._add_fields(segment, message)
+            reason = reason_of(segment)
         except _WRONG as error:
             reason = f"no {self._format} ({error})"
+        if reason:
             return self._bad.segment(message.offset() or 0, reason, message.value() or b"")
         return segment
 

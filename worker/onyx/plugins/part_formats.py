@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.plugins.jsonl import JsonLines
+from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
 from onyx.plugins.parts import PartBody
 from onyx.plugins.protocol import PluginContext
@@ -26,9 +26,11 @@ _MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, Ov
 class JsonLinesFormat:
     """One JSON object a line, plain or gzip."""
 
-    def __init__(self, context: PluginContext, compression: str = "none") -> None:
-        """`compression` is `none` or `gzip`."""
-        self._lines = JsonLines(context)
+    def __init__(
+        self, context: PluginContext, compression: str = "none", nan: Nan = "error"
+    ) -> None:
+        """`compression` is `none` or `gzip`; `nan` see `JsonLines`."""
+        self._lines = JsonLines(context, nan)
         self._gzip = compression == "gzip"
         self.suffix = ".jsonl.gz" if self._gzip else ".jsonl"
 

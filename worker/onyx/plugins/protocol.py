@@ -92,6 +92,9 @@ class Input(Protocol):
     cooperative: bool
     """True if `read` never blocks; otherwise the task gets a thread of its own."""
 
+    # One that has `examined = True` gives only segments that can travel (`codec.kinds`), and these
+    # are not looked at once more.
+
     def partitions(self) -> Sequence[str]:
         """Names of the source's partitions, the same on every peer. Asked once a job: the first
         peer's answer is registered through the log and holds for all."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from onyx.codec.refusals import refusal
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 
@@ -62,6 +63,13 @@ class BadRecords:
             f"{text[:QUOTED_CHARACTERS_MAX]!r}; mend the {self._mend}, or set onBadRecord: segment "
             "and route segments that have _error by a flow condition"
         )
+
+
+def reason_of(segment: Segment) -> str:
+    """Why a record that was decoded is a bad one all the same: it cannot travel to another task.
+    Empty if it can."""
+    error = refusal(segment)
+    return "" if error is None else str(error)
 
 
 def whole_lines(data: bytes, at_end: bool) -> bytes:

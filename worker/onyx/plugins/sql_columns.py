@@ -8,6 +8,7 @@ no longer be dropped from a committed transaction. What no type here names is le
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -33,6 +34,8 @@ def converter(column: Column[Any], dialect: str) -> Convert:
         return _one_of(tuple(kind.enums))
     if isinstance(kind, types.String):
         return _texts(None if dialect == "sqlite" else kind.length, dialect == "postgresql")
+    if isinstance(kind, types.Float):
+        return _finite if dialect == "sqlite" else _float
     if isinstance(kind, types.DateTime):
         return _instant if kind.timezone else _local_instant
     for family, convert in _CONVERTERS:
@@ -100,14 +103,24 @@ def _float(value: Any) -> Any:
     return float(value)
 
 
+def _finite(value: Any) -> Any:
+    """SQLite would store NULL for NaN."""
+    number = _float(value)
+    if number != number:
+        raise ValueError("NaN, which SQLite cannot store")
+    return number
+
+
 def _numeric(value: Any) -> Any:
     if type(value) is str:
         try:
             return Decimal(value)
         except InvalidOperation as error:
             raise ValueError("a str that is no number") from error
-    if type(value) is not float and type(value) is not int:
+    if type(value) not in (float, int, Decimal):
         raise _not(value)
+    if not math.isfinite(value):
+        raise ValueError("NaN or an infinity, which few databases store as a number")
     return value
 
 
@@ -125,6 +138,8 @@ def _local_instant(value: Any) -> Any:
 
 
 def _date(value: Any) -> Any:
+    if type(value) is date:
+        return value
     if type(value) is datetime:
         return _instant(value).date()
     if type(value) is not str:
@@ -133,6 +148,8 @@ def _date(value: Any) -> Any:
 
 
 def _time(value: Any) -> Any:
+    if type(value) is time:
+        return value
     if type(value) is not str:
         raise _not(value)
     return _parsed(time.fromisoformat, value)
@@ -146,7 +163,7 @@ def _uuid(value: Any) -> Any:
 
 def _json(value: Any) -> Any:
     try:
-        json.dumps(value)
+        json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"something that JSON cannot say ({error})") from error
     return value
@@ -161,6 +178,8 @@ def _list(value: Any) -> Any:
 def _scalar(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         raise _not(value)
+    if type(value) is float and value != value:
+        raise ValueError("NaN")
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError("an int that is too large for it")
     return value
@@ -182,7 +201,6 @@ def _not(value: Any) -> ValueError:
 
 _CONVERTERS: tuple[tuple[type[Any], Convert], ...] = (
     (types.Boolean, _exactly(bool)),
-    (types.Float, _float),
     (types.Numeric, _numeric),
     (types.LargeBinary, _exactly(bytes)),
     (types.Date, _date),

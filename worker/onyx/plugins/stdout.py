@@ -13,17 +13,16 @@ from onyx.plugins.protocol import PluginContext
 
 
 def stdout_output(context: PluginContext) -> StdoutOutput:
-    read_options(context, StdoutOptions)
-    return StdoutOutput(context)
+    return StdoutOutput(context, read_options(context, StdoutOptions))
 
 
 class StdoutOutput(ImmediateOutput):
     cooperative = False
     """A pipe that nobody reads blocks."""
 
-    def __init__(self, context: PluginContext) -> None:
+    def __init__(self, context: PluginContext, options: StdoutOptions) -> None:
         super().__init__()
-        self._encode = JsonLines(context).encode
+        self._encode = JsonLines(context, options.nan).encode
 
     def deliver(self, segments: list[Segment]) -> None:
         sys.stdout.write(self._encode(segments).decode())

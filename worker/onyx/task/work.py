@@ -133,9 +133,8 @@ def apply_fn(task: Task) -> Progress:
 
 
 def _refuse(task: Task) -> None:
-    """What cannot travel between tasks has failed; what came from another task can. What an output
-    takes is said by its plugin."""
-    if task.leaves is not None and task.kind is not Kind.OUTPUT:
+    """What cannot travel between tasks has failed; what came from another task can."""
+    if task.leaves is not None:
         task.leaves = refuse(task.leaves)
 
 
