@@ -1,4 +1,5 @@
-"""Write what the chart holds but nobody edits there: dashboards and the page of its values.
+"""Write what the chart holds but nobody edits there: dashboards, the page of its values, and the
+defaults that its templates fill in.
 
 Its CRDs are written by `python -m onyx.model.generate`.
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from charts.dashboards import fleet, job, operator
 from charts.dashboards.panels import Dashboard, render
+from charts.missing_values import defaults
 from charts.values_page import page
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +29,7 @@ def files() -> dict[Path, str]:
     return {
         **{dashboards / f"{name}.json": _json(each) for name, each in DASHBOARDS.items()},
         CHART / "README.md": page((CHART / "values.yaml").read_text()),
+        CHART / "files" / "defaults.yaml": defaults((CHART / "values.yaml").read_text()),
     }
 
 

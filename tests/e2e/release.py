@@ -50,8 +50,8 @@ class Release:
 
     # --- helm ------------------------------------------------------------------------------
 
-    def install(self, *arguments: str) -> None:
-        self.kube.helm("install", NAME, str(CHART), *_values(), *arguments)
+    def install(self, *arguments: str, chart: Path = CHART) -> None:
+        self.kube.helm("install", NAME, str(chart), *_values(), *arguments)
         self.await_ready()
 
     def upgrade(self, *arguments: str) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from tests.e2e.kube import CommandError, Kube, until
-from tests.e2e.release import WORKERS, Release
+from tests.e2e.release import CHART, WORKERS, Release
 
+VALUES_RELEASED = Path(__file__).parents[1] / "support" / "values_released"
 LEFT_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
@@ -74,6 +77,22 @@ def test_zookeeper_grows_from_one_server_to_three_while_a_job_runs(release: Rele
     squares.stop_and_assert_whole()
     with pytest.raises(CommandError, match="cannot be lowered"):
         release.upgrade()
+
+
+@pytest.mark.parametrize("way", ["--reuse-values", "--reset-then-reuse-values"])
+def test_an_upgrade_may_keep_the_values_of_an_older_chart(
+    nodes: None, kube: Kube, tmp_path: Path, way: str
+) -> None:
+    older = tmp_path / "onyx"
+    shutil.copytree(CHART, older)
+    shutil.copy(VALUES_RELEASED / "0.1.0.yaml", older / "values.yaml")
+    release = Release(kube)
+    release.install("--set", "zookeeper.persistence.whenDeleted=Delete", chart=older)
+    kube.helm("upgrade", "onyx", str(CHART), way)
+    release.await_ready()
+    spec = kube.get("statefulset", "onyx-zookeeper")["spec"]
+    assert spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+    kube.helm("uninstall", "onyx", "--wait")
 
 
 def waiting(release: Release) -> list[int]:
