@@ -53,14 +53,14 @@ class Side:
         self.wakes = 0
         self.room = threading.Event()
         self.acks: list[tuple[int, int]] = []
-        self.completions: list[tuple[int, bool]] = []
+        self.completions: list[tuple[int, int]] = []
         transport.on_room(self.room.set)
 
     def on_acks(self, job, version, acker, roots, values) -> None:
         self.acks += list(zip(roots.tolist(), values.tolist(), strict=True))
 
-    def on_completions(self, job, version, target, roots, retry) -> None:
-        self.completions += [(root, retry) for root in roots.tolist()]
+    def on_completions(self, job, version, target, roots, retries_max) -> None:
+        self.completions += [(root, retries_max) for root in roots.tolist()]
 
     def on_query(self, query) -> None:
         raise AssertionError("nobody asks here")
@@ -300,10 +300,10 @@ def test_acks_and_completions_reach_the_handlers(world):
     roots, values = np.array([1, 2], np.uint64), np.array([3, 2**64 - 1], np.uint64)
     send = near.transport
     eventually(lambda: send.send_acks(far.group, JOB, VERSION, PeerId("q"), roots, values))
-    eventually(lambda: send.send_completions(far.group, JOB, VERSION, PeerId("q"), roots, True))
+    eventually(lambda: send.send_completions(far.group, JOB, VERSION, PeerId("q"), roots, 3))
     eventually(lambda: far.acks and far.completions)
     assert far.acks == [(1, 3), (2, 2**64 - 1)]
-    assert far.completions == [(1, True), (2, True)]
+    assert far.completions == [(1, 3), (2, 3)]
 
 
 def test_an_unknown_group_is_refused_and_waits(world):

@@ -1,12 +1,14 @@
 """Routing a batch says the same as routing its segments one by one; applying loses nothing."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.flow.apply import apply_function
-from onyx.flow.conditions import Route, compile_conditions, sendable
+from onyx.flow.conditions import compile_conditions, everything_to, sendable
+from onyx.flow.failing import Handling, RetriesExhausted
 from onyx.flow.routing import route_batch
-from onyx.model.job import FlowCondition, Job
+from onyx.model.job import CatalogEntry, FlowCondition, Job
 
 CHILDREN = ("b", "c", "d")
 WORKFLOW = (("in", "a"), *(("a", child) for child in CHILDREN))
@@ -58,58 +60,136 @@ def function_for(plan):
     return fn
 
 
-@given(st.lists(conditions, max_size=4), results)
-def test_a_batch_is_routed_as_its_segments_are(entries, plan):
-    job = Job("j", WORKFLOW, (), flow_conditions=tuple(entries))
+def refuses_2(child):
+    """A check of what is to be sent to a child."""
+
+    def refused(to):
+        found = {}
+        for parent, segment in _sent_to(to[child]):
+            if segment.get("n") == 2:
+                found.setdefault(parent, ValueError("2 is refused"))
+        return sorted(found.items(), key=lambda each: each[0])
+
+    return refused
+
+
+def letter(parent, error):
+    return {"letter": parent, "why": str(error)}
+
+
+@given(
+    st.lists(conditions, max_size=4),
+    results,
+    st.sets(st.integers(0, 7)),
+    st.sampled_from([None, "d"]),
+    st.sampled_from([None, "b"]),
+)
+def test_a_batch_is_routed_as_its_segments_are(entries, plan, exhausted, dead, refusing):
+    catalog = (CatalogEntry("a", "function", 1, dead_letter=dead),)
+    job = Job("j", WORKFLOW, catalog, flow_conditions=tuple(entries))
     compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)
     batch = [{"n": n, "i": n} for n in range(len(plan))]
     leaves = apply_function(function_for(plan), (), batch)
-    routed = route_batch(compiled, CHILDREN, {}, batch, leaves)
-    got = {
-        child: list(zip(_parents(out, len(batch)), out.segments, strict=True))
-        for child, out in routed.to.items()
-    }
-    sent, retries, failures = one_by_one(compiled, batch, plan)
-    assert got == sent
-    assert routed.retries == sorted(retries)
-    assert [(index, str(error)) for index, error in routed.failures] == failures
-
-
-def _parents(outgoing, count):
-    if outgoing.parents is None:
-        assert len(outgoing) == count
-        return range(count)
-    return outgoing.parents.tolist()
-
-
-def one_by_one(compiled, batch, plan):
+    refused = refuses_2(refusing) if refusing else Handling().refused
+    mask = np.array([n in exhausted for n in range(len(plan))], dtype=np.bool_)
+    handling = Handling(dead, letter, mask, refused)
+    routed = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
     sent = {child: [] for child in CHILDREN}
-    retries, failures = set(), []
+    retries, failures, withdrawn = [], [], []
     for parent, old in enumerate(batch):
-        try:
-            made = function_for(plan)(old)
-            news = made if isinstance(made, list) else [made]
-        except RuntimeError as error:
-            news = [error]
-        for new in news:
-            thrown = isinstance(new, Exception)
-            if compiled is None:
-                route = Route() if thrown else Route(frozenset(CHILDREN))
-            else:
-                route = compiled.route({}, old, new, news)
-            if route.retry:
-                retries.add(parent)
-                continue
+        verdict = one_by_one(compiled, old, plan, parent in exhausted, dead, refusing)
+        if verdict.retry:
+            retries.append(parent)
+        if verdict.failure is not None:
+            failures.append((parent, str(verdict.failure)))
+        if verdict.withdrawn:
+            withdrawn.append(parent)
+        for child, segments in verdict.sent.items():
+            sent[child] += [(parent, segment) for segment in segments]
+    assert [(index, str(error)) for index, error in routed.failures] == failures
+    assert routed.retries == retries
+    assert routed.withdrawn == withdrawn
+    if not failures:
+        assert {child: _sent_to(out) for child, out in routed.to.items()} == sent
+        assert routed.letters == sum("letter" in each for _, each in sent["d"])
+
+
+def _sent_to(outgoing):
+    count = len(outgoing)
+    parents = range(count) if outgoing.parents is None else outgoing.parents.tolist()
+    return list(zip(parents, outgoing.segments, strict=True))
+
+
+class Verdict:
+    """On one segment, as the documentation says it."""
+
+    def __init__(self):
+        self.sent = {}
+        self.retry = self.withdrawn = False
+        self.failure = None
+
+
+def one_by_one(compiled, old, plan, exhausted, dead, refusing):
+    verdict = Verdict()
+    compiled = compiled or everything_to(CHILDREN)
+    errors, unhandled = [], []
+    try:
+        made = function_for(plan)(old)
+        news = made if isinstance(made, list) else [made]
+    except RuntimeError as error:
+        news = []
+        errors.append(error)
+    for new in news:
+        route = compiled.route({}, old, new, news, exhausted)
+        if route.retry:
+            verdict.retry = True
+        elif isinstance(route.error, RetriesExhausted):
+            errors.append(route.error)
+        else:
             try:
-                if thrown and not route.flow:
-                    raise route.predicate_error or new
-                segment = sendable(route, {}, old, new)
+                _send(verdict, route, sendable(route, {}, old, new))
             except Exception as error:
-                failures.append((parent, str(error)))
-                continue
-            for child in route.flow:
-                sent[child].append((parent, segment))
-    return sent, retries, failures
+                unhandled.append(error)
+    if verdict.retry:
+        verdict.sent, verdict.withdrawn = {}, True
+        return verdict
+    if not errors and not unhandled:
+        error = _refusal(verdict, refusing)
+        if error is None:
+            return verdict
+        errors.append(error)
+    verdict.withdrawn, verdict.sent = True, {}
+    error = unhandled[0] if unhandled else errors[0]
+    if not unhandled:
+        route = compiled.route({}, old, error, [error], exhausted)
+        if route.retry:
+            verdict.retry = True
+            return verdict
+        try:
+            if not route.flow:
+                raise route.error or error
+            _send(verdict, route, sendable(route, {}, old, error))
+            error = _refusal(verdict, refusing)
+            if error is None:
+                return verdict
+        except Exception as raised:
+            error = raised
+    verdict.sent = {}
+    if dead is None:
+        verdict.failure = error
+    else:
+        verdict.sent = {dead: [letter(old["i"], error)]}
+    return verdict
+
+
+def _send(verdict, route, segment):
+    for child in route.flow:
+        verdict.sent.setdefault(child, []).append(route.for_child(child, segment))
+
+
+def _refusal(verdict, refusing):
+    mine = verdict.sent.get(refusing, ())
+    return ValueError("2 is refused") if any(each.get("n") == 2 for each in mine) else None
 
 
 @given(results)

@@ -1,15 +1,18 @@
 """The pending window against a dict of position to (attempt, state, rotation when sent)."""
 
+import math
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from onyx.ledger.lineage import pack_roots, unpack
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.lineage import FINAL, pack_roots, unpack
+from onyx.ledger.pending import BackOff, PendingWindow
 
 CAPACITY = 16
 LIFETIME = 3
+BACK_OFF = BackOff(first_s=0.5, max_s=1.5)
 FIRST = 4090
 
 
@@ -18,8 +21,10 @@ class PendingModel(RuleBasedStateMachine):
         super().__init__()
         self.now_s = 0.0
         self.window = PendingWindow(
-            5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1
+            5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1, back_off=BACK_OFF
         )
+        self.resting: dict[int, float] = {}
+        self.retries: dict[int, int] = {}
         self.open: dict[int, list] = {}
         self.next = FIRST
         self.looked = 0
@@ -31,7 +36,10 @@ class PendingModel(RuleBasedStateMachine):
         """Roots of positions and attempts around the window, in any order, repeated perhaps."""
         pairs = data.draw(
             st.lists(
-                st.tuples(st.integers(self.frontier() - 3, self.next + 3), st.integers(0, 2)),
+                st.tuples(
+                    st.integers(self.frontier() - 3, self.next + 3),
+                    st.sampled_from([0, 1, 2, 1 | FINAL, 2 | FINAL, FINAL]),
+                ),
                 max_size=10,
             )
         )
@@ -87,15 +95,28 @@ class PendingModel(RuleBasedStateMachine):
         self.looked = rotation
         self.check_ranges(self.window.expired(self.now_s), due)
 
-    @rule(data=st.data())
-    def force_retry(self, data):
+    @rule(data=st.data(), retries_max=st.integers(1, 3))
+    def ask_for_a_retry(self, data, retries_max):
         roots, pairs = self.draw_roots(data)
-        due = {
-            p
-            for p, attempt in pairs
-            if p in self.open and self.open[p][:2] == [attempt, "in flight"]
-        }
-        self.check_ranges(self.window.retry_roots(roots), due)
+        self.window.retry_roots(roots, retries_max, self.now_s)
+        for position in {p for p, attempt in pairs if self.is_in_flight(p, attempt)}:
+            retries = self.retries.get(position, 0)
+            self.resting[position] = self.now_s + BACK_OFF.delay_s(retries)
+            self.retries[position] = retries + 1
+            self.open[position][1] = "resting"
+            if retries + 1 >= retries_max:
+                self.open[position][0] |= FINAL
+
+    def is_in_flight(self, position, attempt):
+        return position in self.open and self.open[position][:2] == [attempt, "in flight"]
+
+    @rule()
+    def rest_enough(self):
+        resting = {p: self.resting[p] for p, each in self.open.items() if each[1] == "resting"}
+        due = {p for p, until_s in resting.items() if until_s <= self.now_s}
+        self.check_ranges(self.window.rested(self.now_s), due)
+        later = [until_s for p, until_s in resting.items() if p not in due]
+        assert self.window.rested_s <= min(later, default=math.inf)
 
     @rule()
     def replay_all(self):
@@ -119,7 +140,8 @@ class PendingModel(RuleBasedStateMachine):
             if first <= position < end and self.open[position][1] == "due"
         ]
         for position in expected:
-            attempt = self.open[position][0] + 1
+            before = self.open[position][0]
+            attempt = (before & FINAL) | (before + 1) % FINAL
             self.open[position] = [attempt, "in flight", int(self.now_s)]
         _, attempts, positions = unpack(roots)
         assert positions.tolist() == expected

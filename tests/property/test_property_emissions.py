@@ -89,7 +89,7 @@ class EmissionsMachine(RuleBasedStateMachine):
     @rule()
     def some_are_wanted_again(self) -> None:
         roots = sorted(self.roots[place] for place in set(self.roots) - self.complete)
-        self.emissions.force_retry(np.array(roots[:2], dtype=np.uint64))
+        self.emissions.force_retry(np.array(roots[:2], dtype=np.uint64), retries_max=2)
 
     @rule()
     def time_passes(self) -> None:

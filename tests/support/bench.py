@@ -355,9 +355,9 @@ class Bench:
             self.acker.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
-        self.tasks[target].post(Completions(version, roots, retry))
+        self.tasks[target].post(Completions(version, roots, retries_max))
 
     # --- the replica's part ----------------------------------------------------------------------
 

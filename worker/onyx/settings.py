@@ -148,6 +148,11 @@ class LedgerSettings:
     """Period at which an input checkpoints how far its partitions are complete."""
     ack_interval_s: float = 0.005
     """Longest wait of an ack before it is sent; acks are folded meanwhile."""
+    retry_delay_s: float = 0.1
+    """Rest before the first retry of a segment that a flow condition asks for; it doubles with each
+    further one."""
+    retry_delay_max_s: float = 60.0
+    """Longest such rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,23 +119,30 @@ def _describe(case: dict[str, Any], route: Route, new: Any, exceptional: bool) -
     """The route in the words of the case file."""
     if isinstance(new, Exception) and not exceptional:
         return {"threw": str(new)}
-    if route.predicate_error is not None and route.post_transform is None:
-        return {"threw": str(route.predicate_error)}
+    if route.error is not None and route.post_transform is None:
+        return {"threw": str(route.error)}
     transform = next((n for n, fn in FUNCTIONS.items() if fn is route.post_transform), None)
     answer: dict[str, Any] = {
         "flow": sorted(route.flow),
         "action": "retry" if route.retry else None,
-        "exclusions": sorted(route.exclude_keys),
+        "exclusions": sorted(frozenset().union(*route.exclude_keys.values())),
         "post_transform": transform,
-        "pred_failure": route.predicate_error is not None,
+        "pred_failure": route.error is not None,
     }
     try:
-        answer["output_segment"] = sendable(route, EVENT, case["old"], new)
+        answer["output_segment"] = _sent(route, sendable(route, EVENT, case["old"], new))
     except Boom:
         answer["unhandled_exception_segment"] = True
     except UserError:
         answer["transform_threw"] = True
     return answer
+
+
+def _sent(route: Route, segment: Any) -> Any:
+    """What the children get: one segment, or by child where they do not get the same."""
+    by_child = {child: route.for_child(child, segment) for child in sorted(route.flow)}
+    sent = list(by_child.values()) or [segment]
+    return sent[0] if all(each == sent[0] for each in sent) else by_child
 
 
 def _check_batch(

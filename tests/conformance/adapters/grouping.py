@@ -2,7 +2,8 @@
 
 The files write keywords and strings alike, and these cases tell them apart: plain objects have
 keywords as keys, `$map` has strings, and what a case groups by shows in its answers. Here a keyword
-is the string with a colon before it.
+is the string with a colon before it. What lacks its key is one group,
+as `onMissingKey: group` says.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         1,
         group_by_key=_group_by(by, _is_string(by, case["cases"])),
         group_by_fn=task_map.get("onyx/group-by-fn"),
+        on_missing_key="group",
     )
     getter = key_getter(entry, _function)
     if getter is None:

@@ -122,11 +122,11 @@ class Link:
         version: AllocationVersion,
         target: PeerId,
         roots: U64,
-        retry: bool,
+        retries_max: int,
     ) -> bool:
         if self._network.reach(self._group, group) is None:
             return False
-        arguments = (job, version, target, roots, retry)
+        arguments = (job, version, target, roots, retries_max)
         self._network.post(self._group, (group, "on_completions", arguments))
         return True
 

@@ -170,12 +170,12 @@ class Process:
             found.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
         self.world.checks.completed(roots)
         task = self.tasks.get(target)
         if task is not None:
-            task.post(Completions(version, roots, retry))
+            task.post(Completions(version, roots, retries_max))
 
     # --- the log's part -------------------------------------------------------------------------
 

@@ -112,7 +112,8 @@ def test_exceptions_go_only_to_exception_conditions():
     old, error = {"n": 1}, ValueError("bad")
     route = conditions.route({}, old, error, [error])
     assert route.flow == {"errors"}
-    assert sendable(route, {}, old, error) == {"why": "bad", "old": old}
+    segment = sendable(route, {}, old, error)
+    assert route.for_child("errors", segment) == {"why": "bad", "old": old}
     assert conditions.route({}, old, KeyError("x"), []) == Route()
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from onyx.errors import UserError
 from onyx.flow import grouping
+from onyx.flow.failing import Refusal
 from onyx.flow.grouping import Grouping, key_bytes, key_getter, key_hash
 from onyx.model.job import CatalogEntry
 from onyx.windows.groups import hashable_key
@@ -145,9 +146,25 @@ def entry(**grouping):
     return CatalogEntry("count", "function", 1, **grouping)
 
 
-def test_a_missing_key_is_a_group_of_its_own():
-    by_one = key_getter(entry(group_by_key="a"), {}.__getitem__)
-    by_two = key_getter(entry(group_by_key=("a", "b")), {}.__getitem__)
+@pytest.mark.parametrize("keys", ["a", ("b", "a")])
+def test_a_segment_without_the_key_is_refused_with_task_and_key(keys):
+    grouped = entry(group_by_key=keys)
+    group = Grouping(key_getter(grouped, {}.__getitem__), grouped)
+    for ask in (group.hashes_of, group.check):
+        with pytest.raises(Refusal, match=r"task count: .* no key 'a', which is the groupByKey"):
+            ask([{"a": 1, "b": 1}, {"b": 1}])
+
+
+def test_a_key_that_is_none_is_a_group():
+    grouped = entry(group_by_key="a")
+    group = Grouping(key_getter(grouped, {}.__getitem__), grouped)
+    assert group.hashes_of([{"a": None}]).tolist() == [key_hash(None)]
+
+
+def test_segments_without_the_key_are_a_group_where_the_job_asks_for_it():
+    grouped = {"on_missing_key": "group"}
+    by_one = key_getter(entry(group_by_key="a", **grouped), {}.__getitem__)
+    by_two = key_getter(entry(group_by_key=("a", "b"), **grouped), {}.__getitem__)
     assert by_one({"b": 1}) is None
     assert by_two({"b": 1, "c": 2}) == {"b": 1}
     assert key_getter(entry(), {}.__getitem__) is None

@@ -113,7 +113,7 @@ def test_columns_of_a_fan_out_speak_of_the_batch():
     assert len(sent(routed)["errors"]) == 9
 
 
-def test_excluded_keys_are_gone_for_every_child_and_still_there_for_later_predicates():
+def test_excluded_keys_are_gone_for_the_children_of_the_condition_and_for_nobody_else():
     batch = [{"n": 2, "x": 1, "y": 2}, {"n": 3, "x": 1}]
     routed = route(
         batch,
@@ -122,8 +122,9 @@ def test_excluded_keys_are_gone_for_every_child_and_still_there_for_later_predic
         FlowCondition("a", ("c",), "m:even", exclude_keys=("missing",)),
         FlowCondition("a", ("errors",), "m:yes"),
     )
-    assert routed.to["b"].segments == routed.to["c"].segments == [{"y": 2}]
-    assert routed.to["errors"].segments == [{"y": 2}, {"n": 3, "x": 1}]
+    assert routed.to["b"].segments == [{"y": 2}]
+    assert routed.to["c"].segments == [{"n": 2, "x": 1, "y": 2}]
+    assert routed.to["errors"].segments == batch
     assert batch == [{"n": 2, "x": 1, "y": 2}, {"n": 3, "x": 1}]
 
 
@@ -210,7 +211,10 @@ def test_predicate_errors_go_where_they_are_wanted_instead_of_the_segment():
         ),
     )
     assert routed.to["errors"].segments == [{"error": "KeyError(1)"}]
-    assert routed.to["b"].segments == [{"n": 0}, {"error": "KeyError(1)"}]
+    assert routed.to["b"].segments == [
+        {"n": 0},
+        {"error": "KeyError(1)", "old": {"old": {"n": 1}, "new": {"n": 1}}},
+    ]
     assert routed.failures == []
 
 
@@ -227,7 +231,7 @@ def test_a_batch_of_failures_only_sends_nothing_else():
     assert len(routed.to["b"]) == 0
 
 
-def test_an_error_segment_loses_only_the_keys_excluded_for_its_own_segment():
+def test_an_error_segment_loses_the_keys_excluded_for_the_child_that_gets_it():
     routed = route(
         numbered(4),
         same,
@@ -238,10 +242,8 @@ def test_an_error_segment_loses_only_the_keys_excluded_for_its_own_segment():
             "a", ("c",), "m:odd_raises", predicate_errors_to=("errors",), post_transform="m:explain"
         ),
     )
-    assert [sorted(segment) for segment in routed.to["errors"].segments] == [
-        ["error", "old"],
-        ["error"],
-    ]
+    assert [sorted(segment) for segment in routed.to["errors"].segments] == [["error", "old"]] * 2
+    assert [sorted(segment) for segment in routed.to["b"].segments] == [["n"], ["error"]]
 
 
 @pytest.mark.parametrize(

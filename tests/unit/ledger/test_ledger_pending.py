@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onyx.ledger.lineage import pack_roots, positions_of, unpack
-from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
+from onyx.ledger.lineage import final_attempts, pack_roots, positions_of, tries_of, unpack
+from onyx.ledger.pending import BackOff, PendingWindow, Range, rotations_until_expiry
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
 
@@ -104,26 +104,81 @@ def test_a_retried_segment_expires_again():
     for attempt in range(1, 300):
         now_s = 2.0 * attempt
         [(first, end)] = window.expired(now_s)
-        assert attempts(window.retry(first, end, now_s)) == [attempt % 256]
+        assert attempts(window.retry(first, end, now_s)) == [attempt % 128]
     assert window.frontier == 0
 
 
-def test_a_flow_condition_can_force_a_retry_but_only_of_the_current_attempt():
+def test_a_flow_condition_can_ask_for_a_retry_but_only_of_the_current_attempt():
     window = PendingWindow(0)
     old = window.emit(5, 0.0)
-    assert window.retry_roots(old[[3, 1, 3]]) == [Range(1, 4)]
-    assert window.retry_roots(old[[3]]) == []
-    new = window.retry(1, 4, 0.0)
+    window.retry_roots(old[[3, 1, 3]], 9, 0.0)
+    window.retry_roots(old[[3]], 9, 0.0)
+    assert window.rested(10.0) == [Range(1, 4)]
+    new = window.retry(1, 4, 10.0)
     assert positions(new) == [1, 3]
-    assert window.retry_roots(old[[1]]) == []
-    assert window.retry_roots(new[:1]) == [Range(1, 2)]
+    window.retry_roots(old[[1]], 9, 10.0)
+    assert window.rested(99.0) == []
+    window.retry_roots(new[:1], 9, 10.0)
+    assert window.rested(99.0) == [Range(1, 2)]
+
+
+def test_each_retry_rests_twice_as_long_up_to_a_limit():
+    window = PendingWindow(0, back_off=BackOff(first_s=1.0, max_s=5.0))
+    roots = window.emit(1, 0.0)
+    rests = []
+    for _ in range(5):
+        window.retry_roots(roots, 100, 0.0)
+        rests.append(window.rested_s)
+        assert window.rested(rests[-1] - 0.01) == []
+        assert window.retry(0, 1, 0.0).tolist() == [], "it rests"
+        assert window.rested(rests[-1]) == [Range(0, 1)]
+        roots = window.retry(0, 1, 0.0)
+    assert rests == [1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+def test_the_last_retry_that_a_condition_may_ask_for_is_marked_and_stays_so():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    roots = window.emit(2, 0.0)
+    seen = []
+    for _ in range(3):
+        window.retry_roots(roots[:1], 2, 0.0)
+        window.rested(99.0)
+        roots = window.retry(0, 1, 0.0)
+        seen.append((tries_of(int(roots[0])), final_attempts(roots).tolist()))
+    assert seen == [(2, [False]), (3, [True]), (4, [True])]
+    window.replay_all()
+    both = window.retry(0, 2, 0.0)
+    assert final_attempts(both).tolist() == [True, False]
+    assert window.complete(both) == 2
+
+
+def test_time_outs_and_re_allocations_are_no_retries():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window.emit(1, 0.0)
+    for n in range(5):
+        window.expired(4.0 * n + 4)
+        roots = window.retry(0, 1, 4.0 * n + 4)
+    window.retry_roots(roots, 2, 30.0)
+    assert window.rested_s == 30.0 + BackOff().first_s
+    window.rested(99.0)
+    assert final_attempts(window.retry(0, 1, 99.0)).tolist() == [False]
+
+
+def test_what_rests_does_not_time_out_and_a_re_allocation_wakes_it():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    window.retry_roots(window.emit(1, 0.0), 9, 0.0)
+    assert window.expired(50.0) == []
+    assert window.in_flight == 1
+    assert window.replay_all() == [Range(0, 1)]
+    assert window.rested(99.0) == []
 
 
 def test_forced_retries_keep_their_positions_when_the_ring_has_wrapped():
     window = PendingWindow(0, capacity=8)
     window.complete(window.emit(6, 0.0))
     roots = window.emit(8, 0.0)
-    window.retry_roots(roots[[7, 0]])
+    window.retry_roots(roots[[7, 0]], 9, 0.0)
+    window.rested(99.0)
     assert positions(window.retry(0, 100, 0.0)) == [6, 13]
 
 
@@ -151,7 +206,8 @@ def test_a_range_can_be_replayed_piece_by_piece():
 def test_due_positions_far_apart_are_separate_ranges():
     window = PendingWindow(0)
     roots = window.emit(10_000, 0.0)
-    assert window.retry_roots(roots[[10, 20, 9_000]]) == [Range(10, 21), Range(9_000, 9_001)]
+    window.retry_roots(roots[[10, 20, 9_000]], 9, 0.0)
+    assert window.rested(99.0) == [Range(10, 21), Range(9_000, 9_001)]
 
 
 def rotating_bucket_cases():

@@ -38,8 +38,8 @@ class World:
     def on_acks(self, job, version, acker, roots, values) -> None:
         self.acks.append(list(roots) + list(values))
 
-    def on_completions(self, job, version, target, roots, retry) -> None:
-        self.completions.append((list(roots), retry))
+    def on_completions(self, job, version, target, roots, retries_max) -> None:
+        self.completions.append((list(roots), retries_max))
 
     def send(self, numbers, source="a", version=VERSION) -> bool:
         item = numbers
@@ -213,7 +213,7 @@ def test_acks_and_completions_reach_the_handlers_of_the_same_group_only():
     world = World()
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
     assert world.transport.send_acks(HERE, JOB, VERSION, TARGET, one, two)
-    assert world.transport.send_completions(HERE, JOB, VERSION, TARGET, one, retry=True)
+    assert world.transport.send_completions(HERE, JOB, VERSION, TARGET, one, retries_max=3)
     assert not world.transport.send_acks(GroupId("x"), JOB, VERSION, TARGET, one, two)
     assert world.acks == [[1, 2]]
-    assert world.completions == [([1], True)]
+    assert world.completions == [([1], 3)]

@@ -25,7 +25,8 @@ import numpy as np
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import Failure, Leaves, describe_type
+from onyx.flow.failing import Failure
+from onyx.flow.leaves import Leaves, describe_type
 
 SEGMENT_BYTES_MAX = 2_097_152
 """Largest segment, encoded. With its lineage it fits into a frame of the transport."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from onyx.errors import UserError, UserFunctionError, contained
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import Failure, Leaves, describe_type, flatten
+from onyx.flow.failing import Failure
+from onyx.flow.leaves import Leaves, describe_type, flatten
 from onyx.model.job import CatalogEntry
 
 __all__ = ["Leaves", "apply_function", "resolve_params"]

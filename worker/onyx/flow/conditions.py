@@ -8,18 +8,23 @@ answer for a batch, column by column. Two points where the original's versions d
 * A predicate that raises: its condition's `predicateErrorsTo` get the post-transformed error, if it
   has both (0.10 and later); otherwise the error is a failure of the task.
 
-A child that a window of the task names in `lateTo` gets late segments, and of the others only those
-that a condition naming it sends there: neither no conditions nor `to: all` mean it.
+A condition leaves keys out for the children that it sends to itself; the original leaves them out
+for all who get the segment, which takes fields from children that nobody meant.
+
+A child that a window of the task names in `lateTo`, or the task in `deadLetter`, gets late segments
+or dead letters, and of the others only those that a condition naming it sends there: neither no
+conditions nor `to: all` mean it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
+from onyx.flow.failing import RetriesExhausted
 from onyx.flow.predicates import Resolve, Test, compile_predicate
 from onyx.model.job import FlowCondition, Job, Targets
 
@@ -39,6 +44,13 @@ class Compiled:
     short_circuit: bool
     post_transform: PostTransform | None
     retry: bool
+    retries_max: int
+    """Retries that it asks for at most."""
+    where: str
+    """Job, place and task, for messages."""
+
+
+NONE_EXCLUDED: Mapping[str, frozenset[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +59,45 @@ class Route:
 
     flow: frozenset[str] = frozenset()
     """Children that get it."""
-    exclude_keys: frozenset[str] = frozenset()
-    retry: bool = False
-    """Send nothing; its root is to be read again."""
+    exclude_keys: Mapping[str, frozenset[str]] = field(default_factory=lambda: NONE_EXCLUDED)
+    """Keys that are left out, for those children that do not get all."""
+    retry: Compiled | None = None
+    """Send nothing; its root is to be read again because of this condition."""
     post_transform: PostTransform | None = None
-    predicate_error: Exception | None = None
-    """What a predicate raised."""
+    error: Exception | None = None
+    """What a predicate raised, or that no retry is left."""
 
     def joined(self, condition: Compiled) -> Route:
         """With a condition that holds."""
         return Route(
             self.flow | condition.to,
-            self.exclude_keys | condition.exclude_keys,
-            self.retry or condition.retry,
+            self._without(condition.to, condition.exclude_keys),
+            condition if condition.retry else None,
             condition.post_transform if condition.short_circuit else None,
         )
 
     def failed(self, condition: Compiled, error: Exception) -> Route:
         """With a condition whose predicate raised: nothing after it is looked at."""
+        to = condition.errors_to or frozenset()
         return Route(
-            self.flow | (condition.errors_to or frozenset()),
-            self.exclude_keys | condition.exclude_keys,
-            False,
+            self.flow | to,
+            self._without(to, condition.exclude_keys),
+            None,
             condition.post_transform if condition.errors_to is not None else None,
             error,
         )
+
+    def _without(self, to: frozenset[str], keys: frozenset[str]) -> Mapping[str, frozenset[str]]:
+        if not keys or not to:
+            return self.exclude_keys
+        return {
+            **self.exclude_keys,
+            **{child: keys | self.exclude_keys.get(child, frozenset()) for child in to},
+        }
+
+    def for_child(self, child: str, segment: Segment) -> Segment:
+        """What a child gets of the segment."""
+        return without_keys(segment, self.exclude_keys.get(child, frozenset()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +110,26 @@ class Conditions:
     default: frozenset[str]
     """Where ordinary segments go when there is no condition for them."""
 
-    def route(self, event: Any, old: Segment, new: Segment | Exception, all_new: Any) -> Route:
-        """Which children get `new`, made of `old`, or the exception that the function raised.
+    @property
+    def retries(self) -> bool:
+        """Whether one of them asks for retries."""
+        return any(each.retry for each in (*self.ordinary, *self.exceptional))
+
+    def route(
+        self,
+        event: Any,
+        old: Segment,
+        new: Segment | Exception,
+        all_new: Any,
+        exhausted: bool = False,
+    ) -> Route:
+        """Which children get `new`, made of `old`, or the exception that it failed with.
 
         Args:
             event: handed on to the predicates.
             all_new: everything that was made of `old`.
+            exhausted: it has been retried as often as it may. An exception then goes to the next
+                condition that takes it; another segment fails.
         """
         thrown = isinstance(new, Exception)
         conditions = self.exceptional if thrown else self.ordinary
@@ -97,31 +137,55 @@ class Conditions:
             return Route() if thrown else Route(self.default)
         route = Route()
         for condition in conditions:
+            if thrown and condition.retry and exhausted:
+                continue
             try:
                 holds = condition.test(event, old, new, all_new)
             except BaseException as error:
                 return route.failed(condition, contained(error, "the predicate"))
+            if holds and condition.retry:
+                return (
+                    Route(error=no_retry_left(condition)) if exhausted else Route(retry=condition)
+                )
             if holds:
                 route = route.joined(condition)
-                if condition.short_circuit or condition.retry:
+                if condition.short_circuit:
                     break
-        return Route(frozenset(), route.exclude_keys, retry=True) if route.retry else route
+        return route
+
+    def of_exceptions(self, default: frozenset[str] = frozenset()) -> Conditions:
+        """The same about exceptions; all other segments go to `default`."""
+        return replace(self, ordinary=(), default=default)
+
+
+def everything_to(children: tuple[str, ...]) -> Conditions:
+    """No conditions: all children get all segments, and nothing takes care of exceptions."""
+    return Conditions(children, (), (), frozenset(children))
+
+
+def no_retry_left(condition: Compiled) -> RetriesExhausted:
+    """Why a segment has failed that a condition would have retried."""
+    times = "once" if condition.retries_max == 1 else f"{condition.retries_max} times"
+    return RetriesExhausted(
+        f"{condition.where} asks for a retry, but the segment has been retried {times}, "
+        "which is its maxRetries"
+    )
 
 
 def sendable(route: Route, event: Any, old: Segment, new: Segment | Exception) -> Segment:
-    """The segment that goes to `route.flow`: transformed if it is an error, without excluded keys.
+    """The segment that goes to `route.flow`, with all its keys: transformed if it is an error.
 
     Raises:
-        Exception: the error itself (of the function or of a predicate) when nothing transforms it.
+        Exception: the error itself (of the segment or of a predicate) when nothing transforms it.
         UserFunctionError: the post-transform raised or did not return a dict.
     """
-    error = route.predicate_error or (new if isinstance(new, Exception) else None)
+    error = route.error or (new if isinstance(new, Exception) else None)
     if error is None:
         assert isinstance(new, dict)
-        return without_keys(new, route.exclude_keys)
+        return new
     if route.post_transform is None:
         raise error
-    cause = old if route.predicate_error is None else {"old": old, "new": new}
+    cause = old if route.error is None else {"old": old, "new": new}
     try:
         segment = route.post_transform(event, cause, error)
     except BaseException as again:
@@ -134,7 +198,7 @@ def sendable(route: Route, event: Any, old: Segment, new: Segment | Exception) -
             f"the flow condition's postTransform returned {type(segment).__name__}: "
             f"it must return one dict"
         ) from error
-    return without_keys(segment, route.exclude_keys)
+    return segment
 
 
 def without_keys(segment: Segment, keys: frozenset[str]) -> Segment:
@@ -160,8 +224,8 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
     children = children_of(job, task)
     ordinary: list[Compiled] = []
     exceptional: list[Compiled] = []
-    late = {window.late_to for window in job.windows if window.task == task}
-    ordinary_children = tuple(child for child in children if child not in late)
+    apart = set_apart(job, task)
+    ordinary_children = tuple(child for child in children if child not in apart)
     named: set[str] = set()
     for index, condition in enumerate(job.flow_conditions):
         if not _concerns(condition, task, children):
@@ -179,9 +243,16 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
     return Conditions(children, tuple(ordinary), tuple(exceptional), default)
 
 
+def set_apart(job: Job, task: str) -> frozenset[str]:
+    """Children that get only what is late, and only dead letters."""
+    late = {window.late_to for window in job.windows if window.task == task}
+    letters = {entry.dead_letter for entry in job.catalog if entry.name == task}
+    return frozenset(child for child in late | letters if child is not None)
+
+
 def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) -> bool:
     if condition.from_task != "all":
-        return condition.from_task == task
+        return task in condition.from_tasks
     return isinstance(condition.to, str) or set(condition.to) <= set(children)
 
 
@@ -198,6 +269,8 @@ def _compile(
         short_circuit=condition.short_circuit,
         post_transform=None if transform is None else resolve(transform),
         retry=condition.action == "retry",
+        retries_max=condition.max_retries,
+        where=where,
     )
 
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserError, UserFunctionError, describe
+from onyx.errors import UserError, describe
 from onyx.flow.batch import U64, Indices, Segment
+from onyx.flow.failing import Refusal
 from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry
 
@@ -37,6 +38,8 @@ EXPONENT_MAX = 400
 """Of a Decimal: farther out its fraction would take more memory than it is worth. Floats end before
 that."""
 _INFINITY = float("inf")
+_PLAIN = frozenset({str, bool, bytes, type(None)})
+"""Types of which every value has canonical bytes."""
 MEMO_KEYS_MAX = 65_536
 """Hashes remembered for each kind of key; beyond it all are forgotten."""
 
@@ -44,9 +47,11 @@ MEMO_KEYS_MAX = 65_536
 def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     """How a task's group key is read from a segment; None when the task is not grouped.
 
-    One key gives its value, or None where it is missing; a list of keys the part of the segment
-    that has them; a function whatever it returns. What it raises is told with its name, and that
-    of the task: it is called where segments come from.
+    One key gives its value, a list of keys the part of the segment that has them, a function
+    whatever it returns. A segment that lacks a key is refused, because one group of all that lack
+    it is hardly what anybody means; with `onMissingKey: group` it is what it says: None, or without
+    that key. What a function raises is told with its name, and that of the task: it is called
+    where segments come from.
     """
     if entry.group_by_fn is not None:
         where = f"groupByFn {entry.group_by_fn} of task {entry.name}"
@@ -54,9 +59,11 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     by = entry.group_by_key
     if by is None:
         return None
-    if isinstance(by, tuple):
-        return lambda segment: {key: segment[key] for key in by if key in segment}
-    return ByKey(by)
+    if entry.on_missing_key == "group":
+        if isinstance(by, tuple):
+            return lambda segment: {key: segment[key] for key in by if key in segment}
+        return lambda segment: segment.get(by)
+    return ByKeys(by, entry.name) if isinstance(by, tuple) else ByKey(by, entry.name)
 
 
 def _told(function: KeyGetter, where: str) -> KeyGetter:
@@ -64,7 +71,7 @@ def _told(function: KeyGetter, where: str) -> KeyGetter:
         try:
             return function(segment)
         except BaseException as error:
-            raise UserFunctionError(f"{where} raised {describe(error)}") from error
+            raise Refusal(f"{where} raised {describe(error)}") from error
 
     return telling
 
@@ -75,28 +82,57 @@ def naming(entry: CatalogEntry) -> Iterator[None]:
     that fails, but the one behind it."""
     try:
         yield
+    except Refusal:
+        raise
     except UserError as error:
         by = entry.group_by_fn
         what = f"groupByFn {by}" if by is not None else f"groupByKey {entry.group_by_key}"
-        raise UserError(f"{what} of task {entry.name}: {error}") from error
+        raise Refusal(f"{what} of task {entry.name}: {error}") from error
 
 
 class ByKey:
-    """The value of one key of a segment, None where it is missing."""
+    """The value of one key of a segment."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, task: str) -> None:
         self._key = key
+        self._task = task
 
     def __call__(self, segment: Segment) -> Any:
-        return segment.get(self._key)
+        try:
+            return segment[self._key]
+        except KeyError:
+            raise missing(self._task, self._key) from None
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
-        """The same for many: a sixth of the time, if all of them have the key."""
+        """The same for many: a sixth of the time."""
         key = self._key
         try:
             return [segment[key] for segment in segments]
         except KeyError:
-            return list(map(self, segments))
+            raise missing(self._task, key) from None
+
+
+class ByKeys:
+    """The part of a segment that has several keys."""
+
+    def __init__(self, keys: tuple[str, ...], task: str) -> None:
+        self._keys = keys
+        self._task = task
+
+    def __call__(self, segment: Segment) -> dict[str, Any]:
+        try:
+            return {key: segment[key] for key in self._keys}
+        except KeyError as error:
+            raise missing(self._task, error.args[0]) from None
+
+
+def missing(task: str, key: str) -> Refusal:
+    """Why a segment without the key is refused."""
+    return Refusal(
+        f"groupByKey of task {task}: a segment has no key {key!r}, which is the groupByKey; drop "
+        "such segments in the function before or with a flow condition, or give the task "
+        "onMissingKey: group"
+    )
 
 
 def keys_of(getter: KeyGetter, segments: Sequence[Segment]) -> list[Any]:
@@ -140,14 +176,24 @@ class Grouping:
         """One stable hash a segment.
 
         Raises:
-            UserError: a key cannot be grouped by, or the user's `groupByFn` raises.
+            Refusal: a segment lacks its key, or one that nothing can be grouped by, or the user's
+                `groupByFn` raises.
         """
-        keys = keys_of(self._getter, segments)
+        return self._hashes(keys_of(self._getter, segments))
+
+    def _hashes(self, keys: Sequence[Any]) -> U64:
         kinds = set(map(type, keys))
         memo = self._memos.get(kinds.pop()) if len(kinds) == 1 else None
         hashed = key_hash if memo is None else memo.__getitem__
         with naming(self._entry):
             return np.fromiter(map(hashed, keys), np.uint64, len(keys))
+
+    def check(self, segments: Sequence[Segment]) -> None:
+        """Whether all of them have a group; raises as `hashes_of` does, which takes longer where
+        nobody needs the hashes."""
+        keys = keys_of(self._getter, segments)
+        if not _PLAIN.issuperset(map(type, keys)):
+            self._hashes(keys)
 
     def slots_of(self, segments: Sequence[Segment], n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""

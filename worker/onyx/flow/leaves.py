@@ -17,12 +17,10 @@ import numpy as np
 
 from onyx.errors import UserFunctionError, contained
 from onyx.flow.batch import Indices, Segment
+from onyx.flow.failing import Failure
 
 LEAVES_MAX = 1_000_000
 """Most segments that a generator may make of one: an endless one would take all memory."""
-
-Failure = tuple[int, Exception]
-"""Index of the segment in the batch, and what the function raised for it."""
 
 
 @dataclass(slots=True)
@@ -37,6 +35,8 @@ class Leaves:
     """For each leaf its index among the leaves of its parent; None: 0 for all."""
     failures: list[Failure] = field(default_factory=list)
     """Segments for which the function raised, in order; they have no leaves."""
+    refusals: list[Failure] = field(default_factory=list)
+    """Segments of which a window of the task refuses a leaf, in order, each once."""
 
     def __len__(self) -> int:
         return len(self.segments)

@@ -3,53 +3,40 @@
 Without conditions nothing is done per segment. With conditions each one is evaluated over all
 leaves that are still undecided before the next, so that a condition costs little more than calling
 its predicate; flows are masks. `Conditions.route` has the meaning; a property test compares both.
+
+This is the one place that decides what becomes of a segment that fails, whoever refuses it: the
+function, a condition, a window, or the child that cannot be sent what was made of it. In this
+order: a condition for exceptions takes it (it sends something else on, or asks for a retry, if one
+is left); a dead letter about it is sent; it is a failure of the task. Nothing else that was made of
+such a segment goes anywhere, so that a segment is either processed or failed. A segment that is to
+be retried has not failed, whatever else was wrong with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onyx.errors import contained
 from onyx.flow.batch import Indices, Segment
-from onyx.flow.conditions import Compiled, Conditions, Route, sendable, without_keys
-from onyx.flow.leaves import Failure, Leaves
+from onyx.flow.conditions import (
+    Compiled,
+    Conditions,
+    Route,
+    everything_to,
+    no_retry_left,
+    sendable,
+    without_keys,
+)
+from onyx.flow.failing import Failure, Handling, Mask
+from onyx.flow.leaves import Leaves
+from onyx.flow.outgoing import Outgoing, Routed, with_extra
 
-Mask = NDArray[np.bool_]
-
-
-@dataclass(slots=True)
-class Outgoing:
-    """What one child gets. Segments may be the very objects that other children get, too."""
-
-    segments: list[Segment]
-    parents: Indices | None = None
-    """Index in the batch of each one's parent, never falling; None: i-th of the i-th, for all."""
-    child_index: Indices | None = None
-    """Index among the leaves of the parent, for `child_ids`; None: 0 for all."""
-
-    def __len__(self) -> int:
-        return len(self.segments)
-
-
-@dataclass(slots=True)
-class Routed:
-    """The verdict on a batch."""
-
-    to: dict[str, Outgoing]
-    """For every child, in the order of the workflow, what it gets (perhaps nothing)."""
-    retries: list[int] = field(default_factory=list)
-    """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
-    failures: list[Failure] = field(default_factory=list)
-    """(index of the parent, exception) that no condition took care of; by parent."""
-    shared: bool = False
-    """Whether a segment goes to several children, who then need copies of their own."""
+NOTHING_ELSE = Handling()
 
 
 def route_batch(
@@ -58,6 +45,7 @@ def route_batch(
     event: Any,
     segments: list[Segment],
     leaves: Leaves,
+    handling: Handling = NOTHING_ELSE,
 ) -> Routed:
     """Where the leaves of a batch go.
 
@@ -67,35 +55,58 @@ def route_batch(
         event: handed on to predicates and post-transforms.
         segments: the batch that the function was applied to.
         leaves: what it gave (`apply_function`).
+        handling: what is done about failures besides.
     """
     if conditions is None:
-        outgoing = Outgoing(leaves.segments, leaves.parents, leaves.child_index)
-        return Routed(dict.fromkeys(children, outgoing), [], leaves.failures, len(children) > 1)
-    run = _Run(conditions, event, segments, leaves)
+        if not leaves.failures and not leaves.refusals:
+            to = {
+                child: Outgoing(leaves.segments, leaves.parents, leaves.child_index)
+                for child in children
+            }
+            if not handling.refused(to):
+                return Routed(to, shared=len(children) > 1)
+        conditions = everything_to(tuple(children))
+    run = _Run(conditions, event, segments, leaves, handling)
     run.route_leaves()
-    for index, error in leaves.failures:
-        run.route_exception(index, error)
     return run.result(children)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """What is sent in place of a segment that failed."""
+
+    segment: Segment
+    route: Route
+    letter: bool = False
 
 
 class _Run:
     """One batch on its way through the conditions."""
 
     def __init__(
-        self, conditions: Conditions, event: Any, segments: list[Segment], leaves: Leaves
+        self,
+        conditions: Conditions,
+        event: Any,
+        segments: list[Segment],
+        leaves: Leaves,
+        handling: Handling,
     ) -> None:
         self.conditions = conditions
         self.event = event
         self.batch = segments
         self.leaves = leaves
+        self.handling = handling
         self.outgoing = leaves.segments
         self.flow: dict[str, Mask] = {}
-        self.excluded: list[tuple[frozenset[str], Indices]] = []
-        """Keys that a condition left out, and the leaves for which it held."""
-        self.retries: set[int] = set()
-        self.failures: list[Failure] = []
-        self.handled: list[tuple[int, Segment, frozenset[str]]] = []
-        """Exceptions made into segments: (parent, segment, children)."""
+        self.excluded: list[tuple[frozenset[str], frozenset[str], Indices]] = []
+        """Keys that a condition leaves out, for which children, and the leaves it held for."""
+        self.retries: dict[int, int] = {}
+        """How often the condition asks for that at most, by parent."""
+        self.failed: dict[int, Exception] = {}
+        """Of what is known to have failed, the first that was raised, by parent."""
+        self.failures: dict[int, Exception] = {}
+        """What nothing has taken care of."""
+        self.handled: dict[int, _Handled] = {}
 
     def route_leaves(self) -> None:
         ordinary = self.conditions.ordinary
@@ -125,72 +136,148 @@ class _Run:
         if len(found) == 0:
             return
         if condition.retry:
-            for mask in self.flow.values():
-                mask[found] = False
-            self.retries.update(self._parents(found))
+            for parent in self._parents(found):
+                self._retry(parent, condition)
             return
         for child in condition.to:
             self._mask(child)[found] = True
-        if condition.exclude_keys:
-            self.excluded.append((condition.exclude_keys, found))
-            outgoing = self._own_outgoing()
-            for index in found.tolist():
-                outgoing[index] = without_keys(outgoing[index], condition.exclude_keys)
+        if condition.exclude_keys and condition.to:
+            self.excluded.append((condition.exclude_keys, condition.to, found))
+
+    def _retry(self, parent: int, condition: Compiled) -> None:
+        if self.handling.is_exhausted(parent):
+            self.failed.setdefault(parent, no_retry_left(condition))
+        else:
+            most = self.retries.get(parent, condition.retries_max)
+            self.retries[parent] = min(most, condition.retries_max)
 
     def _predicate_failed(self, index: int, condition: Compiled, error: Exception) -> None:
         """Everybody who would get the leaf gets the error instead, if it can be sent."""
         parent = self._parent(index)
         old, new = self.batch[parent], self.leaves.segments[index]
-        keys = [keys for keys, found in self.excluded if index in found]
-        route = Route(exclude_keys=frozenset().union(*keys)).failed(condition, error)
+        route = Route().failed(condition, error)
         try:
-            self._own_outgoing()[index] = sendable(route, self.event, old, new)
+            segment = self.handling.sent(sendable(route, self.event, old, new))
         except Exception as unhandled:
-            self.failures.append((parent, unhandled))
-            for mask in self.flow.values():
-                mask[index] = False
+            self.failures.setdefault(parent, unhandled)
             return
-        for child in condition.errors_to or ():
+        self._own_outgoing()[index] = segment
+        here = np.array([index])
+        for child in route.flow:
             self._mask(child)[index] = True
+        if condition.exclude_keys and route.flow:
+            self.excluded.append((condition.exclude_keys, route.flow, here))
 
-    def route_exception(self, parent: int, error: Exception) -> None:
-        """An exception of the function itself; what nothing takes care of is a failure."""
+    def result(self, children: Sequence[str]) -> Routed:
+        """Settle what has failed, until everything that is to be sent can be."""
+        for parent, error in (*self.leaves.failures, *self.leaves.refusals):
+            self.failed.setdefault(parent, error)
+        unhandled, self.failures = self.failures, {}
+        for parent, error in unhandled.items():
+            if parent not in self.retries:
+                self._send_letter(parent, error)
+        for parent, error in self.failed.items():
+            if parent not in self.retries and parent not in unhandled:
+                self._ask_conditions(parent, error)
+        while True:
+            withdrawn = sorted({*self.retries, *self.failures, *self.handled})
+            to = self._send_to(children, withdrawn)
+            refused = self.handling.refused(to)
+            if not refused:
+                break
+            for parent, error in refused:
+                self._refuse(parent, error)
+        return Routed(
+            to,
+            sorted(self.retries),
+            [self.retries[parent] for parent in sorted(self.retries)],
+            sorted(self.failures.items()),
+            self._shared(),
+            withdrawn,
+            sum(each.letter for each in self.handled.values()),
+        )
+
+    def _refuse(self, parent: int, error: Exception) -> None:
+        """A child cannot be sent what was made of a segment, or what stands in its place: each
+        time the next resort, so that it comes to an end."""
+        handled = self.handled.pop(parent, None)
+        if handled is None:
+            self._ask_conditions(parent, error)
+        elif not handled.letter:
+            self._send_letter(parent, error)
+        else:
+            self.failures[parent] = error
+
+    def _ask_conditions(self, parent: int, error: Exception) -> None:
+        """A segment has failed: the conditions for exceptions, the dead letter, the job."""
         old = self.batch[parent]
-        route = self.conditions.route(self.event, old, error, (error,))
-        if route.retry:
-            self.retries.add(parent)
+        exhausted = self.handling.is_exhausted(parent)
+        route = self.conditions.route(self.event, old, error, (error,), exhausted)
+        if route.retry is not None:
+            self.retries[parent] = route.retry.retries_max
             return
         try:
             if not route.flow:
-                raise route.predicate_error or error
-            self.handled.append((parent, sendable(route, self.event, old, error), route.flow))
+                raise route.error or error
+            segment = self.handling.sent(sendable(route, self.event, old, error))
+            self.handled[parent] = _Handled(segment, route)
         except Exception as unhandled:
-            self.failures.append((parent, unhandled))
+            self._send_letter(parent, unhandled)
 
-    def result(self, children: Iterable[str]) -> Routed:
-        to = {child: self._outgoing_of(child) for child in children}
-        failures = sorted(self.failures, key=itemgetter(0))
-        return Routed(to, sorted(self.retries), failures, self._shared())
+    def _send_letter(self, parent: int, error: Exception) -> None:
+        to, letter = self.handling.dead_letter, self.handling.letter
+        if to is None or letter is None:
+            self.failures[parent] = error
+        else:
+            self.handled[parent] = _Handled(letter(parent, error), Route(frozenset((to,))), True)
 
     def _shared(self) -> bool:
-        if any(len(flow) > 1 for _, _, flow in self.handled):
+        if any(len(each.route.flow) > 1 for each in self.handled.values()):
             return True
         masks = list(self.flow.values())
         return len(masks) > 1 and bool((np.sum(masks, axis=0) > 1).any())
 
-    def _outgoing_of(self, child: str) -> Outgoing:
+    def _send_to(self, children: Iterable[str], withdrawn: list[int]) -> dict[str, Outgoing]:
+        kept: Mask | None = None
+        if withdrawn:
+            kept = np.isin(self._parents_of_leaves(), withdrawn, invert=True)
+        return {child: self._outgoing_of(child, kept) for child in children}
+
+    def _outgoing_of(self, child: str, kept: Mask | None) -> Outgoing:
         mask, leaves = self.flow.get(child), self.leaves
-        extra = [(parent, segment) for parent, segment, flow in self.handled if child in flow]
+        extra = [
+            (parent, each.route.for_child(child, each.segment))
+            for parent, each in sorted(self.handled.items())
+            if child in each.route.flow
+        ]
+        if mask is not None and kept is not None:
+            mask = mask & kept
         if mask is None:
             outgoing = Outgoing([], np.empty(0, dtype=np.intp))
         elif mask.all():
-            outgoing = Outgoing(self.outgoing, leaves.parents, leaves.child_index)
+            outgoing = Outgoing(self._of_child(child), leaves.parents, leaves.child_index)
         else:
             found = np.flatnonzero(mask)
             parents = found if leaves.parents is None else leaves.parents[found]
             indices = None if leaves.child_index is None else leaves.child_index[found]
-            outgoing = Outgoing(list(compress(self.outgoing, mask.tobytes())), parents, indices)
-        return _insert(outgoing, extra) if extra else outgoing
+            chosen = list(compress(self._of_child(child), mask.tobytes()))
+            outgoing = Outgoing(chosen, parents, indices)
+        return with_extra(outgoing, extra) if extra else outgoing
+
+    def _of_child(self, child: str) -> list[Segment]:
+        """All leaves, without the keys that conditions leave out for this child."""
+        mine = [(keys, found) for keys, targets, found in self.excluded if child in targets]
+        if not mine:
+            return self.outgoing
+        outgoing = list(self.outgoing)
+        for keys, found in mine:
+            for index in found.tolist():
+                outgoing[index] = without_keys(outgoing[index], keys)
+        return outgoing
+
+    def _parents_of_leaves(self) -> Indices:
+        parents = self.leaves.parents
+        return np.arange(len(self.leaves)) if parents is None else parents
 
     def _mask(self, child: str) -> Mask:
         mask = self.flow.get(child)
@@ -269,16 +356,3 @@ def _evaluate(
         except BaseException as error:
             errors.append((len(answers), contained(error, "the predicate")))
             append(0)
-
-
-def _insert(outgoing: Outgoing, extra: list[tuple[int, Segment]]) -> Outgoing:
-    """With segments made of exceptions put in order of parent; they are their parents' only
-    ones."""
-    count = len(outgoing)
-    parents = np.arange(count) if outgoing.parents is None else outgoing.parents
-    indices = np.zeros(count, np.intp) if outgoing.child_index is None else outgoing.child_index
-    parents = np.concatenate((parents, np.array([parent for parent, _ in extra], dtype=np.intp)))
-    order = np.argsort(parents, kind="stable")
-    segments = outgoing.segments + [segment for _, segment in extra]
-    indices = np.concatenate((indices, np.zeros(len(extra), dtype=np.intp)))
-    return Outgoing([segments[i] for i in order.tolist()], parents[order], indices[order])

@@ -1,8 +1,9 @@
 """Roots and ids: the two 64-bit columns that account for every segment.
 
 A *root* names one attempt at one input segment: partition (16 bits), attempt (8), position (40).
-All descendants carry it. Attempts count modulo 256: what could confuse two of them would have to be
-late by 256 pending timeouts.
+All descendants carry it. Of the attempt the lower 7 bits count modulo 128: what could confuse two
+of them would have to be late by 128 pending timeouts. The upper bit says that no flow condition may
+ask for another one, so that whoever fails knows without asking how often it has been retried.
 
 An *id* names one segment of a tree: an input segment by the name of its partition and its position;
 an only child by the id of its parent, which it keeps (see `hop`); any other by a splitmix64 of its
@@ -43,6 +44,10 @@ _RANGE_SHIFT = np.uint64(RANGE_SHIFT)
 _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _ATTEMPT_MASK = np.uint64(0xFF)
 _ATTEMPT_BITS = np.uint64(0xFF << 40)
+FINAL = 0x80
+"""Of an attempt: the last one that a flow condition may ask for."""
+_FINAL_BIT = np.uint64(FINAL << 40)
+_COUNT_MASK = FINAL - 1
 
 _EDGE_STEP = 0xD1342543DE82EF95
 _CHILD_STEP = np.uint64(0xAF251AF3B0F025B5)
@@ -68,7 +73,7 @@ def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
 
     Args:
         partition: number of the partition within the job, below 2**16.
-        attempt: 0 for the first reading; one for all or one a position; modulo 256.
+        attempt: 0 for the first reading, else of `next_attempt`; one for all or one a position.
         positions: below 2**40.
     """
     assert 0 <= partition < PARTITIONS_MAX
@@ -102,6 +107,22 @@ def positions_of(roots: U64) -> U64:
 def attempt_bits(roots: U64) -> U64:
     """What in each root tells its attempt; 0 for the first."""
     return roots & _ATTEMPT_BITS
+
+
+def next_attempt(attempts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The attempts after these; what is final stays so."""
+    return (attempts & np.uint8(FINAL)) | ((attempts + np.uint8(1)) & np.uint8(_COUNT_MASK))
+
+
+def final_attempts(roots: U64) -> NDArray[np.bool_]:
+    """Which of the roots no flow condition may have read again."""
+    final: NDArray[np.bool_] = (roots & _FINAL_BIT) != 0
+    return final
+
+
+def tries_of(root: int) -> int:
+    """How often the segment of a root has been sent, this time included, modulo 128."""
+    return ((root >> 40) & _COUNT_MASK) + 1
 
 
 def any_retried(roots: U64) -> bool:

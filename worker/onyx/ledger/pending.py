@@ -2,9 +2,13 @@
 
 Positions are dense, so the window is a ring of small columns instead of a map of message ids. A
 position is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to
-be read again: its pending timeout has passed, a flow condition asked for a retry, or the job was
-re-allocated. `retry` sends what is due as a new attempt, a new root, so that a late ack of the old
-one cannot corrupt it. Until then the old attempt may still complete, and nothing is read again.
+be read again: its pending timeout has passed, or the job was re-allocated. If a flow condition asks
+for a retry it is RESTING first, longer with each retry, because what failed a moment ago would
+mostly fail again. `retry` sends what is due as a new attempt, a new root, so that a late ack of the
+old one cannot corrupt it. Until then the old attempt may still complete, and nothing is read again.
+
+Only retries that conditions ask for are counted, and what has had as many as it may is marked as
+final in its roots. Whoever takes over a partition counts anew.
 
 Time-outs rotate like the original's buckets: time is cut in intervals (`inputRetryTimeout`), and a
 position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout.
@@ -15,21 +19,27 @@ Not thread-safe; at-most-once has no window.
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from onyx.ledger.lineage import (
+    FINAL,
     POSITIONS_MAX,
     U64,
     Indices,
+    next_attempt,
     pack_roots,
     run_of_roots,
     unpack,
 )
 
-_DONE, _IN_FLIGHT, _DUE = np.uint8(0), np.uint8(1), np.uint8(2)  # counting needs DONE to be 0
+# Counting needs DONE to be 0.
+_DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+_TRIES_MAX = np.iinfo(np.uint16).max
 
 SLOTS_FIRST = 1024
 """Length of a ring before it grows."""
@@ -49,6 +59,20 @@ def rotations_until_expiry(pending_timeout_s: float, retry_interval_s: float) ->
     return max(1, -int(-(pending_timeout_s * 1e6) // (retry_interval_s * 1e6)))
 
 
+class BackOff(NamedTuple):
+    """How long a segment rests before it is read again: twice as long each time."""
+
+    first_s: float = 0.1
+    max_s: float = 60.0
+
+    def delay_s(self, retries: int) -> float:
+        """After so many retries before."""
+        return min(self.first_s * 2.0 ** min(retries, 64), self.max_s)
+
+
+NO_SETTINGS = BackOff()
+
+
 class PendingWindow:
     """Positions `[frontier, next_position)` of one partition."""
 
@@ -60,6 +84,7 @@ class PendingWindow:
         pending_timeout_s: float = 60.0,
         retry_interval_s: float = 1.0,
         started_s: float = 0.0,
+        back_off: BackOff = NO_SETTINGS,
     ) -> None:
         """
         Args:
@@ -67,10 +92,11 @@ class PendingWindow:
             frontier: lowest position that is not known to be complete; the first one emitted.
             capacity: most positions between the frontier and the newest, rounded up to a power of
                 two. A multiple of the job's maxPending, so that one slow tree does not stop the
-                others. The columns (10 bytes a position) are as long as was needed so far.
+                others. The columns (12 bytes a position) are as long as was needed so far.
             pending_timeout_s: a tree that is not complete after this is read again.
             retry_interval_s: period at which that is looked at.
             started_s: monotonic time now, from which rotations are counted.
+            back_off: before a retry that a flow condition asks for.
         """
         assert frontier >= 0
         assert capacity > 0
@@ -88,6 +114,10 @@ class PendingWindow:
         self._state = np.zeros(self._slots, dtype=np.uint8)
         self._attempt = np.zeros(self._slots, dtype=np.uint8)
         self._sent = np.zeros(self._slots, dtype=np.int64)
+        self._retries = np.zeros(self._slots, dtype=np.uint16)
+        self._back_off = back_off
+        self._resting: list[tuple[float, int, int]] = []
+        """A heap of ranges that rest: until when, from where to where."""
 
     @property
     def frontier(self) -> int:
@@ -119,6 +149,7 @@ class PendingWindow:
         for part in self._slices(first, self._next):
             self._state[part] = _IN_FLIGHT
             self._attempt[part] = 0
+            self._retries[part] = 0
             self._sent[part] = sent
         self._incomplete += n
         return run_of_roots(self.partition, first, self._next)
@@ -166,13 +197,34 @@ class PendingWindow:
         sent = self._sent[positions & self._mask]
         return self._make_due(positions[sent + self._lifetime <= rotation])
 
-    def retry_roots(self, roots: U64) -> list[Range]:
-        """What has become due because a flow condition asks for it; older attempts, and what is due
-        already, are ignored."""
+    def retry_roots(self, roots: U64, retries_max: int, now_s: float) -> None:
+        """A flow condition asks for these to be read again, `retries_max` times each at most; older
+        attempts, and what is to be read again already, are ignored."""
         slots = self._slots_of(_increasing(roots))
         wanted = slots[self._state[slots] == _IN_FLIGHT]
-        offsets = (wanted - self._frontier) & self._mask
-        return self._make_due(np.sort(offsets + self._frontier))
+        before = self._retries[wanted]
+        self._retries[wanted] = np.minimum(before, _TRIES_MAX - 1) + np.uint16(1)
+        self._attempt[wanted[before.astype(np.int64) + 1 >= retries_max]] |= np.uint8(FINAL)
+        self._state[wanted] = _RESTING
+        positions = ((wanted - self._frontier) & self._mask) + self._frontier
+        for retries in np.unique(before).tolist():
+            until_s = now_s + self._back_off.delay_s(retries)
+            for first, end in _ranges(np.sort(positions[before == retries]), gap=1):
+                heapq.heappush(self._resting, (until_s, first, end))
+
+    @property
+    def rested_s(self) -> float:
+        """When something has rested long enough; never: infinity."""
+        return self._resting[0][0] if self._resting else math.inf
+
+    def rested(self, now_s: float) -> list[Range]:
+        """What has become due because it has rested long enough."""
+        found: list[Indices] = []
+        while self._resting and self._resting[0][0] <= now_s:
+            _, first, end = heapq.heappop(self._resting)
+            positions = np.arange(max(first, self._frontier), end)
+            found.append(positions[self._state[positions & self._mask] == _RESTING])
+        return self._make_due(np.unique(np.concatenate(found))) if found else []
 
     def replay_all(self) -> list[Range]:
         """Make all that is not complete due: the job was re-allocated, and trees may be lost.
@@ -180,7 +232,9 @@ class PendingWindow:
         Returns:
             Everything due, what was due before included.
         """
+        self._resting.clear()
         self._make_due(self._positions(_IN_FLIGHT))
+        self._make_due(self._positions(_RESTING))
         return self.due()
 
     def due(self) -> list[Range]:
@@ -204,7 +258,7 @@ class PendingWindow:
         slots = positions & self._mask
         self._state[slots] = _IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
-        self._attempt[slots] += np.uint8(1)
+        self._attempt[slots] = next_attempt(self._attempt[slots])
         attempts = self._attempt[slots].astype(np.uint64)
         return pack_roots(self.partition, attempts, positions.astype(np.uint64))
 
@@ -216,7 +270,7 @@ class PendingWindow:
         self._slots = 1 << (needed - 1).bit_length()
         self._mask = self._slots - 1
         now = positions & self._mask
-        for name in ("_state", "_attempt", "_sent"):
+        for name in ("_state", "_attempt", "_sent", "_retries"):
             column = getattr(self, name)
             longer = np.zeros(self._slots, dtype=column.dtype)
             longer[now] = column[before]
@@ -316,11 +370,11 @@ def _increasing(roots: U64) -> U64:
     return roots if in_order else np.unique(roots)
 
 
-def _ranges(positions: Indices) -> list[Range]:
+def _ranges(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:
     """Increasing positions as ranges, near ones together."""
     if len(positions) == 0:
         return []
-    breaks = np.flatnonzero(np.diff(positions) > GAP_POSITIONS_MAX) + 1
+    breaks = np.flatnonzero(np.diff(positions) > gap) + 1
     firsts = positions[np.concatenate(([0], breaks))].tolist()
     lasts = positions[np.concatenate((breaks - 1, [len(positions) - 1]))].tolist()
     return [Range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]

@@ -29,6 +29,7 @@ ENTRIES_MAX = 1_024
 PEERS_MAX = 10_000
 BATCH_SEGMENTS_MAX = 100_000
 TIMEOUT_MS_MAX = 86_400_000
+RETRIES_MAX = 10_000
 
 _TARGETS = OneOrMore(Name("task"), words=("all", "none"), items_min=0)
 _GROUPED = ("function", "output", "reduce")
@@ -129,12 +130,26 @@ CATALOG_ENTRY = Section(
             restriction="Needs fluxPolicy; not together with groupByKey.",
         ),
         Key(
+            "on_missing_key", Choice(("fail", "group")),
+            "What becomes of a segment that lacks a key of groupByKey: it fails, or all that lack "
+            "it are a group, as if the key were null.",
+            default="fail", allowed_for=_GROUPED, era="ours", restriction="Needs groupByKey.",
+        ),
+        Key(
             "flux_policy", Choice(("kill", "continue", "recover")),
             "What happens to a grouped task when its peers change: the job is killed, it goes "
             "on, or it waits for as many peers as before.",
             allowed_for=_GROUPED, origin="onyx/flux-policy",
             restriction="Only with groupByKey or groupByFn. kill needs minPeers or nPeers; "
             "recover needs nPeers, or minPeers equal to maxPeers.",
+        ),
+        Key(
+            "dead_letter", Name("task"),
+            "Task that gets a dead letter about each segment that fails here, so that the job goes "
+            "on without it. Naming it makes the edge of the workflow, and the task gets nothing "
+            "else from here unless a flow condition names it.",
+            allowed_for=("input", "function", "reduce"), era="ours",
+            restriction="A task of the catalog that is no input and none before this one.",
         ),
         Key(
             "required_tags", ListOf(Text(characters_max=63)),
@@ -212,9 +227,10 @@ FLOW_CONDITION = Section(
     "segment to all of them.",
     (
         Key(
-            "from", Name("task", words=("all",)),
-            "Task whose segments are decided on, or all.",
+            "from", OneOrMore(Name("task", words=("all",))),
+            "Task, or tasks, whose segments are decided on, or all.",
             required=True, attribute="from_task", origin="flow/from",
+            restriction="all stands alone.",
         ),
         Key(
             "to", _TARGETS,
@@ -237,7 +253,7 @@ FLOW_CONDITION = Section(
         ),
         Key(
             "exclude_keys", ListOf(Text()),
-            "Keys that are removed from the segment before it is sent.",
+            "Keys that the children this condition sends to do not get; others do.",
             default=(), origin="flow/exclude-keys",
         ),
         Key(
@@ -248,7 +264,8 @@ FLOW_CONDITION = Section(
         ),
         Key(
             "thrown_exception", Flag(),
-            "The condition is for exceptions of fn; the predicate gets the exception.",
+            "The condition is for segments that fail, in fn, in a window of the task or because a "
+            "child cannot be sent what was made of them; the predicate gets the exception.",
             default=False, origin="flow/thrown-exception?", restriction="Needs shortCircuit.",
         ),
         Key(
@@ -258,8 +275,17 @@ FLOW_CONDITION = Section(
         ),
         Key(
             "action", Choice(("retry",)),
-            "retry: nothing is sent; the root segment is replayed from its input.",
-            origin="flow/action", restriction="Needs shortCircuit, and to: none.",
+            "retry: nothing is sent; the root segment is read again from its input, after a pause "
+            "that doubles each time.",
+            origin="flow/action",
+            restriction="Needs shortCircuit, and to: none; not for guarantee at-most-once.",
+        ),
+        Key(
+            "max_retries", Count(1, RETRIES_MAX, "retries"),
+            "Retries of a segment of the input, counted over all conditions, after which this one "
+            "asks for no more. Then it fails: a later condition for exceptions may take it, or "
+            "deadLetter; otherwise the job ends.",
+            default=10, era="ours", restriction="Needs action: retry.",
         ),
         doc_key("flow/doc"),
     ),

@@ -40,6 +40,8 @@ class CatalogEntry:
     n_peers: int | None = None
     group_by_key: str | tuple[str, ...] | None = None
     group_by_fn: str | None = None
+    on_missing_key: str = "fail"
+    dead_letter: str | None = None
     flux_policy: str | None = None
     required_tags: tuple[str, ...] = ()
     percentage: int | None = None
@@ -59,7 +61,7 @@ class CatalogEntry:
 class FlowCondition:
     """When segments of `from_task` go to which of its children (`from` in the manifest)."""
 
-    from_task: str
+    from_task: Targets
     to: Targets
     predicate: Predicate
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -69,7 +71,13 @@ class FlowCondition:
     thrown_exception: bool = False
     post_transform: str | None = None
     action: str | None = None
+    max_retries: int = 10
     doc: str = ""
+
+    @property
+    def from_tasks(self) -> tuple[str, ...]:
+        """The tasks it is about, `("all",)` where it names none."""
+        return (self.from_task,) if isinstance(self.from_task, str) else self.from_task
 
 
 @dataclass(frozen=True, slots=True)

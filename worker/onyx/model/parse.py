@@ -26,6 +26,7 @@ from onyx.model.reading import MANIFEST_BYTES_MAX
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.declaration import check_source
+from onyx.model.rules.failures import add_edges
 from onyx.model.rules.looking import good
 from onyx.model.schema import Draft, Entries
 
@@ -148,6 +149,7 @@ def _check_spec(spec: Draft, path: str, report: Report) -> None:
         for index, draft in enumerate(good(spec, key.field) or ()):
             if draft is not None:
                 _check_one(key.yaml, draft, at(at(path, key.yaml), index), report)
+    add_edges(spec)
     for rule in JOB:
         rule(spec, path, report)
 

@@ -383,9 +383,9 @@ class Incarnation:
         self._workload.on_acks(job, version, acker, roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
-        self._workload.on_completions(job, version, target, roots, retry)
+        self._workload.on_completions(job, version, target, roots, retries_max)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         return self._workload.on_query(query)

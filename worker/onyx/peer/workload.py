@@ -86,11 +86,11 @@ class Workload:
             found.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
         runner = self._running.get(target)
         if runner is not None and runner.task.job_id == job:
-            runner.task.post(Completions(version, roots, retry))
+            runner.task.post(Completions(version, roots, retries_max))
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         answer: Future[StateAnswer] = Future()

@@ -90,7 +90,7 @@ class AckerTask:
             (site, roots)
             for site, roots in parcels
             if not self._transport.send_completions(
-                site.group, self._job, self._version, site.peer, roots, retry=False
+                site.group, self._job, self._version, site.peer, roots, retries_max=0
             )
         ]
         return not self._refused

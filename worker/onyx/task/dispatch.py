@@ -1,4 +1,4 @@
-"""From leaves to the outbox: flow conditions, lineage, groups, and what is told to the ackers."""
+"""From the verdict on a batch to the outbox: lineage, groups, and what is told to the ackers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from onyx.flow.apply import Leaves
 from onyx.flow.batch import U64, Batch, Indices, Segment
 from onyx.flow.grouping import slots_of_shards
-from onyx.flow.routing import Outgoing, Routed, route_batch
+from onyx.flow.outgoing import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.lineage import mix
-from onyx.task.failures import Failure, blamed
-from onyx.task.phases import Kind, Phase
+from onyx.task.phases import Kind
 from onyx.task.state import Task
+from onyx.task.verdicts import decide_emitted
 from onyx.task.wiring import ChildTask
 
 
-def send(task: Task, batch: Batch, leaves: Leaves) -> None:
-    """Send the leaves of a batch on, and report the batch."""
+def send(task: Task, batch: Batch, routed: Routed) -> None:
+    """Send what was made of a batch on, and report the batch."""
     windowing = task.live.windowing
-    if task.static.entry.type == "reduce":
-        raise_failures(task, leaves, leaves.failures)
-        routed = Routed({})
-    else:
-        routed = _route(task, batch, leaves)
     made = _put_all(task, batch, routed, task.kind is Kind.INPUT, windowing is not None)
     if made is None or batch.roots is None:
         return
-    roots, values = _reported(task, batch.roots, made, routed.retries)
+    roots, values = _reported(task, batch.roots, made, routed)
     if windowing is None:
         task.live.acks.add(roots, values)
     else:
@@ -42,20 +36,10 @@ def send_emissions(task: Task) -> None:
     if windowing is None or not windowing.emissions.waiting:
         return
     for child, batch in windowing.emissions.read(task.static.entry.batch_size):
-        if child is None:
-            routed = _route(task, batch, Leaves(batch.segments))
-        else:
-            routed = Routed({child: Outgoing(batch.segments)})
+        routed = decide_emitted(task, batch, child)
         made = _put_all(task, batch, routed, emitted=True)
         if made is not None and batch.roots is not None:
-            task.live.acks.add(*_reported(task, batch.roots, made, routed.retries))
-
-
-def _route(task: Task, batch: Batch, leaves: Leaves) -> Routed:
-    static = task.static
-    routed = route_batch(static.conditions, static.sends_to, static.event, batch.segments, leaves)
-    raise_failures(task, leaves, routed.failures)
-    return routed
+            task.live.acks.add(*_reported(task, batch.roots, made, routed))
 
 
 def _put_all(
@@ -68,15 +52,15 @@ def _put_all(
         if child.task in routed.to and len(routed.to[child.task])
     ]
     if batch.roots is None or batch.ids is None:
-        for child, segments in _own(shares, routed.shared):
-            put_to_child(task, child, Batch(segments))
+        for (child, segments), (_, share) in zip(_own(shares, routed.shared), shares, strict=True):
+            put_to_child(task, child, Batch(segments), share.hashes)
         return None
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, emitted, withheld)
     own = _own(shares, routed.shared)
-    for (child, segments), share, ids in zip(own, lineage, made.ids, strict=True):
+    for (child, segments), (_, share), ids in zip(own, shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else batch.roots[share.parents]
-        put_to_child(task, child, Batch(segments, roots, ids))
+        put_to_child(task, child, Batch(segments, roots, ids), share.hashes)
     return made
 
 
@@ -89,22 +73,35 @@ def _own(
         yield child, [dict(each) for each in share.segments] if copied else share.segments
 
 
-def _reported(task: Task, roots: U64, made: Hop, retries: list[int]) -> tuple[U64, U64]:
+def _reported(task: Task, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
     """Roots and values to tell of a batch; a root that is to be replayed is not reported."""
-    values = made.values
+    values, retries = made.values, routed.retries
     if retries:
-        assert task.live.owners is not None, "no batch is read before the job is ready"
-        task.live.retries.extend(task.live.owners.split(np.unique(roots[retries])))
+        ask_for_retries(task, roots[retries], routed.retries_max)
         rows = np.arange(len(roots)) if made.reported is None else made.reported
         wanted = np.isin(rows, retries, invert=True)
         return roots[rows[wanted]], values[wanted]
     return (roots if made.reported is None else roots[made.reported]), values
 
 
-def put_to_child(task: Task, child: ChildTask, batch: Batch) -> None:
-    """To any peer of the child, or split by the slot of each segment's group or id."""
+def ask_for_retries(task: Task, roots: U64, retries_max: Sequence[int]) -> None:
+    """Have the owners of these roots read them again, each at most so many times."""
+    owners = task.live.owners
+    assert owners is not None, "no batch is read before the job is ready"
+    limits = np.array(retries_max)
+    for limit in sorted(set(retries_max)):
+        parcels = owners.split(np.unique(roots[limits == limit]))
+        task.live.retries.extend((site, part, limit) for site, part in parcels)
+
+
+def put_to_child(task: Task, child: ChildTask, batch: Batch, hashes: U64 | None = None) -> None:
+    """To any peer of the child, or split by the slot of each segment's group or id.
+
+    Args:
+        hashes: of the group keys, if they are known.
+    """
     count = len(child.sites)
-    slots = _slots(task, child, batch) if count > 1 else None
+    slots = _slots(task, child, batch, hashes) if count > 1 else None
     if slots is None:
         task.live.outbox.put(child, batch)
         return
@@ -117,33 +114,12 @@ def put_to_child(task: Task, child: ChildTask, batch: Batch) -> None:
             task.live.outbox.put_to(site, Batch(segments, roots, ids))
 
 
-def _slots(task: Task, child: ChildTask, batch: Batch) -> Indices | None:
+def _slots(task: Task, child: ChildTask, batch: Batch, hashes: U64 | None) -> Indices | None:
+    if hashes is not None:
+        return slots_of_shards(hashes, len(child.sites))
     grouping = task.static.groupings.get(child.task)
     if grouping is not None:
         return grouping.slots_of(batch.segments, len(child.sites))
     if child.by_id and batch.ids is not None:
         return slots_of_shards(mix(batch.ids.copy()), len(child.sites))
     return None
-
-
-def raise_failures(task: Task, leaves: Leaves, failures: list[tuple[int, Exception]]) -> None:
-    """The first of the exceptions that nothing took care of: of the function, or of a condition."""
-    if not failures:
-        return
-    index, error = failures[0]
-    segment = task.batch.segments[index] if task.batch is not None else None
-    if not any(error is raised for _, raised in leaves.failures):
-        detail = blamed("a flow condition", error)
-        raise Failure(Phase.ROUTE.value, error, detail, len(failures), segment)
-    count = f" ({len(failures)} segments of the batch failed)" if len(failures) > 1 else ""
-    detail = (
-        f"{blamed(_maker(task), error)}{count}; mend it, or route its exceptions with a flow "
-        "condition that has thrownException: true"
-    )
-    raise Failure(Phase.APPLY_FN.value, error, detail, len(failures), segment)
-
-
-def _maker(task: Task) -> str:
-    """What makes the segments of a task."""
-    entry = task.static.entry
-    return entry.fn or f"plugin {entry.plugin}"

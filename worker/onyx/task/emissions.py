@@ -25,7 +25,7 @@ from onyx.ledger.lineage import (
     root_ids,
     source_number,
 )
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
 from onyx.seams import Clock
 
 IN_FLIGHT_A_SHARD_MAX = 8_192
@@ -77,7 +77,12 @@ class Emissions:
     """Of one windowed task on one peer, in one allocation version. Not thread-safe."""
 
     def __init__(
-        self, task: str, first_partition: int | None, clock: Clock, timeout_s: float
+        self,
+        task: str,
+        first_partition: int | None,
+        clock: Clock,
+        timeout_s: float,
+        back_off: BackOff = NO_SETTINGS,
     ) -> None:
         """
         Args:
@@ -85,11 +90,13 @@ class Emissions:
             first_partition: number of the partition of shard 0; None without trees.
             clock: for time-outs.
             timeout_s: a tree that is not complete after this is sent again.
+            back_off: before a retry that a flow condition asks for.
         """
         self._task = task
         self._first = first_partition
         self._clock = clock
         self._timeout_s = timeout_s
+        self._back_off = back_off
         self._shards: dict[int, _Shard] = {}
         self._fresh: dict[int, list[Emission]] = {}
         self._next_check_s = 0.0
@@ -204,13 +211,15 @@ class Emissions:
             return False
         return self.full or any(each.unsent for each in shards)
 
-    def force_retry(self, roots: U64) -> None:
-        """Send these again now (flow conditions with `action: retry`)."""
+    def force_retry(self, roots: U64, retries_max: int) -> None:
+        """Send these again after a rest (flow conditions with `action: retry`), each at most so
+        many times."""
+        now_s = self._clock.monotonic_s()
         for number, part in cut(roots, PARTITION_SHIFT):
             _, there = self._of_partition(number)
             if there is not None and there.window is not None:
-                for first, end in there.window.retry_roots(roots[part]):
-                    there.again.extend(range(first, end))
+                there.window.retry_roots(roots[part], retries_max, now_s)
+                self._next_check_s = min(self._next_check_s, there.window.rested_s)
 
     def take_settled(self) -> dict[int, int]:
         """For each shard where that has changed, the first position that is not complete."""
@@ -268,6 +277,7 @@ class Emissions:
             pending_timeout_s=self._timeout_s,
             retry_interval_s=CHECK_INTERVAL_S,
             started_s=self._clock.monotonic_s(),
+            back_off=self._back_off,
         )
 
     def _of_partition(self, number: int) -> tuple[int, _Shard | None]:
@@ -324,8 +334,9 @@ class Emissions:
         self._next_check_s = now_s + CHECK_INTERVAL_S
         for there in self._shards.values():
             if there.window is not None:
-                for first, end in there.window.expired(now_s):
+                for first, end in [*there.window.expired(now_s), *there.window.rested(now_s)]:
                     there.again.extend(range(first, end))
+                self._next_check_s = min(self._next_check_s, there.window.rested_s)
 
 
 def _room(there: _Shard) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Put = Callable[["Task", ChildTask, Batch], None]
 
 _READ = (Phase.AFTER_READ_BATCH, Phase.APPLY_FN)
-_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ASSIGN_WINDOWS, Phase.ROUTE)
+_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS, Phase.SEND)
 
 
 @dataclass(slots=True)

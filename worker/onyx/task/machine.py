@@ -44,8 +44,9 @@ RUN: dict[Phase, Callable[[Task], Progress]] = {
     Phase.AFTER_READ_BATCH: work.after_read_batch,
     Phase.APPLY_FN: work.apply_fn,
     Phase.AFTER_APPLY_FN: work.after_apply_fn,
-    Phase.ASSIGN_WINDOWS: windowed.assign_windows,
     Phase.ROUTE: work.route,
+    Phase.ASSIGN_WINDOWS: windowed.assign_windows,
+    Phase.SEND: work.send_batch,
     Phase.WRITE_BATCH: work.write_batch,
     Phase.AFTER_BATCH: work.after_batch,
     Phase.SEAL: work.seal,
@@ -162,7 +163,8 @@ def _receive(task: Task, message: Message) -> None:
             task.futures.clear()
             if not task.static.tracked:
                 keeping.keep(task)
-            task.batch, task.leaves, task.groups, task.controls = None, None, None, []
+            task.forget_batch()
+            task.controls = []
             task.superseded_s = None
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:
@@ -177,8 +179,8 @@ def _receive(task: Task, message: Message) -> None:
                 windowed.complete(windowing, message)
                 return
             assert source is not None, f"completions for {task.name}, which is no source"
-            if message.retry:
-                source.force_retry(message.roots)
+            if message.retries_max:
+                source.force_retry(message.roots, message.retries_max)
             elif not task.live.ends.take_completion(message.roots):
                 segment_hooks.complete(task, source, message.roots)
         case _:

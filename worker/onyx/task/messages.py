@@ -38,11 +38,12 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """Trees of this input peer that are complete, or that must be replayed at once."""
+    """Trees of this input peer that are complete (`retries_max` 0), or that a flow condition asks
+    to be read again, at most so many times."""
 
     version: AllocationVersion
     roots: U64
-    retry: bool
+    retries_max: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,12 @@ class Phase(enum.StrEnum):
     """Calling the user's function over the batch."""
     AFTER_APPLY_FN = "after-apply-fn"
     """Calling the lifecycles' after_apply_fn."""
+    ROUTE = "route"
+    """Flow conditions, and what becomes of segments that have failed: before anything counts."""
     ASSIGN_WINDOWS = "assign-windows"
     """Segments change the state of their windows, and triggers fire."""
-    ROUTE = "route"
-    """Flow conditions; building the new segments with their lineage, or writing to the plugin."""
+    SEND = "send"
+    """Building the new segments with their lineage, or writing to the plugin."""
     WRITE_BATCH = "write-batch"
     """Handing batches and control items to the next peers until all are taken."""
     AFTER_BATCH = "after-batch"
@@ -107,8 +109,9 @@ TABLE: tuple[Row, ...] = (
     Row(Phase.AFTER_READ_BATCH, EVERY, waits=False),
     Row(Phase.APPLY_FN, EVERY, waits=False),
     Row(Phase.AFTER_APPLY_FN, EVERY, waits=False),
-    Row(Phase.ASSIGN_WINDOWS, WINDOWED, waits=False),
     Row(Phase.ROUTE, EVERY, waits=False),
+    Row(Phase.ASSIGN_WINDOWS, WINDOWED, waits=False),
+    Row(Phase.SEND, EVERY, waits=False),
     Row(Phase.WRITE_BATCH, EVERY, waits=True),
     Row(Phase.AFTER_BATCH, EVERY, waits=False),
     Row(Phase.SEAL, SINK, waits=True),

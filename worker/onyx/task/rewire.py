@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 
 from onyx.errors import UserError
+from onyx.flow.refusals import Refusals
 from onyx.ids import GroupId
 from onyx.replica.state import Partitions
 from onyx.task import committing, inheriting, windowed
@@ -45,7 +46,9 @@ def take_wiring(task: Task) -> Progress:
         task.wake,
     )
     ends = EndOfInput(wiring, outbox, acks)
-    task.live = Live(wiring, outbox, acks, inbox, ends, event_time_of(task, wiring))
+    several = {child.task for child in wiring.children if len(child.sites) > 1}
+    refusals = Refusals(task.static.groupings, several)
+    task.live = Live(wiring, outbox, acks, inbox, ends, refusals, event_time_of(task, wiring))
     task.static.event["slot_id"] = wiring.slot
     return Progress.ADVANCED
 

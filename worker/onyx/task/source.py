@@ -6,6 +6,7 @@ source under a new attempt, and only what is still incomplete of it is sent.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from onyx.ledger.lineage import (
     run_of_ids,
     source_number,
 )
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input, Reader
 from onyx.seams import Clock
@@ -108,8 +109,13 @@ class Source:
         clock: Clock,
         tracked: bool,
         times: SourceTimes | None = None,
+        back_off: BackOff = NO_SETTINGS,
     ) -> None:
-        """`times` takes notice of event times; None where nobody needs them."""
+        """
+        Args:
+            times: takes notice of event times; None where nobody needs them.
+            back_off: before a retry that a flow condition asks for.
+        """
         self.plugin = plugin
         self.examined: bool = getattr(plugin, "examined", False)
         """Whether the plugin gives only what can travel, and need not be looked at."""
@@ -119,6 +125,9 @@ class Source:
         self._tracked = tracked
         self._turn = 0
         self._next_check_s = 0.0
+        self._back_off = back_off
+        self._rested_s = math.inf
+        """When something has rested long enough to be read again."""
         self._since_flush = 0
         self._waiting_for_room = 0
         self.partitions: dict[int, Partition] = {}
@@ -149,6 +158,7 @@ class Source:
                 pending_timeout_s=self._entry.pending_timeout / 1000,
                 retry_interval_s=self._entry.input_retry_timeout / 1000,
                 started_s=self._clock.monotonic_s(),
+                back_off=self._back_off,
             ),
             next_position=at.position,
             counted_from=at.position,
@@ -205,11 +215,14 @@ class Source:
         retried, self._retried = self._retried, 0
         return retried
 
-    def force_retry(self, roots: U64) -> None:
-        """Replay these now (flow conditions with `action: retry`)."""
+    def force_retry(self, roots: U64, retries_max: int) -> None:
+        """Read these again after a rest (flow conditions with `action: retry`), each at most so
+        many times."""
+        now_s = self._clock.monotonic_s()
         for number, mine in self._by_partition(roots):
-            partition = self.partitions[number]
-            partition.to_retry.extend(partition.window.retry_roots(mine))
+            window = self.partitions[number].window
+            window.retry_roots(mine, retries_max, now_s)
+            self._rested_s = min(self._rested_s, window.rested_s)
 
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
@@ -381,11 +394,19 @@ class Source:
 
     def _check_timeouts(self) -> None:
         now_s = self._clock.monotonic_s()
+        if now_s >= self._rested_s:
+            self._take_rested(now_s)
         if not self._tracked or now_s < self._next_check_s:
             return
         self._next_check_s = now_s + self._entry.input_retry_timeout / 1000
         for partition in self.partitions.values():
             partition.to_retry.extend(partition.window.expired(now_s))
+
+    def _take_rested(self, now_s: float) -> None:
+        for partition in self.partitions.values():
+            partition.to_retry.extend(partition.window.rested(now_s))
+        rested_s = (each.window.rested_s for each in self.partitions.values())
+        self._rested_s = min(rested_s, default=math.inf)
 
     def _by_partition(self, roots: U64) -> list[tuple[int, U64]]:
         """Increasing roots of the partitions that are here."""

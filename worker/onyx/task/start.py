@@ -7,7 +7,12 @@ import dataclasses
 import msgspec
 
 from onyx.flow.apply import resolve_params
-from onyx.flow.conditions import compile_conditions
+from onyx.flow.conditions import (
+    Conditions,
+    children_of,
+    compile_conditions,
+    everything_to,
+)
 from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
@@ -72,6 +77,7 @@ def build(task: Task) -> Progress:
     params = resolve_params({task.name: services.fn_params(task.name)}, entry)
     groupings = _groupings(task)
     conditions = compile_conditions(static.job, task.name, services.resolve)
+    below = children_of(static.job, task.name)
     static.event.update(params=params, fn=fn)
     cooperative = True
     source = sink = None
@@ -81,7 +87,7 @@ def build(task: Task) -> Progress:
         if task.kind is Kind.INPUT:
             plugin = services.build_input(entry.plugin, context)
             times = source_times(task)
-            source = Source(plugin, entry, services.clock, static.tracked, times)
+            source = Source(plugin, entry, services.clock, static.tracked, times, task.back_off)
             cooperative = plugin.cooperative
         else:
             output = services.build_output(entry.plugin, context)
@@ -96,6 +102,9 @@ def build(task: Task) -> Progress:
         params=params,
         groupings=groupings,
         conditions=conditions,
+        own_conditions=_own_conditions(task, conditions, below),
+        children=below,
+        retries=conditions is not None and conditions.retries,
         source=source,
         sink=sink,
         sends_to=window_setup.sends_to(static.job, task.name),
@@ -119,6 +128,15 @@ def before_task(task: Task) -> Progress:
     task.started = True
     task.static.lifecycles.merge("before_task_start", task.static.event)
     return Progress.ADVANCED
+
+
+def _own_conditions(
+    task: Task, conditions: Conditions | None, below: tuple[str, ...]
+) -> Conditions | None:
+    """Of a task whose segments go nowhere: outputs and reduce tasks."""
+    if task.kind is not Kind.OUTPUT and task.static.entry.type != "reduce":
+        return conditions
+    return (conditions or everything_to(below)).of_exceptions()
 
 
 def _groupings(task: Task) -> dict[str, Grouping]:

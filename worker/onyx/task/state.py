@@ -16,7 +16,10 @@ from onyx.flow.apply import Leaves
 from onyx.flow.batch import U64, Batch
 from onyx.flow.conditions import Conditions
 from onyx.flow.grouping import Grouping, KeyGetter
+from onyx.flow.outgoing import Routed
+from onyx.flow.refusals import Refusals
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.ledger.pending import BackOff
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.entry import Command
 from onyx.task.acks import AckSender
@@ -37,6 +40,7 @@ from onyx.task.wiring import Site, Wiring
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Control, Inbox
 from onyx.windows.compile import CompiledWindows
+from onyx.windows.prepared import Prepared
 
 if TYPE_CHECKING:
     from onyx.task.committing import Committing
@@ -72,12 +76,20 @@ class Static:
     fn: Callable[..., Any] | None = None
     params: list[Any] = field(default_factory=list)
     conditions: Conditions | None = None
+    """About what is sent on."""
+    own_conditions: Conditions | None = None
+    """About the segments of a task that sends none of them on: exceptions only."""
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
     """Of the children that group."""
     source: Source | None = None
     sink: Sink | None = None
     sends_to: tuple[str, ...] = ()
-    """Children that get what the task makes, unlike those that get only what is late."""
+    """Children that get what the task makes, unlike those that get only what is late, or dead
+    letters."""
+    children: tuple[str, ...] = ()
+    """All of them."""
+    retries: bool = False
+    """Whether a flow condition asks for retries."""
     windowed: Windowed | None = None
 
     @property
@@ -101,6 +113,8 @@ class Live:
     acks: AckSender
     inbox: Inbox
     ends: EndOfInput
+    refusals: Refusals
+    """What children cannot be sent."""
     event_time: EventTime | None = None
     """None where neither this task nor one below has windows that need it."""
     ready: bool = False
@@ -113,8 +127,8 @@ class Live:
     """Of an output that writes exactly once."""
     windowing: Windowing | None = None
     """The state of a windowed task, once it is recovered."""
-    retries: list[tuple[Site, U64]] = field(default_factory=list)
-    """Forced retries that the transport has not taken yet."""
+    retries: list[tuple[Site, U64, int]] = field(default_factory=list)
+    """Retries to ask for, with how many there may be, that the transport has not taken yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,10 @@ class Task:
         self.leaves: Leaves | None = None
         self.groups: list[Any] | None = None
         """Of the batch, for windows."""
+        self.prepared: Prepared | None = None
+        """Of the leaves, for windows."""
+        self.routed: Routed | None = None
+        """The verdict on the batch."""
         self.controls: list[tuple[PeerId, Control]] = []
         self.kept = Kept()
         self.seal_wanted = False
@@ -177,6 +195,16 @@ class Task:
         self.stop: Stop | None = None
         self.wanted = True
         """False as soon as a Stop was posted, though the task may not have looked yet."""
+
+    def forget_batch(self) -> None:
+        """Nothing of the batch is needed any more."""
+        self.batch = self.leaves = self.groups = self.prepared = self.routed = None
+
+    @property
+    def back_off(self) -> BackOff:
+        """Before a retry that a flow condition asks for."""
+        ledger = self.services.settings.ledger
+        return BackOff(ledger.retry_delay_s, ledger.retry_delay_max_s)
 
     @property
     def static(self) -> Static:

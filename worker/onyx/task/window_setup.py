@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onyx.flow.conditions import set_apart
 from onyx.flow.grouping import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
@@ -12,9 +13,9 @@ from onyx.windows.compile import compile_windows
 
 def sends_to(job: Job, task: str) -> tuple[str, ...]:
     """The children that get what a task makes: of a reduce task only what its triggers emit, and
-    none that is there for late segments."""
-    late = {window.late_to for window in job.windows if window.task == task}
-    return tuple(child for child in children(job.workflow)[task] if child not in late)
+    none that is there for late segments or dead letters."""
+    apart = set_apart(job, task)
+    return tuple(child for child in children(job.workflow)[task] if child not in apart)
 
 
 def compiled(job: Job, task: str, resolve: Resolve) -> Windowed | None:

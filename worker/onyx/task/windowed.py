@@ -6,11 +6,15 @@ its triggers emit begins new trees. It ends when everything that feeds it has en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 from onyx.errors import describe
-from onyx.flow.batch import Batch
+from onyx.flow.batch import Batch, Segment
+from onyx.flow.failing import one_by_one
 from onyx.flow.grouping import keys_of, naming, shard_of
 from onyx.flow.leaves import Leaves
 from onyx.state.recovery import Recovered
@@ -24,10 +28,11 @@ from onyx.task.phases import Phase, Progress
 from onyx.task.recovering import recovered_state, shards_of_rank
 from onyx.task.shards import first_partition, shards_of
 from onyx.task.state import Task, Windowed
-from onyx.task.uniqueness import first_seen
 from onyx.task.window_end import end
 from onyx.task.windowing import Windowing
 from onyx.windows.groups import Shards, hashable_keys
+from onyx.windows.prepared import Prepared
+from onyx.windows.prepared import prepare as prepare_batch
 from onyx.windows.task_windows import RUN_MAX, TaskWindows
 
 
@@ -60,7 +65,7 @@ def _windowing(task: Task, its: Windowed, first: int | None, recovered: Recovere
     return Windowing(
         TaskWindows(its.compiled, of_group, holder(state), min(RUN_MAX, state.firings_page_max)),
         Shards(of_group),
-        Emissions(task.name, first, services.clock, timeout_s),
+        Emissions(task.name, first, services.clock, timeout_s, task.back_off),
         recovered,
         static.job.guarantee == "exactly-once",
         services.background,
@@ -82,6 +87,32 @@ def read_groups(task: Task) -> None:
             task.groups = hashable_keys(keys)
 
 
+def prepare(task: Task, leaves: Leaves) -> None:
+    """What windows need of the leaves of a batch; those that they refuse are in `refusals`."""
+    its = task.static.windowed
+    if its is None or task.live.windowing is None:
+        return
+    segments = _own_segments(task, leaves)
+    try:
+        task.prepared = _prepared(its, segments)
+    except Exception:
+        parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
+        refused: dict[int, Exception] = {}
+        for index, error in one_by_one(partial(_prepared, its), segments):
+            refused.setdefault(parents[index], error)
+        leaves.refusals = sorted(refused.items(), key=itemgetter(0))
+
+
+def _own_segments(task: Task, leaves: Leaves) -> list[Segment]:
+    """Children may change what they are given, and a state may keep it."""
+    shared = task.static.sends_to and task.static.entry.type == "function"
+    return [dict(segment) for segment in leaves.segments] if shared else leaves.segments
+
+
+def _prepared(its: Windowed, segments: Sequence[Segment]) -> Prepared:
+    return prepare_batch(its.compiled, list(segments), its.unique_key)
+
+
 def assign_windows(task: Task) -> Progress:
     """Segments that were not applied before change the state of their windows; what fires is
     carried out, though nothing of it is sent before it is durable."""
@@ -95,27 +126,29 @@ def assign_windows(task: Task) -> Progress:
 
 
 def _assign(task: Task, its: Windowed, windowing: Windowing, batch: Batch, leaves: Leaves) -> None:
-    segments, groups = leaves.segments, task.groups
-    fresh = windowing.fresh(batch)
+    assert task.routed is not None, "the phase before"
+    prepared, groups = task.prepared, task.groups
+    fresh = windowing.fresh(batch, task.routed.withdrawn)
     if leaves.parents is not None:
         parents = leaves.parents.tolist()
         groups = None if groups is None else [groups[parent] for parent in parents]
         fresh = None if fresh is None else [fresh[parent] for parent in parents]
     if fresh is not None:
-        segments = list(compress(segments, fresh))
+        segments = _own_segments(task, leaves) if prepared is None else prepared.segments
+        prepared = _prepared(its, list(compress(segments, fresh)))
         groups = None if groups is None else list(compress(groups, fresh))
-    unique = its.unique_key
-    if unique is not None and segments:
-        shards = _shards(windowing, groups, len(segments))
-        new = first_seen(task.name, unique, windowing, shards, segments)
-        segments = list(compress(segments, new))
-        groups = None if groups is None else list(compress(groups, new))
+    assert prepared is not None, "what windows refuse is withdrawn"
+    if prepared.unique is not None and prepared.segments:
+        shards = _shards(windowing, groups, len(prepared.segments))
+        new = windowing.first_seen(shards, prepared.unique)
+        if not all(new):
+            prepared = _prepared(its, list(compress(prepared.segments, new)))
+            groups = None if groups is None else list(compress(groups, new))
+    segments = prepared.segments
     if not segments:
         return
-    if task.static.sends_to and task.static.entry.type == "function":
-        # Children may change what they are given, and a state may keep it.
-        segments = [dict(segment) for segment in segments]
-    added = windowing.windows.add(segments, groups, task.services.clock.wall_ms())
+    now_ms = task.services.clock.wall_ms()
+    added = windowing.windows.add(segments, groups, now_ms, prepared.taken)
     windowing.changed(len(segments))
     carry_out(task, windowing, added.firings)
     if added.late:
@@ -206,7 +239,7 @@ def blocked(task: Task) -> bool:
 
 def complete(windowing: Windowing, message: Completions) -> None:
     """Trees of what the task has emitted."""
-    if message.retry:
-        windowing.emissions.force_retry(message.roots)
+    if message.retries_max:
+        windowing.emissions.force_retry(message.roots, message.retries_max)
     else:
         windowing.emissions.complete(message.roots)

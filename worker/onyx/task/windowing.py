@@ -128,19 +128,23 @@ class Windowing:
 
     # --- while a batch is worked on -------------------------------------------------------------
 
-    def fresh(self, batch: Batch) -> list[bool] | None:
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> list[bool] | None:
         """Which segments have not been applied yet; from now on they count as applied. None: all
-        of them."""
-        if self._applied is None or batch.roots is None or batch.ids is None:
-            return None
-        known = self._applied.known(batch.roots, batch.ids)
-        if not known.any():
-            self._apply(batch.roots, batch.ids)
-            return None
-        news = ~known
-        self._apply(batch.roots[news], batch.ids[news])
+        of them.
+
+        Args:
+            withdrawn: segments that are not to be applied.
+        """
+        news = np.ones(len(batch), dtype=np.bool_)
+        news[list(withdrawn)] = False
+        if self._applied is not None and batch.roots is not None and batch.ids is not None:
+            news &= ~self._applied.known(batch.roots, batch.ids)
+            if news.all():
+                self._apply(batch.roots, batch.ids)
+            else:
+                self._apply(batch.roots[news], batch.ids[news])
         found: list[bool] = news.tolist()
-        return found
+        return None if news.all() else found
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""

@@ -11,11 +11,12 @@ from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, concatenate
 from onyx.ledger.hop import split_values
 from onyx.task import event_time, keeping, segment_hooks, windowed
-from onyx.task.dispatch import put_to_child, raise_failures, send, send_emissions
+from onyx.task.dispatch import put_to_child, send, send_emissions
 from onyx.task.failures import Failure
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
 from onyx.task.state import Task
+from onyx.task.verdicts import decide
 from onyx.task.window_end import has_ended
 from onyx.transport.interface import FLUSH, Control, ControlKind
 
@@ -146,13 +147,22 @@ def after_apply_fn(task: Task) -> Progress:
 
 
 def route(task: Task) -> Progress:
+    """Decide where what was made of the batch goes, and what becomes of what has failed."""
+    if task.batch is not None and task.leaves is not None:
+        windowed.prepare(task, task.leaves)
+        task.routed = decide(task, task.batch, task.leaves)
+    return Progress.ADVANCED
+
+
+def send_batch(task: Task) -> Progress:
     """New segments with their lineage go to the outbox, or to the plugin; then what triggers have
     emitted, then control items."""
     if task.batch is not None and task.leaves is not None:
+        assert task.routed is not None, "the phase before"
         if task.kind is Kind.OUTPUT:
             _write(task, task.batch, task.leaves)
         else:
-            send(task, task.batch, task.leaves)
+            send(task, task.batch, task.routed)
     send_emissions(task)
     _pass_controls(task)
     return Progress.ADVANCED
@@ -176,9 +186,9 @@ def _hand_over(task: Task) -> bool:
     live = task.live
     transport = task.services.transport
     while live.retries:
-        site, roots = live.retries[-1]
+        site, roots, limit = live.retries[-1]
         if not transport.send_completions(
-            site.group, live.wiring.job, live.wiring.version, site.peer, roots, retry=True
+            site.group, live.wiring.job, live.wiring.version, site.peer, roots, limit
         ):
             return False
         live.retries.pop()
@@ -198,7 +208,7 @@ def after_batch(task: Task) -> Progress:
     if batch is not None and leaves is not None:
         task.timer.tell(task.metrics, len(batch), len(leaves))
         _tell_queue(task)
-    task.batch, task.leaves, task.groups = None, None, None
+    task.forget_batch()
     if task.static.observed:
         task.static.event["batch"] = task.static.event["results"] = []
     if task.seal_wanted and batch is None:
@@ -241,7 +251,6 @@ def seal(task: Task) -> Progress:
 def _write(task: Task, batch: Batch, leaves: Leaves) -> None:
     sink = task.static.sink
     assert sink is not None
-    raise_failures(task, leaves, leaves.failures)
     if task.live.committing is not None:
         task.live.committing.write(batch, leaves)
         return

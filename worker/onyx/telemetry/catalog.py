@@ -125,6 +125,12 @@ METRICS = (
         "Exceptions that no flow condition took: left to the lifecycles, or killing the job.",
     ),
     Metric(
+        "onyx_task_dead_letters_total",
+        "counter",
+        TASK,
+        "Segments that failed and were sent to the task's deadLetter; again, if they are replayed.",
+    ),
+    Metric(
         "onyx_edge_queue_segments", "gauge", TASK, "Segments waiting in front of the task here."
     ),
     Metric(

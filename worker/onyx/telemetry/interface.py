@@ -35,6 +35,9 @@ class TaskMetrics:
     def failed(self, segments: int = 1) -> None:
         """A user's function raised."""
 
+    def dead_letters(self, segments: int) -> None:
+        """Segments have failed, and a dead letter about each was sent."""
+
     def queue(self, segments: int, capacity: int) -> None:
         """What waits in front of this peer now."""
 

@@ -55,6 +55,7 @@ class TaskSeries:
         self.backpressured = bound("onyx_task_backpressured_seconds_total")
         self.retries = bound("onyx_task_retries_total")
         self.errors = bound("onyx_task_errors_total")
+        self.dead_letters = bound("onyx_task_dead_letters_total")
         self.queue = bound("onyx_edge_queue_segments")
         self.capacity = bound("onyx_edge_queue_capacity_segments")
         self.pending = bound("onyx_source_pending_segments")
@@ -112,6 +113,9 @@ class PrometheusTaskMetrics(TaskMetrics):
 
     def failed(self, segments: int = 1) -> None:
         self._series.errors.inc(segments)
+
+    def dead_letters(self, segments: int) -> None:
+        self._series.dead_letters.inc(segments)
 
     def queue(self, segments: int, capacity: int) -> None:
         self._set("queue", segments)

@@ -113,7 +113,7 @@ class Completions:
     version: AllocationVersion
     target: PeerId
     roots: U64
-    retry: bool
+    retries_max: int
 
 
 Packet = Open | Close | Item | Credit | Acks | Completions
@@ -243,7 +243,7 @@ def completions_packet(completions: Completions) -> bytes:
             version=completions.version,
             target=completions.target,
             roots=codec.encode_column(completions.roots),
-            retry=completions.retry,
+            retries_max=completions.retries_max,
             count=len(completions.roots),
         )
     )
@@ -404,7 +404,7 @@ def _read_completions(message: pb.Completions) -> Completions:
         AllocationVersion(message.version),
         PeerId(_identifier(message.target)),
         _column(message.roots, message.count),
-        message.retry,
+        message.retries_max,
     )
 
 

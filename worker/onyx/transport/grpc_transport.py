@@ -173,16 +173,18 @@ class GrpcTransport:
         version: AllocationVersion,
         target: PeerId,
         roots: U64,
-        retry: bool,
+        retries_max: int,
     ) -> bool:
         if group == self._group:
-            return self._local.send_completions(group, job, version, target, roots, retry)
+            return self._local.send_completions(group, job, version, target, roots, retries_max)
         connection = self._connections.get(group)
         if connection is None:
             return False
         return connection.link.send_packets(
             [
-                frames.completions_packet(Completions(job, version, target, roots[part], retry))
+                frames.completions_packet(
+                    Completions(job, version, target, roots[part], retries_max)
+                )
                 for part in column_slices(roots, self._settings.frame_bytes_max)
             ],
             urgent=True,

@@ -99,9 +99,10 @@ class Handlers(Protocol):
     ) -> None: ...
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retry: bool
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
-        """Trees that are complete (`retry` False) or are to be replayed at once (True)."""
+        """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
+        again, at most so many times."""
         ...
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
@@ -158,7 +159,7 @@ class Transport(Protocol):
         version: AllocationVersion,
         target: PeerId,
         roots: U64,
-        retry: bool,
+        retries_max: int,
     ) -> bool: ...
 
     def counters(self) -> Counters:

@@ -309,8 +309,8 @@ class Link:
                 self._receiving.deliver(packet)
             case Acks(job, version, acker, roots, values):
                 handlers.on_acks(job, version, acker, roots, values)
-            case Completions(job, version, target, roots, retry):
-                handlers.on_completions(job, version, target, roots, retry)
+            case Completions(job, version, target, roots, retries_max):
+                handlers.on_completions(job, version, target, roots, retries_max)
             case frames.Credit():
                 with self._lock:
                     room = self._sending.credit(packet)

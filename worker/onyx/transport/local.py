@@ -96,11 +96,11 @@ class LocalTransport:
         version: AllocationVersion,
         target: PeerId,
         roots: U64,
-        retry: bool,
+        retries_max: int,
     ) -> bool:
         if group != self._group or self._handlers is None:
             return False
-        self._handlers.on_completions(job, version, target, roots, retry)
+        self._handlers.on_completions(job, version, target, roots, retries_max)
         return True
 
     def on_room(self, wake: Callable[[], None]) -> None:

@@ -116,7 +116,7 @@ def _way(job: Job, task: str) -> dict[str, Any]:
             job.entry(name).type,
             name in windowed(job),
             below[name],
-            [each for each in job.flow_conditions if each.from_task in (name, "all")],
+            [each for each in job.flow_conditions if {name, "all"}.intersection(each.from_tasks)],
         )
         for name in ancestors(job.workflow, task)
     }

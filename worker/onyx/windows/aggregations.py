@@ -38,7 +38,11 @@ class Aggregation:
         raise NotImplementedError
 
     def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
-        """What `create` looks at, for each segment: found once, however many extents have it."""
+        """What `create` looks at, for each segment: found once, however many extents have it.
+
+        Raises:
+            UserError: a segment has nothing that can be computed with, whatever the state.
+        """
         return segments
 
     def create(self, state: Any, extracted: Any) -> Any:
@@ -117,6 +121,9 @@ class Count(Aggregation):
         return one + other
 
 
+_NUMBERS = frozenset({int, float})
+
+
 class Keyed(Aggregation):
     """Those that look at one key of a segment."""
 
@@ -127,12 +134,23 @@ class Keyed(Aggregation):
 
     def extract(self, segments: Sequence[Segment]) -> list[Any]:
         try:
-            return list(map(self._get, segments))
+            values = list(map(self._get, segments))
         except KeyError:
             raise UserError(
                 f"{self._where}: a segment has no key {self._key!r}; drop such segments before, "
                 "or set the key in the task's function"
             ) from None
+        if not _NUMBERS.issuperset(map(type, values)):
+            self._try(values)
+        return values
+
+    def _try(self, values: list[Any]) -> None:
+        """Whether each can be computed with at all, that is with the first state."""
+        for value in values:
+            try:
+                self.apply(self.init(), self.create(self.init(), value))
+            except TypeError as error:
+                raise self.refuse([value], error) from error
 
     def refuse(self, extracted: Sequence[Any], error: TypeError) -> UserError:
         kinds = sorted({type(each).__name__ for each in extracted})
@@ -269,18 +287,23 @@ class CollectByKey(Aggregation):
     def init(self) -> dict[Any, list[Segment]]:
         return {}
 
+    def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
+        for segment in segments:
+            value = segment.get(self._key)
+            try:
+                hash(value)
+            except TypeError:
+                raise UserError(
+                    f"{self._where}: key {self._key!r} holds a {type(value).__name__}, by which "
+                    "nothing can be collected; use text, a number or None"
+                ) from None
+        return segments
+
     def create(self, state: Any, extracted: Segment) -> Segment:
         return dict(extracted)
 
     def apply(self, state: dict[Any, list[Any]], update: Segment) -> dict[Any, list[Any]]:
-        value = update.get(self._key)
-        try:
-            state.setdefault(value, []).append(update)
-        except TypeError:
-            raise UserError(
-                f"{self._where}: key {self._key!r} holds a {type(value).__name__}, by which "
-                "nothing can be collected; use text, a number or None"
-            ) from None
+        state.setdefault(update.get(self._key), []).append(update)
         return state
 
     def merge(self, one: dict[Any, list[Any]], other: dict[Any, list[Any]]) -> Any:

@@ -21,6 +21,7 @@ from onyx.windows.compile import CompiledWindow
 from onyx.windows.firing import Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.passing import Keys, Passing
+from onyx.windows.prepared import Taken
 from onyx.windows.splitting import Part, by_extent, split
 from onyx.windows.triggers import CompiledTrigger
 
@@ -47,24 +48,21 @@ class BucketWindow(BucketExtents):
     # Batches.
 
     def add(
-        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         self._index = None
         if self._by_segment or self._shard_watermarks:
-            return self._add_each(segments, keys, now_ms)
-        return [], self._add_whole(segments, keys, now_ms)
+            return self._add_each(segments, taken, keys, now_ms)
+        return [], self._add_whole(taken, keys, now_ms)
 
-    def _add_whole(
-        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
-    ) -> list[int]:
+    def _add_whole(self, taken: Taken, keys: Sequence[Any], now_ms: int) -> list[int]:
         """A batch as a whole; gives the indices of late segments."""
-        extracted = self._aggregation.extract(segments)
+        extracted = taken.extracted
         late: list[int] = []
-        if self._places is None or self._tiling is None:
+        if taken.places is None or self._tiling is None:
             parts = [Part((GLOBAL,), None)]
         else:
-            places, ints = self._places.of(segments)
-            parts = split(self._tiling, places, ints)
+            parts = split(self._tiling, taken.places, taken.ints)
             parts, late = self._without_late(parts, len(keys))
             if self._tiling.slide < self._tiling.width:
                 parts = by_extent(parts)
@@ -128,14 +126,12 @@ class BucketWindow(BucketExtents):
     # One by one.
 
     def _add_each(
-        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Segment by segment, because triggers or the watermarks of shards look at each."""
         self.settle()
-        extracted = self._aggregation.extract(segments)
-        places: Sequence[Number] = [0] * len(segments)
-        if self._places is not None:
-            places, _ = self._places.of(segments)
+        extracted = taken.extracted
+        places = [0] * len(segments) if taken.places is None else taken.places
         fired: list[tuple[int, Firing]] = []
         late: list[int] = []
         for index, (key, place) in enumerate(zip(keys, places, strict=True)):

@@ -19,7 +19,8 @@ from onyx.windows.buckets import Form, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Runs
-from onyx.windows.groups import Shards, dump_key, hashable_key, load_key
+from onyx.windows.groups import Shards, dump_key, load_key
+from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, tell
 from onyx.windows.triggers import CompiledTrigger
 from onyx.windows.underway import Unit
@@ -57,7 +58,6 @@ class SessionWindow(WindowState):
         assert compiled.places is not None
         self._places = compiled.places
         self._gap = compiled.gap
-        self._session_key = compiled.window.session_key
         self._groups = holder.bucket(_form(self._aggregation), shards)
         """Sessions in order of their places, by group and session key."""
         self._watching = [each for each in self._triggers if each.by_watermark]
@@ -70,14 +70,15 @@ class SessionWindow(WindowState):
         """Places and updates of owners, where these are enough."""
 
     def add(
-        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
-        extracted = self._aggregation.extract(segments)
-        places, _ = self._places.of(segments)
+        extracted, places = taken.extracted, taken.places
+        assert places is not None, "a session window has a windowKey"
+        session_keys = taken.session_keys or [None] * len(segments)
         fired: list[tuple[int, Firing]] = []
         late: list[int] = []
         for index, (key, place) in enumerate(zip(keys, places, strict=True)):
-            owner = (key, self._session_key_of(segments[index]))
+            owner = (key, session_keys[index])
             if self._is_late(owner, place):
                 late.append(index)
                 continue
@@ -88,11 +89,6 @@ class SessionWindow(WindowState):
                 fired += [(index, firing) for firing in woken]
         self._groups.used(keys)
         return fired, late
-
-    def _session_key_of(self, segment: Segment) -> Any:
-        if self._session_key is None:
-            return None
-        return hashable_key(segment.get(self._session_key))
 
     # Sessions.
 

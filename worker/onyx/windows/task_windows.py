@@ -20,6 +20,7 @@ from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import CompiledWindow, CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, hashable_key
+from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records
 from onyx.windows.session_window import SessionWindow
 from onyx.windows.window_state import NOTHING_SEEN, WindowState
@@ -65,8 +66,17 @@ class TaskWindows:
         due = [window.next_tick_ms() for window in self._windows.values()]
         return min((each for each in due if each is not None), default=None)
 
-    def add(self, segments: Sequence[Segment], groups: Sequence[Any] | None, now_ms: int) -> Added:
+    def add(
+        self,
+        segments: Sequence[Segment],
+        groups: Sequence[Any] | None,
+        now_ms: int,
+        taken: Sequence[Taken] | None = None,
+    ) -> Added:
         """Take a batch, with the keys of `groups.hashable_keys`, or None where not grouped.
+
+        Args:
+            taken: what each window takes of it, if that has been found already (`prepared`).
 
         Raises:
             UserError: a segment has no place or value that the window can use.
@@ -77,8 +87,11 @@ class TaskWindows:
         keys = [None] * len(segments) if groups is None else groups
         fired: list[tuple[int, Firing]] = []
         late: set[int] | None = None
-        for window in self._windows.values():
-            mine, late_here = window.add(segments, keys, now_ms)
+        windows = self._windows.values()
+        if taken is None:
+            taken = [take(window.compiled, segments) for window in windows]
+        for window, its in zip(windows, taken, strict=True):
+            mine, late_here = window.add(segments, its, keys, now_ms)
             fired += mine
             late = set(late_here) if late is None else late & set(late_here)
         self._holder.trim()

@@ -20,6 +20,7 @@ from onyx.windows.buckets import Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.firing import EventType, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
+from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, tell
 from onyx.windows.timers import Timers
 from onyx.windows.trigger_states import NOTHING, TriggerStates
@@ -66,7 +67,7 @@ class WindowState(ABC):
 
     @abstractmethod
     def add(
-        self, segments: Sequence[Segment], keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.model.report import Report
-from onyx.model.rules import catalog, flow, lifecycles, resume, windows, workflow
+from onyx.model.rules import catalog, failures, flow, lifecycles, resume, windows, workflow
 from onyx.model.schema import Draft
 
 EntryRule = Callable[[Draft, str, Report], None]
@@ -36,6 +36,8 @@ JOB: tuple[JobRule, ...] = (
     workflow.check_exempt_tasks,
     flow.check_tasks,
     flow.check_order,
+    flow.check_retries,
+    failures.check_dead_letters,
     lifecycles.check_tasks,
     windows.check_ids,
     windows.check_tasks,

@@ -48,6 +48,12 @@ def check_grouping(draft: Draft, path: str, report: Report) -> None:
             "is given, but the task is not grouped",
             "add groupByKey or groupByFn, or remove it",
         )
+    if "on_missing_key" in draft and "group_by_key" not in draft:
+        report.add(
+            at(path, "onMissingKey"),
+            "is given, but the task has no groupByKey",
+            "add groupByKey, or remove it",
+        )
     _check_policy(draft, path, report)
 
 

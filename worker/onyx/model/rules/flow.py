@@ -27,6 +27,11 @@ def check_entry(draft: Draft, path: str, report: Report) -> None:
         report.add(at(path, "shortCircuit"), "must be true with action: retry")
     if good(draft, "action") == "retry" and to not in (None, "none"):
         report.add(at(path, "to"), "must be none with action: retry", "a retried segment stops")
+    if "max_retries" in draft and "action" not in draft:
+        report.add(at(path, "maxRetries"), "is given, but nothing is retried", "add action: retry")
+    sources = good(draft, "from_task")
+    if isinstance(sources, tuple) and "all" in sources:
+        report.add(at(path, "from"), "has all in a list", "write from: all")
     if to in ("all", "none") and not short:
         report.add(at(path, "shortCircuit"), f"must be true with to: {to}")
     _check_params(draft, path, report)
@@ -60,26 +65,32 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
         return
     below = workflow.children(edges)
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
-        task = good(draft, "from_task")
-        if task is not None and task != "all" and task not in below:
-            hint = nearest(task, below)
-            report.add(at(where, "from"), f"{told(task)} is not in the workflow", hint)
-            continue
-        allowed = tuple(below) if task in (None, "all") else below[task]
-        for key, field in (("to", "to"), ("predicateErrorsTo", "predicate_errors_to")):
-            targets = good(draft, field)
-            if isinstance(targets, tuple):
-                _check_targets(targets, allowed, task, at(where, key), report)
+        for task in _sources(draft):
+            if task != "all" and task not in below:
+                hint = nearest(task, below)
+                report.add(at(where, "from"), f"{told(task)} is not in the workflow", hint)
+                continue
+            allowed = tuple(below) if task == "all" else below[task]
+            for key, field in (("to", "to"), ("predicateErrorsTo", "predicate_errors_to")):
+                targets = good(draft, field)
+                if isinstance(targets, tuple):
+                    _check_targets(targets, allowed, task, at(where, key), report)
+
+
+def _sources(draft: Draft) -> tuple[str, ...]:
+    """The tasks that a condition is about; all where that could not be read."""
+    sources = good(draft, "from_task") or "all"
+    return (sources,) if isinstance(sources, str) else sources
 
 
 def _check_targets(
     targets: tuple[str, ...],
     allowed: tuple[str, ...],
-    task: str | None,
+    task: str,
     path: str,
     report: Report,
 ) -> None:
-    place = "in the workflow" if task in (None, "all") else f"a child of {task}"
+    place = "in the workflow" if task == "all" else f"a child of {task}"
     for index, target in enumerate(targets):
         if target not in allowed:
             hint = nearest(target, allowed) or (f"children: {', '.join(allowed)}" * bool(allowed))
@@ -90,8 +101,7 @@ def check_order(spec: Draft, path: str, report: Report) -> None:
     """all first, none first or after all, short circuits before the rest; task by task."""
     by_task: dict[str, list[tuple[Draft, str]]] = {}
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
-        task = good(draft, "from_task")
-        if task is not None:
+        for task in _sources(draft) if good(draft, "from_task") else ():
             by_task.setdefault(task, []).append((draft, where))
     for conditions in by_task.values():
         _check_order_of_one(conditions, report)
@@ -113,4 +123,17 @@ def _check_order_of_one(conditions: list[tuple[Draft, str]], report: Report) -> 
                 at(path, "shortCircuit"),
                 f"a condition with shortCircuit must come before {ordinary}, which has none",
                 "move it up",
+            )
+
+
+def check_retries(spec: Draft, path: str, report: Report) -> None:
+    """Somebody must be able to read a segment again."""
+    if good(spec, "guarantee") != "at-most-once":
+        return
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        if good(draft, "action") == "retry":
+            report.add(
+                at(where, "action"),
+                "is retry, but under guarantee at-most-once no input reads a segment again",
+                "set guarantee: at-least-once, or try again in the task's function",
             )

@@ -193,15 +193,16 @@ def check_emissions(spec: Draft, path: str, report: Report) -> None:
         return
     below = children(edges)
     emitting = _emitting_triggers(spec, path)
-    late = {
+    apart = {
         (good(draft, "task"), good(draft, "late_to"))
         for draft, _ in entries(spec, "windows", path, "windows")
     }
     for draft, where in entries(spec, "catalog", path, "catalog"):
         name = good(draft, "name")
+        apart.add((name, good(draft, "dead_letter")))
         if good(draft, "type") not in ("reduce", "output") or name not in below:
             continue
-        fed = [child for child in below[name] if (name, child) not in late]
+        fed = [child for child in below[name] if (name, child) not in apart]
         if fed and name not in emitting and good(draft, "type") == "reduce":
             report.add(
                 at(where, "type"),

@@ -159,17 +159,17 @@ class Acks(_message.Message):
     def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., acker: _Optional[str] = ..., roots: _Optional[bytes] = ..., values: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Completions(_message.Message):
-    __slots__ = ("job", "version", "target", "roots", "retry", "count")
+    __slots__ = ("job", "version", "target", "roots", "retries_max", "count")
     JOB_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
-    RETRY_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_MAX_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     job: str
     version: int
     target: str
     roots: bytes
-    retry: bool
+    retries_max: int
     count: int
-    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retry: _Optional[bool] = ..., count: _Optional[int] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retries_max: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...

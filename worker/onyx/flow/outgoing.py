@@ -1,0 +1,59 @@
+"""What routing a batch comes to: for each child what it gets, and what has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onyx.flow.batch import U64, Indices, Segment
+from onyx.flow.failing import Failure
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """What one child gets. Segments may be the very objects that other children get, too."""
+
+    segments: list[Segment]
+    parents: Indices | None = None
+    """Index in the batch of each one's parent, never falling; None: i-th of the i-th, for all."""
+    child_index: Indices | None = None
+    """Index among the leaves of the parent, for `child_ids`; None: 0 for all."""
+    hashes: U64 | None = None
+    """Of the group keys of the segments, where the child is grouped and has several peers."""
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+
+@dataclass(slots=True)
+class Routed:
+    """The verdict on a batch."""
+
+    to: dict[str, Outgoing]
+    """For every child, in the order of the workflow, what it gets (perhaps nothing)."""
+    retries: list[int] = field(default_factory=list)
+    """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
+    retries_max: list[int] = field(default_factory=list)
+    """For each of them, how often the condition asks for that at most."""
+    failures: list[Failure] = field(default_factory=list)
+    """(index of the parent, exception) that nothing took care of; by parent, each once."""
+    shared: bool = False
+    """Whether a segment goes to several children, who then need copies of their own."""
+    withdrawn: list[int] = field(default_factory=list)
+    """Parents that failed or are retried: what was made of them counts nowhere. Increasing."""
+    letters: int = 0
+    """Dead letters among what is sent."""
+
+
+def with_extra(outgoing: Outgoing, extra: list[tuple[int, Segment]]) -> Outgoing:
+    """With segments made of exceptions put in order of parent; they are their parents' only
+    ones."""
+    count = len(outgoing)
+    parents = np.arange(count) if outgoing.parents is None else outgoing.parents
+    indices = np.zeros(count, np.intp) if outgoing.child_index is None else outgoing.child_index
+    parents = np.concatenate((parents, np.array([parent for parent, _ in extra], dtype=np.intp)))
+    order = np.argsort(parents, kind="stable")
+    segments = outgoing.segments + [segment for _, segment in extra]
+    indices = np.concatenate((indices, np.zeros(len(extra), dtype=np.intp)))
+    return Outgoing([segments[i] for i in order.tolist()], parents[order], indices[order])

@@ -1,0 +1,101 @@
+"""What windows look at in a batch, found before anything changes.
+
+Whatever is wrong with a single segment for a window shows here: it has no place, no session key, no
+value to compute with, nothing that tells it from others. So it can be refused, and the rest of the
+batch go on, without a trace of it in any state. What an aggregation of the user's own raises is not
+found here: its functions need the state as the segments before have left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.flow.failing import Refusal
+from onyx.windows.compile import CompiledWindow, CompiledWindows
+from onyx.windows.firing import Number
+from onyx.windows.groups import hashable_key, hashable_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one window takes from the segments of a batch."""
+
+    extracted: Sequence[Any]
+    """What its aggregation looks at."""
+    places: Sequence[Number] | None
+    """None for a global window."""
+    ints: bool
+    """Whether all places are ints."""
+    session_keys: Sequence[Any] | None
+    """None where sessions are not kept apart by a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch, for all windows of a task."""
+
+    segments: list[Segment]
+    taken: tuple[Taken, ...]
+    unique: Sequence[Any] | None
+    """Values of the uniqueness key, if repeats are told by one."""
+
+
+def prepare(
+    windows: CompiledWindows, segments: list[Segment], unique_key: str | None = None
+) -> Prepared:
+    """What the windows of a task need of a batch.
+
+    Args:
+        unique_key: by whose values repeats are told.
+
+    Raises:
+        UserError: a segment lacks something, or has what cannot be used.
+    """
+    taken = tuple(take(each, segments) for each in windows.windows)
+    unique = None if unique_key is None else _unique(windows.task, unique_key, segments)
+    return Prepared(segments, taken, unique)
+
+
+def take(window: CompiledWindow, segments: Sequence[Segment]) -> Taken:
+    """The same for one window."""
+    places: Sequence[Number] | None = None
+    ints = True
+    if window.places is not None:
+        places, ints = window.places.of(segments)
+    extracted = window.aggregation.extract(segments)
+    key = window.window.session_key
+    keys = None if key is None else _session_keys(window, key, segments)
+    return Taken(extracted, places, ints, keys)
+
+
+def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment]) -> list[Any]:
+    where = f"window {window.window.id} of task {window.task}"
+    try:
+        return [hashable_key(segment[key]) for segment in segments]
+    except KeyError:
+        raise Refusal(
+            f"{where}: a segment has no key {key!r}, which is the sessionKey; drop such segments "
+            "in the task's function or with a flow condition before it"
+        ) from None
+    except UserError as error:
+        raise Refusal(f"{where}: sessionKey {key!r}: {error}") from error
+
+
+def _unique(task: str, key: str, segments: Sequence[Segment]) -> list[Any]:
+    """A segment without a value cannot be told from others: the second one would count as a repeat
+    of the first and be lost silently."""
+    values = [segment.get(key) for segment in segments]
+    if any(value is None for value in values):
+        raise Refusal(
+            f"task {task}: a segment has no {key!r}, its uniquenessKey, and cannot be told from "
+            "others without; set it before, or leave such segments out with a flow condition"
+        )
+    try:
+        hashable_keys(values)
+    except UserError as error:
+        raise Refusal(f"task {task}: uniquenessKey {key!r}: {error}") from error
+    return values
