@@ -48,6 +48,18 @@ def load_images(names: Sequence[str], socket: Path) -> None:
         _ctr(socket, "images", "import", str(archive))
     finally:
         archive.unlink(missing_ok=True)
+    for name in names:
+        if engine == "podman" and name_in_pods(name) != name:
+            tag = ("images", "tag", "--force", f"localhost/{name}", name_in_pods(name))
+            _ctr(socket, *tag)
+
+
+def name_in_pods(name: str) -> str:
+    """What Kubernetes makes of an image's name; podman keeps one without a registry as its own."""
+    first, slash, _ = name.partition("/")
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        return name
+    return f"docker.io/{name}" if slash else f"docker.io/library/{name}"
 
 
 def engine_here() -> str:

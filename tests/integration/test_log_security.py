@@ -193,6 +193,18 @@ def test_a_tls_handshake_without_an_answer_does_not_cost_the_session(secure_zook
     assert log.pulse_exists(GroupId("g1"))
 
 
+def test_lost_packets_are_noticed_behind_tls_too(secure_zookeeper, stack):
+    proxy = TcpProxy(int(secure_zookeeper.address.rpartition(":")[2]))
+    stack.callback(proxy.close)
+    shaky = replace(secure_zookeeper, address=proxy.address, session_timeout_s=4.0)
+    log, heard = open_group(stack, with_zookeeper(shaky), "g1"), Inbox()
+    log.on_session(heard)
+    proxy.hold()
+    assert heard.take() == [Session.SUSPENDED]
+    proxy.release()
+    assert heard.take()[0] in (Session.CONNECTED, Session.LOST)
+
+
 def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     tmp_path, authority, stranger, stack
 ):

@@ -101,8 +101,6 @@ def _attend(server: ZooKeeperServer, member: Member | None, stop: threading.Even
             raise Unavailable(
                 f"ZooKeeper at {server.address} has ended with code {server.exit_code}: see above"
             )
-        if not said and server.serves():
+        if not said and server.serves() and (member is None or member.serves()):
             said = True
-            if member is not None:
-                member.serves()
             _say(f"ZooKeeper serves at {server.address}, data in {server.data_dir}")

@@ -117,12 +117,13 @@ def _record(folder: Path) -> tuple[int, ...]:
 
 def _claim_id(path: Path, id: int) -> None:
     """Write the server's id, unless the folder is another server's already."""
-    if path.exists() and (found := path.read_text(encoding="utf-8").strip()) != str(id):
+    if not path.exists():
+        _write(path, str(id))
+    elif (found := path.read_text(encoding="utf-8").strip()) != str(id):
         raise SettingsError(
             f"{path.parent} holds the data of ZooKeeper server {found}, and this is server {id}: "
             "give each server of an ensemble a folder of its own"
         )
-    _write(path, str(id))
 
 
 def _smaller(folder: Path, recorded: int, servers: int) -> SettingsError:

@@ -51,8 +51,7 @@ class Member:
         self._ensemble = ensemble
         self._say = say
         self._folder = server.claim()
-        self._obstacle = ""
-        self._recorded = False
+        self._obstacle, self._complaint = "", ""
         self._port = FormationPort(ensemble, host, self._told, server.certificates)
 
     def __enter__(self) -> Member:
@@ -82,18 +81,23 @@ class Member:
             self._server.launch()
             return True
         while isinstance(decision := self._decide(), Wait):
-            self._tell(decision.reason)
+            self._obstacle = decision.reason
+            self._complain(decision.reason)
             if stop.wait(ASK_INTERVAL_S):
                 return False
-        self._tell("")
+        self._obstacle = ""
         self._go(decision, found)
         return True
 
-    def serves(self) -> None:
-        """The server serves: from now on its folder counts as one of this ensemble."""
-        if not self._recorded:
-            self._recorded = True
+    def serves(self) -> bool:
+        """The server serves: from now on its folder counts as one of this ensemble. False when that
+        could not be written, as on a full disk; to be tried again."""
+        try:
             holding.serves(self._folder, len(self._ensemble.servers))
+        except OSError as error:
+            self._complain(f"{self._folder} cannot be written: {error.strerror}")
+            return False
+        return True
 
     def _decide(self) -> Decision:
         me, certificates = self._ensemble.id, self._server.certificates
@@ -117,7 +121,8 @@ class Member:
     def _told(self) -> Holds:
         return _TOLD[holding.read_holding(self._folder)]
 
-    def _tell(self, obstacle: str) -> None:
-        if obstacle and obstacle != self._obstacle:
-            self._say(obstacle)
-        self._obstacle = obstacle
+    def _complain(self, what: str) -> None:
+        """Say it once."""
+        if what != self._complaint:
+            self._complaint = what
+            self._say(what)
