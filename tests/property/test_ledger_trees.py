@@ -57,7 +57,8 @@ def test_a_tree_is_complete_exactly_when_its_last_report_has_come(trees, data):
     left = {int(root): 0 for root in pack_roots(1, 0, positions)}
     for root, _ in everything:
         left[int(root[0])] += 1
-    acker, completed = Acker(), []
+    acker = Acker(ranges_max=data.draw(st.integers(1, 4)))
+    completed: list[int] = []
     while everything:
         size = data.draw(st.integers(1, len(everything)))
         part, everything = everything[:size], everything[size:]

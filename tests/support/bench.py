@@ -419,7 +419,7 @@ class Bench:
 
     def _new_acker(self) -> AckerTask:
         version = AllocationVersion(self._version)
-        return AckerTask(self.transport, self.clock, self.id, version, _nothing, 480.0)
+        return AckerTask(self.transport, self.clock, self.id, version, _nothing, lambda: 480.0)
 
     def _register(self, args: Mapping[str, Any]) -> None:
         known = self._replica.partitions.get(self.id, Map())

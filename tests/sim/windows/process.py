@@ -193,7 +193,7 @@ class Process:
         mine = [peer for peer in self._replica.ackers[world.job_id] if peer in self.peers]
         self.ackers = {
             (version, peer): AckerTask(
-                self.transport, self.clock, world.job_id, version, _nothing, 480.0
+                self.transport, self.clock, world.job_id, version, _nothing, lambda: 480.0
             )
             for peer in mine
         }

@@ -96,28 +96,51 @@ def test_a_reused_range_remembers_nothing():
     assert acker.pending_count() == 1
 
 
-def test_what_nothing_touches_for_the_idle_timeout_is_dropped():
-    acker = Acker(idle_timeout_s=60)
-    acker.expire(100.0)
+@pytest.mark.parametrize("ranges_max", [1, 10])
+def test_what_nothing_touches_for_the_idle_timeout_is_dropped(ranges_max):
+    acker = Acker(ranges_max)
+    acker.expire(100.0, 60)
     absorb(acker, roots(1), u64(5))
     absorb(acker, roots(RANGE_POSITIONS), u64(5))
-    assert acker.expire(150.0) == 0
+    assert acker.expire(150.0, 60) == 0
     absorb(acker, roots(RANGE_POSITIONS), u64(6))
-    assert acker.expire(161.0) == 1
+    assert acker.expire(161.0, 60) == 1
     assert acker.pending_count() == 1
-    assert acker.expire(211.0) == 1
+    assert acker.expire(211.0, 60) == 1
     assert acker.pending_count() == 0
+    assert acker.forgotten().tolist() == [], "replayed long ago"
 
 
-def test_memory_is_bounded_by_dropping_the_range_idle_longest():
+def test_a_tree_that_is_open_for_a_day_is_known_as_long_as_the_job_says():
+    day_s = 86_400.0
+    acker = Acker()
+    acker.expire(0.0, day_s)
+    absorb(acker, roots(1), u64(5))
+    assert acker.expire(day_s - 1, day_s) == 0
+    assert absorb(acker, roots(1), u64(5)).tolist() == roots(1).tolist()
+
+
+def test_more_ranges_than_there_is_room_for_are_packed_and_forget_nothing():
     acker = Acker(ranges_max=3)
-    for number in (0, 1, 2):
+    many = [number * RANGE_POSITIONS + number for number in range(40)]
+    for number in many:
+        absorb(acker, roots(number), u64(number + 1))
+    assert (acker.range_count(), acker.pending_count()) == (40, 40)
+    for number in many:
+        assert absorb(acker, roots(number), u64(number + 1)).tolist() == roots(number).tolist()
+    assert (acker.range_count(), acker.pending_count()) == (0, 0)
+    assert acker.forgotten().tolist() == []
+
+
+def test_what_there_is_no_room_for_at_all_is_said_to_be_forgotten():
+    acker = Acker(ranges_max=1, trees_max=4)
+    for number in range(8):
         absorb(acker, roots(number * RANGE_POSITIONS), u64(5))
-    absorb(acker, roots(0), u64(1))
-    absorb(acker, roots(3 * RANGE_POSITIONS), u64(5))
-    assert acker.range_count() == 3
-    assert len(absorb(acker, roots(0), u64(4))) == 1
-    assert len(absorb(acker, roots(1 * RANGE_POSITIONS), u64(5))) == 0
+    assert acker.range_count() == 5
+    lost = [number * RANGE_POSITIONS for number in range(3)]
+    assert acker.forgotten().tolist() == roots(*lost).tolist()
+    assert acker.forgotten().tolist() == []
+    assert acker.pending_count() == 5
 
 
 def test_nothing_reported_completes_nothing():

@@ -23,19 +23,22 @@ def test_every_command_module_is_registered_under_its_own_name():
 NAMED = (
     ("submit-job", lambda name: {"id": name, "tasks": ["a"], "task_scheduler": "balanced"}),
     ("submit-job", lambda name: {"id": "k", "tasks": [name], "task_scheduler": "balanced"}),
-    ("submit-job", lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "digest": name}),
     (
         "submit-job",
         lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "resumes": name},
     ),
     ("kill-job", lambda name: {"job": name}),
     ("seal-output", lambda name: {"job": "j", "task": name}),
-    ("register-partitions", lambda n: {"job": "j", "task": "read", "count": 1, "digest": n}),
     ("prepare-join-cluster", lambda name: {"joiner": name}),
     ("add-virtual-peer", lambda name: {"id": name, "group_id": "g"}),
     ("group-leave-cluster", lambda name: {"id": name}),
 )
 """Commands with a name that becomes a part of a path somewhere."""
+WITH_DIGEST = (
+    ("submit-job", lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "digest": name}),
+    ("register-partitions", lambda n: {"job": "j", "task": "read", "count": 1, "digest": n}),
+)
+"""Here an empty text means that there is none."""
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,7 @@ NAMED = (
             {"id": "k", "tasks": ["a"], "task_scheduler": "x", "saturation": float("nan")},
         ),
         *((fn, args(name)) for name in KNOWN for fn, args in NAMED),
+        *((fn, args(name)) for name in filter(None, KNOWN) for fn, args in WITH_DIGEST),
     ],
     ids=lambda value: ascii(value)[:40],
 )
@@ -226,3 +230,9 @@ def test_a_late_signal_means_nothing():
     log.tell("signal-ready", id="g-0", version=log.new.allocation_version["j"] - 1)
     assert log.new.ready == Map()
     assert log.new.peer_state["g-0"] == "idle"
+
+
+def test_the_shards_of_a_windowed_task_are_registered_without_a_document():
+    log = ReplicaLog().join("g", peers=3).submit()
+    log.tell("register-partitions", job="j", task="read", count=128, digest="")
+    assert log.new.partitions["j"]["read"].count == 128

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.bench import Bench, chain
 
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.acker import Acker
+from onyx.ledger.lineage import RANGE_POSITIONS
 from onyx.plugins.protocol import Output, PluginContext
+from onyx.seams import ManualClock
+from onyx.task import acker as acker_module
+from onyx.task.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.messages import Stop
 from onyx.task.phases import Kind, Phase
+from onyx.task.wiring import Site
 from onyx.transport.interface import FLUSH, Channel
 
 SAME = {"m:same": lambda segment: segment}
@@ -273,3 +283,47 @@ def test_the_dead_are_fenced_off_before_a_peer_signals_ready() -> None:
     bench.rewire()
     bench.settle()
     assert bench.outputs["write"][0].calls.count("fence") == 2
+
+
+def test_an_acker_forgets_no_tree_before_its_input_reads_it_again() -> None:
+    day_ms = 24 * 3_600_000
+    for change, expected_s in (
+        ({}, 60 + 2 + EXPIRE_MARGIN_S),
+        ({"pendingTimeout": day_ms}, 24 * 3_600 + 2 + EXPIRE_MARGIN_S),
+        ({"pendingTimeout": 1_000, "inputRetryTimeout": 500}, 1 + 1 + EXPIRE_MARGIN_S),
+    ):
+        assert idle_timeout_s(Bench(chain(segments(1), read=change), SAME).job) == expected_s
+
+
+def test_trees_for_which_the_acker_has_no_room_are_replayed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acker_module, "Acker", partial(Acker, ranges_max=1, trees_max=1))
+    sent: list[tuple[list[int], int]] = []
+
+    class Refusing:
+        """Takes nothing at first."""
+
+        room = False
+
+        def send_completions(self, *args: Any) -> bool:
+            if self.room:
+                sent.append((args[4].tolist(), args[5]))
+            return self.room
+
+    class One:
+        def split(self, roots: U64) -> list[tuple[Site, U64]]:
+            site = Site(PeerId("p"), GroupId("g"))
+            return [(site, roots)] if len(roots) else []
+
+    transport = Refusing()
+    version, clock = AllocationVersion(1), ManualClock()
+    task = AckerTask(transport, clock, JobId("j"), version, lambda: None, lambda: None)  # type: ignore[arg-type]
+    task.ready(One())  # type: ignore[arg-type]
+    ranges = np.arange(4, dtype=np.uint64) * np.uint64(RANGE_POSITIONS)
+    task.post(ranges, np.full(4, 7, np.uint64))
+    task.advance()
+    assert sent == []
+    transport.room = True
+    task.advance()
+    assert sent == [(ranges[:2].tolist(), REPLAYS_MAX)]

@@ -15,8 +15,10 @@ one, because frames of the old version are dropped and inputs replay.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from onyx.ledger.lineage import (
     RANGE_POSITIONS,
@@ -67,20 +69,37 @@ class _Range:
         return done
 
 
-class Acker:
-    """Ledger of the trees that one peer answers for."""
+class _Packed(NamedTuple):
+    """A range of which little is open."""
 
-    def __init__(self, idle_timeout_s: float = 480.0, ranges_max: int = 2048) -> None:
+    offsets: npt.NDArray[np.uint16]
+    values: U64
+    touched_s: float
+
+
+class Acker:
+    """Ledger of the trees that one peer answers for.
+
+    Memory is bounded whatever the inputs do: by `ranges_max` ranges of 36 KiB, and beyond those by
+    10 bytes for each open tree, at most `trees_max`, and some 300 for each range of theirs. A tree
+    for which there is no room is forgotten, and said to be (`forgotten`), so that it is replayed at
+    once instead of after its timeout, which may be a day.
+    """
+
+    def __init__(self, ranges_max: int = 2_048, trees_max: int = 1_000_000) -> None:
         """
         Args:
-            idle_timeout_s: `expire` drops ranges that nothing has touched for this long. At least
-                the pending timeout of the job's inputs: a dropped tree is replayed.
-            ranges_max: most ranges kept, 32 KiB each; beyond it the one idle longest is dropped.
+            ranges_max: most ranges kept as arrays; beyond it the one idle longest is packed.
+            trees_max: most open trees in packed ranges, and most packed ranges; beyond it the range
+                idle longest is forgotten.
         """
         assert ranges_max > 0
-        self._idle_timeout_s = idle_timeout_s
         self._ranges_max = ranges_max
+        self._trees_max = trees_max
         self._ranges: dict[int, _Range] = {}
+        self._packed: dict[int, _Packed] = {}
+        self._packed_trees = 0
+        self._forgotten: list[U64] = []
         self._spares: list[_Range] = []
         self._now_s = 0.0
 
@@ -105,40 +124,81 @@ class Acker:
         done = [self._settle(key, touched[key]) for key in sorted(touched)]
         return np.concatenate(done) if done else np.empty(0, dtype=np.uint64)
 
+    def forgotten(self) -> U64:
+        """Roots of open trees that were forgotten for want of memory since the last call."""
+        found, self._forgotten = self._forgotten, []
+        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+
+    def expire(self, now_s: float, idle_timeout_s: float) -> int:
+        """Drop ranges that nothing has touched for a time, and tell how many.
+
+        Called every few seconds; touches count as of the last call.
+
+        Args:
+            now_s: monotonic time.
+            idle_timeout_s: at least the pending timeout of the job's inputs: what is dropped has
+                been replayed then, under other roots.
+        """
+        assert now_s >= self._now_s
+        self._now_s = now_s
+        oldest = now_s - idle_timeout_s
+        old = [key for key, ledger in self._ranges.items() if ledger.touched_s < oldest]
+        for key in old:
+            del self._ranges[key]
+        packed = [key for key, ledger in self._packed.items() if ledger.touched_s < oldest]
+        for key in packed:
+            self._unpacked(key)
+        return len(old) + len(packed)
+
+    def pending_count(self) -> int:
+        """Trees that are open: something of them was reported, and it is not complete."""
+        return sum(ledger.open for ledger in self._ranges.values()) + self._packed_trees
+
+    def range_count(self) -> int:
+        """Ranges held in memory."""
+        return len(self._ranges) + len(self._packed)
+
     def _settle(self, key: int, ledger: _Range) -> U64:
         positions = ledger.settle()
         if ledger.open:
             if len(self._ranges) >= self._ranges_max:
-                del self._ranges[next(iter(self._ranges))]
+                self._pack(next(iter(self._ranges)))
             ledger.touched_s = self._now_s
             self._ranges[key] = ledger
         elif len(self._spares) < _SPARES_MAX:
             self._spares.append(ledger)
-        return positions.view(np.uint64) + np.uint64(key << RANGE_SHIFT)
+        return _roots(key, positions)
 
     def _take(self, key: int) -> _Range:
         if key in self._ranges:
             return self._ranges.pop(key)
-        return self._spares.pop() if self._spares else _Range()
+        ledger = self._spares.pop() if self._spares else _Range()
+        if key in self._packed:
+            found = self._unpacked(key)
+            ledger.values[found.offsets] = found.values
+        return ledger
 
-    def expire(self, now_s: float) -> int:
-        """Drop ranges that nothing has touched for the idle timeout, and tell how many. Called
-        every few seconds with monotonic time; touches count as of the last call."""
-        assert now_s >= self._now_s
-        self._now_s = now_s
-        oldest = now_s - self._idle_timeout_s
-        old = [key for key, ledger in self._ranges.items() if ledger.touched_s < oldest]
-        for key in old:
-            del self._ranges[key]
-        return len(old)
+    def _pack(self, key: int) -> None:
+        ledger = self._ranges.pop(key)
+        offsets = np.flatnonzero(ledger.values)
+        self._packed[key] = _Packed(
+            offsets.astype(np.uint16), ledger.values[offsets], ledger.touched_s
+        )
+        self._packed_trees += len(offsets)
+        while max(self._packed_trees, len(self._packed)) > self._trees_max:
+            oldest = next(iter(self._packed))
+            offsets = self._unpacked(oldest).offsets.astype(np.intp)
+            self._forgotten.append(_roots(oldest, offsets))
 
-    def pending_count(self) -> int:
-        """Trees that are open: something of them was reported, and it is not complete."""
-        return sum(ledger.open for ledger in self._ranges.values())
+    def _unpacked(self, key: int) -> _Packed:
+        found = self._packed.pop(key)
+        self._packed_trees -= len(found.offsets)
+        return found
 
-    def range_count(self) -> int:
-        """Ranges held in memory."""
-        return len(self._ranges)
+
+def _roots(key: int, offsets: Indices) -> U64:
+    """Of the positions with these offsets in a range, in order."""
+    return offsets.view(np.uint64) + np.uint64(key << RANGE_SHIFT)
 
 
 def acker_of(ranges: U64, n_ackers: int) -> Indices:

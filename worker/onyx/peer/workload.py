@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onyx.errors import Unavailable
@@ -25,7 +26,7 @@ from onyx.replica.effects import (
     StopTask,
 )
 from onyx.replica.state import Replica
-from onyx.task.acker import AckerTask
+from onyx.task.acker import AckerTask, idle_timeout_s
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
 from onyx.task.owners import Owners
 from onyx.task.phases import Kind
@@ -35,9 +36,6 @@ from onyx.transport.queries import StateAnswer, StateQuery
 
 if TYPE_CHECKING:
     from onyx.peer.incarnation import Incarnation
-
-ACK_IDLE_TIMEOUT_S = 480.0
-"""A tree that nobody has touched for this long is forgotten; its input has replayed it by then."""
 
 ACKER_ORDER = 1_000_000
 """Behind every task: by then all acks of the round are there."""
@@ -168,10 +166,17 @@ class Workload:
                 job,
                 version,
                 self._executor.wake_shared,
-                ACK_IDLE_TIMEOUT_S,
+                partial(self._idle_timeout_s, peer, job),
             )
             self._ackers[job, version, peer] = acker
             self._executor.run_shared(acker, lambda: None, ACKER_ORDER)
+
+    def _idle_timeout_s(self, peer: PeerId, job: JobId) -> float | None:
+        """An acker is a peer of its job, so the task that it runs as well knows the job."""
+        runner = self._running.get(peer)
+        if runner is None or runner.task.job_id != job or not runner.task.loaded:
+            return None
+        return idle_timeout_s(runner.task.static.job)
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""

@@ -27,8 +27,8 @@ _PATH_NAME = Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})\Z")
 Group = Annotated[GroupId, _PATH_NAME]
 Peer = Annotated[PeerId, _PATH_NAME]
 Job = Annotated[JobId, _PATH_NAME]
-Digest = Annotated[str, _PATH_NAME]
-"""Of a document in the chunk store."""
+Digest = Annotated[str, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})?\Z")]
+"""Of a document in the chunk store; empty when there is none."""
 Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]

@@ -63,7 +63,7 @@ class Args(Arguments, frozen=True):
     acker_exclude_outputs: bool | None = None
     percentage: Percent | None = None
     task_percentages: dict[Task, Percent] | None = None
-    digest: Digest | None = None
+    digest: Digest = ""
     resumes: Job | None = None
     """The job in whose place it comes."""
     owner: Annotated[str, Meta(max_length=OWNER_CHARACTERS_MAX)] = ""
