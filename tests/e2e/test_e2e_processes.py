@@ -21,14 +21,15 @@ FUNCTIONS = Path(__file__).parent / "squares.py"
 
 
 @contextlib.contextmanager
-def operator(kube: Kube, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """An operator for the namespace."""
+def operator(kube: Kube, log: Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An operator for the namespace; `more` are variables of its own."""
     environment = {
         **os.environ,
         "ONYX_OPERATOR_NAMESPACES": kube.namespace,
         "ONYX_OPERATOR_SERVER_HOST": "127.0.0.1",
         "ONYX_OPERATOR_SERVER_PORT": "0",
         "ONYX_OPERATOR_CLUSTERS_WORKER_IMAGE": "localhost/not-pulled:1",
+        **more,
     }
     with open(log, "ab") as output:
         process = subprocess.Popen(

@@ -1,0 +1,146 @@
+"""A namespace that the operator looks after is deleted with all that is in it, a Role first: it
+ends by itself, its job is killed in the log, and the operator goes on in the others. The operator
+is a process of this machine with the rights that the chart grants, and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.kube import CommandError, Kube, run, tool, until
+from tests.e2e.test_e2e_processes import job, operator, pool, rows, workers
+from tests.support.chart import objects
+from tests.support.cluster import Cluster
+
+__all__ = ["workers"]
+ENDLESS = 10_000_000
+ENDS_S = 60.0
+ROLES = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
+
+@pytest.fixture
+def team(definitions: None) -> Iterator[Kube]:
+    """A namespace beside that of the operator."""
+    kube = Kube(f"onyx-e2e-{uuid.uuid4().hex[:6]}")
+    kube.kubectl("create", "namespace", kube.namespace)
+    yield kube
+    with contextlib.suppress(CommandError):
+        kube.kubectl("delete", "namespace", kube.namespace, "--timeout=60s")
+
+
+@pytest.fixture(autouse=True)
+def no_cluster_roles(kube: Kube) -> Iterator[None]:
+    """What is in no namespace goes with none."""
+    yield
+    kinds = "clusterrole,clusterrolebinding"
+    kube.kubectl("delete", kinds, cluster_role(kube), "--ignore-not-found")
+
+
+def grant(home: Kube, values: dict[str, Any], *, only_in: str = "") -> None:
+    """The roles of the chart, for the account of the operator."""
+    for each in objects({**values, "cluster": {"create": False}}):
+        namespace = each["metadata"].get("namespace", "")
+        if each["kind"] not in ROLES or namespace != (only_in or namespace):
+            continue
+        for subject in each.get("subjects", ()):
+            subject["namespace"] = home.namespace
+        if not namespace:
+            each["metadata"]["name"] = each.get("roleRef", {})["name"] = cluster_role(home)
+        home.kubectl(
+            *(("--namespace", namespace) if namespace else ()),
+            *("apply", "--filename", "-"),
+            given=json.dumps(each),
+        )
+
+
+def cluster_role(home: Kube) -> str:
+    """A name that no other installation has."""
+    return f"operator-of-{home.namespace}"
+
+
+def credentials(home: Kube, folder: Path) -> Path:
+    """A kubeconfig with the token of the operator's account."""
+    with contextlib.suppress(CommandError):
+        home.kubectl("create", "serviceaccount", "onyx-operator")
+    token = home.kubectl("create", "token", "onyx-operator").strip()
+    config = json.loads(run([tool("kubectl"), "config", "view", "--raw", "--output", "json"]))
+    for each in config["users"]:
+        each["user"] = {"token": token}
+    file = folder / "kubeconfig.json"
+    file.write_text(json.dumps(config))
+    return file
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def alive(port: str) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+        return bool(answer.status == 200)
+
+
+def start(kube: Kube, name: str, workers: Cluster, out: Path) -> None:
+    kube.apply(pool(workers))
+    kube.apply(job(name, out, segments=ENDLESS, per_second=100))
+
+
+@pytest.mark.parametrize("scope", ["names", "labels", "all"])
+def test_a_namespace_is_deleted_under_the_operator(
+    kube: Kube, team: Kube, workers: Cluster, tmp_path: Path, scope: str
+) -> None:
+    workers.start_workers(2, peers=2)
+    names = [kube.namespace, team.namespace]
+    label = f"team-{uuid.uuid4().hex[:6]}"
+    values: dict[str, Any] = {
+        "names": {"watchNamespaces": names},
+        "labels": {"watchNamespaceLabels": {label: "on"}, "watchNamespaces": names[:1]},
+        "all": {"clusterWide": True},
+    }[scope]
+    variables = {
+        "names": {"ONYX_OPERATOR_NAMESPACES": ",".join(names)},
+        "labels": {"ONYX_OPERATOR_NAMESPACE_LABELS": f"{label}=on"},
+        "all": {"ONYX_OPERATOR_NAMESPACES": ""},
+    }[scope]
+    grant(kube, values)
+    team.kubectl("label", "namespace", team.namespace, f"{label}=on")
+    port = free_port()
+    variables |= {
+        "KUBECONFIG": str(credentials(kube, tmp_path)),
+        "ONYX_OPERATOR_SERVER_PORT": port,
+    }
+    with operator(kube, tmp_path / "operator.log", **variables):
+        start(team, "theirs", workers, tmp_path / "theirs")
+        until(lambda: rows(tmp_path / "theirs"), "it writes")
+        job_id = team.get("oj", "theirs")["status"]["jobId"]
+
+        if scope == "names":
+            team.kubectl("delete", "role,rolebinding", "--all")
+        team.kubectl("delete", "namespace", team.namespace, f"--timeout={ENDS_S:.0f}s")
+
+        until(lambda: job_id in killed(workers), "its job is killed")
+        start(kube, "ours", workers, tmp_path / "ours")
+        until(lambda: rows(tmp_path / "ours"), "the others go on")
+        assert alive(port)
+
+        team.kubectl("create", "namespace", team.namespace)
+        team.kubectl("label", "namespace", team.namespace, f"{label}=on")
+        if scope == "names":
+            grant(kube, values, only_in=team.namespace)
+        start(team, "again", workers, tmp_path / "again")
+        until(lambda: team.phase("again") != "", "it is looked after again")
+        kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
+
+
+def killed(workers: Cluster) -> list[str]:
+    """The jobs that the log says were killed."""
+    return [str(each) for each in workers.client.replica().killed_jobs]
