@@ -13,8 +13,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from kubernetes import client as kubernetes_client
@@ -24,10 +25,11 @@ from onyx.log.zookeeper import ZooKeeperClientLog
 from onyx.settings import Settings
 from onyx.telemetry.server import TelemetryServer
 from onyx_operator.admission.certificates import Certificates
-from onyx_operator.admission.server import Webhook
+from onyx_operator.admission.server import Check, Webhook
 from onyx_operator.clusters.clusters import Clusters
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
+from onyx_operator.clusters.trial import trial
 from onyx_operator.context import Operator
 from onyx_operator.informers.informer import Informer
 from onyx_operator.informers.watches import Watches
@@ -121,8 +123,9 @@ async def _start(
     operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
 ) -> None:
     """Everything that runs; ended in the reverse order."""
-    await _serve_webhook(operator, opened)
     jobs, clusters = Jobs(operator), Clusters(operator)
+    checks: dict[str, Check] = {JOBS.kind: jobs.check, CLUSTERS.kind: partial(trial, operator)}
+    await _serve_webhook(operator, checks, opened)
     watches = Watches(
         operator.settings,
         configuration,
@@ -141,13 +144,15 @@ async def _start(
         opened.push_async_callback(_ended, _forever(operator, name, part))
 
 
-async def _serve_webhook(operator: Operator, opened: AsyncExitStack) -> None:
+async def _serve_webhook(
+    operator: Operator, checks: Mapping[str, Check], opened: AsyncExitStack
+) -> None:
     """Serve the webhook while the operator runs, if it has a certificate."""
     settings = operator.settings.webhook
     if not settings.cert_file:
         return
     certificates = Certificates(settings.cert_file, settings.key_file)
-    webhook = Webhook(settings, certificates, operator.metrics)
+    webhook = Webhook(settings, certificates, operator.metrics, checks)
     opened.push_async_callback(webhook.close)
     await webhook.start()
     following = certificates.follow(settings.reload_interval_s)

@@ -38,6 +38,7 @@ _JSON_PATCH = "application/json-patch+json"
 _APPLY = "application/apply-patch+yaml"
 _MESSAGE_CHARACTERS_MAX = 1_000
 _MARK_CHARACTERS = 12
+_MALFORMED_PATCH = "failed to create typed patch object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +147,15 @@ class Kube:
         path = resource.path(body["metadata"].get("namespace"))
         return await self._changed("create", "POST", path, {}, body)
 
-    async def apply(self, resource: Resource, body: Object, manager: str = MANAGER) -> Object:
+    async def apply(
+        self, resource: Resource, body: Object, manager: str = MANAGER, *, dry_run: bool = False
+    ) -> Object:
         """Create or change an object so that it has what `body` says (server-side apply, forced);
-        fields that the manager applied before and no longer names go away."""
+        fields that the manager applied before and no longer names go away. A dry run only says
+        whether it could be done."""
         metadata = body["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"])
-        query = {"fieldManager": manager, "force": "true"}
+        query = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry_run else {})}
         full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         return await self._changed("patch", "PATCH", path, query, full, _APPLY)
 
@@ -357,6 +361,9 @@ def _refusal(status: int, answer: bytes, request: str) -> OnyxError:
         told = {"message": answer[:200].decode(errors="replace")}
     reason = str(told.get("reason") or "")
     message = f"{told.get('message', '')} ({request})"
+    if status == 500 and message.startswith(_MALFORMED_PATCH):
+        # It says "internal error", and means an unknown field or a wrong type in what was applied.
+        return KubeError(422, "Invalid", message.partition("): ")[2])
     if status == 429 or status >= 500:
         return Unavailable(f"the API server answered {status} {reason}: {message}")
     kind = {404: NotFound, 409: Conflict}.get(status, KubeError)

@@ -16,6 +16,7 @@ from tests.operator.fake_api.http import Recorded
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import CRDS, FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
+from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
 from tests.support.rbac import Right, covers, granted, missing, needed, unused
 
@@ -119,6 +120,12 @@ STRAYS = {
 }
 
 
+def watches(api: FakeApi) -> set[str]:
+    """The kinds of which a watch is open, which begins after a list."""
+    kinds = {"onyxjobs", "onyxclusters", "statefulsets"}
+    return kinds & {each.target.resource for each in api.requests if each.target.verb == "watch"}
+
+
 def everything(api: FakeApi, workers: Workers) -> None:
     """Let the operator do all that it can do: what is unused then is not needed."""
     data = {"job.yaml": json.dumps(job("big"))}
@@ -160,6 +167,7 @@ def test_nothing_is_granted_that_is_not_used(which: dict[str, bool], scope: dict
         Operator(api, logs.connect, found, rights=rights),
     ):
         everything(api, workers)
+        eventually(lambda: len(watches(api)) == 3)
 
     wanted = needed(api.requests)
     assert len(rights) > 20

@@ -19,6 +19,9 @@ from onyx_operator.admission.review import (
     MalformedReview,
     answer,
 )
+from onyx_operator.admission.review import (
+    judged as judged_by_itself,
+)
 
 BAD = sorted((Path(__file__).parents[1] / "unit" / "model" / "bad").glob("*.yaml"))
 NEVER_SENT = {
@@ -50,7 +53,7 @@ def review(body: Any, old: Any = None, operation: str = "CREATE", **request: Any
 
 
 def judged(body: Any, old: Any = None, operation: str = "CREATE", **request: Any) -> Any:
-    answered = answer(review(body, old, operation, **request))
+    answered = answer(judged_by_itself(review(body, old, operation, **request)))
     assert answered["response"]["uid"] == "review-1"
     return answered["response"]
 
@@ -273,7 +276,7 @@ def test_a_message_ends_somewhere() -> None:
 )
 def test_what_is_no_review_is_refused_with_a_reason(malformed: Any, why: str) -> None:
     with pytest.raises(MalformedReview, match=why):
-        answer(malformed)
+        judged_by_itself(malformed)
 
 
 JSON = st.recursive(

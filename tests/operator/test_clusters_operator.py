@@ -222,7 +222,7 @@ def test_a_bad_edit_leaves_the_workers_running(api: FakeApi, operator: Operator)
 
     found = api.wait_for("onyxclusters", "onyx", says("Reconciled", "False", "InvalidSpec"))
     assert "use spec.modules" in message(found, "Reconciled")
-    assert says("Ready", "True")(found)
+    assert says("Ready", "False", "InvalidSpec")(found), "they are of another spec"
     assert api.get("statefulsets", "onyx-worker") == before
 
 

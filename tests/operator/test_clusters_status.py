@@ -179,7 +179,8 @@ def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
     verdict = condition(found, "Reconciled")
     assert verdict[:2] == ("False", "InvalidSpec")
     assert "spec.replica: is not a key of a cluster (did you mean replicas?)" in verdict[2]
-    assert condition(found, "Ready")[0] == "True"
+    assert condition(found, "Ready")[:2] == ("False", "InvalidSpec"), "they are of another spec"
+    assert condition(found, "Ready")[2].startswith("2 of 2 workers are ready, as an earlier spec")
     assert (found["observedGeneration"], found["peers"], found["tenancyId"]) == (
         2,
         8,

@@ -7,6 +7,7 @@ older rules, must still take labels and lose finalizers, or it could never be de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onyx.errors import Problem, UserError
@@ -25,8 +26,25 @@ class MalformedReview(UserError):
     """What was sent is no AdmissionReview that we know."""
 
 
-def answer(review: Any) -> dict[str, Any]:
-    """The AdmissionReview with our response.
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is known of a review when the object has been judged by itself."""
+
+    uid: str
+    verdict: Verdict = field(default_factory=Verdict)
+    body: Object | None = None
+    """The object, if there is a spec to be judged, with its name and namespace."""
+
+    def and_also(self, further: Verdict) -> Review:
+        """The same with more that was found."""
+        verdict = Verdict(
+            (*self.verdict.problems, *further.problems), (*self.verdict.warnings, *further.warnings)
+        )
+        return replace(self, verdict=verdict)
+
+
+def judged(review: Any) -> Review:
+    """The verdict on the object of an AdmissionReview by itself.
 
     Raises:
         MalformedReview: it is not one; the message says why.
@@ -34,12 +52,18 @@ def answer(review: Any) -> dict[str, Any]:
     request = _request(review)
     body, old = request.get("object"), request.get("oldObject")
     if not _concerns(request, body, old):
-        return _answer(request["uid"], Verdict(), "")
+        return Review(request["uid"])
     assert isinstance(body, Mapping)
-    kind = str(body["kind"])
     named = _named(body, request)
-    verdict = judge(kind, named, old if isinstance(old, Mapping) else None)
-    return _answer(request["uid"], verdict, f"{kind} {named['metadata'].get('name')}")
+    verdict = judge(str(body["kind"]), named, old if isinstance(old, Mapping) else None)
+    return Review(request["uid"], verdict, named)
+
+
+def answer(review: Review) -> dict[str, Any]:
+    """The AdmissionReview with our response."""
+    body = review.body
+    what = "" if body is None else f"{body['kind']} {body['metadata'].get('name')}"
+    return _answer(review.uid, review.verdict, what)
 
 
 def _request(review: Any) -> Object:
@@ -68,9 +92,11 @@ def _concerns(request: Object, body: Any, old: Any) -> bool:
 
 
 def _named(body: Object, request: Object) -> Object:
-    """The object with a name, which the API server may be yet to generate."""
+    """The object with its namespace and a name, which the API server may be yet to generate."""
     metadata = body.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
+    if isinstance(request.get("namespace"), str):
+        metadata.setdefault("namespace", request["namespace"])
     if "name" in metadata or not isinstance(metadata.get("generateName"), str):
         return {**body, "metadata": metadata}
     name = request.get("name") or f"{metadata['generateName']}00000"

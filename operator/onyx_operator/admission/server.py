@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from onyx.errors import Unavailable
+from onyx.errors import Problem, Unavailable
 from onyx_operator.admission.certificates import Certificates
-from onyx_operator.admission.review import MalformedReview, answer
+from onyx_operator.admission.review import MalformedReview, Review, answer, judged
+from onyx_operator.admission.validators import Verdict
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
@@ -26,14 +28,23 @@ THREADS_MAX = 2
 """Reviews at the same time: they are all computation."""
 logger = logging.getLogger(__name__)
 
+Check = Callable[[Mapping[str, Any]], Awaitable[tuple[Sequence[Problem], Sequence[Problem]]]]
+"""Problems and warnings of an object that is right by itself, from what is around it. It bounds its
+own time, and an API server that is away is no reason to refuse anything."""
+
 
 class Webhook:
     """Serves reviews at `PATHS` between `start` and `close`."""
 
     def __init__(
-        self, settings: WebhookSettings, certificates: Certificates, metrics: OperatorMetrics
+        self,
+        settings: WebhookSettings,
+        certificates: Certificates,
+        metrics: OperatorMetrics,
+        checks: Mapping[str, Check] | None = None,
     ) -> None:
         self._settings, self._certificates, self._metrics = settings, certificates, metrics
+        self._checks = checks or {}
         self._threads = ThreadPoolExecutor(THREADS_MAX, "onyx-webhook")
         application = web.Application(client_max_size=settings.body_bytes_max)
         for path in PATHS:
@@ -70,10 +81,8 @@ class Webhook:
 
     async def _review(self, request: web.Request) -> web.Response:
         body = await request.read()
-        loop = asyncio.get_running_loop()
-        judged = loop.run_in_executor(self._threads, _judged, body)
         try:
-            found = await asyncio.wait_for(judged, self._settings.review_timeout_s)
+            found = await asyncio.wait_for(self._answer(body), self._settings.review_timeout_s)
         except MalformedReview as error:
             return self._refused(400, str(error))
         except TimeoutError:
@@ -85,14 +94,23 @@ class Webhook:
         self._metrics.reviewed("allowed" if allowed else "denied")
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
+    async def _answer(self, body: bytes) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        review = await loop.run_in_executor(self._threads, _judged, body)
+        check = None if review.body is None else self._checks.get(str(review.body["kind"]))
+        if check is not None and review.body is not None and not review.verdict.problems:
+            problems, warnings = await check(review.body)
+            review = review.and_also(Verdict(tuple(problems), tuple(warnings)))
+        return answer(review)
+
     def _refused(self, status: int, message: str) -> web.Response:
         self._metrics.reviewed("failed")
         return web.Response(status=status, text=f"{message}\n")
 
 
-def _judged(body: bytes) -> dict[str, Any]:
+def _judged(body: bytes) -> Review:
     try:
         review = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise MalformedReview(f"this is not JSON: {error}") from error
-    return answer(review)
+    return judged(review)

@@ -12,6 +12,7 @@ from onyx_operator.clusters.pool import Pool, pool_name
 from onyx_operator.clusters.resources import STATEFUL_SETS
 from onyx_operator.clusters.status import Outcome, deleting, status
 from onyx_operator.clusters.telling import news
+from onyx_operator.clusters.trial import as_declared
 from onyx_operator.clusters.wanted import Refusal, wanted
 from onyx_operator.conditions import change
 from onyx_operator.context import Operator
@@ -59,7 +60,7 @@ async def _target(operator: Operator, cluster: Object) -> Pool | Refusal:
 def _trouble(refused: Sequence[KubeError]) -> Refusal | None:
     if not refused:
         return None
-    return Refusal("ApplyFailed", "; ".join(str(error) for error in refused))
+    return Refusal("ApplyFailed", "; ".join(as_declared(str(error)) for error in refused))
 
 
 def _in_the_way(actions: Sequence[Action]) -> Refusal | None:

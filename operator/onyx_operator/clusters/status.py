@@ -1,7 +1,7 @@
 """The status of an OnyxCluster: what its conditions and counters say.
 
-Two conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all
-workers are there, up to date and have joined; why not is found in the pods and told.
+Two conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether so are
+all workers, up to date and joined; why not is found in the pods and told.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def _ready(outcome: Outcome, told: Object) -> Verdict:
     counts = f"{ready} of {replicas} workers are ready"
     if outcome.trouble is not None:
         counts += f", as an earlier spec had them: {outcome.trouble.message}"
+        return "False", outcome.trouble.reason, counts
     if _count(told, "replicas") > replicas:
         return "False", "ScalingDown", f"{_count(told, 'replicas') - replicas} workers are leaving"
     if ready >= replicas and updated >= replicas:

@@ -13,8 +13,10 @@ _QUIET = ("WorkersStarting", "Updating", "ScalingDown", "NoWorkers", "Applied")
 
 def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """(reason, message, whether it is a warning) of each event."""
-    old = by_type(before)
-    for name, condition in by_type(after).items():
+    old, new = by_type(before), by_type(after)
+    for name, condition in new.items():
+        if name != "Reconciled" and condition["reason"] == new["Reconciled"]["reason"]:
+            continue  # for that reason, which is an event already
         known = old.get(name, {})
         # How many workers are ready, and how long a crashing one waits, is no news each time.
         asked = ("reason", "message") if name == "Reconciled" else ("reason",)

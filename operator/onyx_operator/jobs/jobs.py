@@ -12,11 +12,11 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onyx.errors import JobRefused, OnyxError, Unavailable, UserError
+from onyx.errors import JobRefused, OnyxError, Problem, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.crd_status import PHASES
 from onyx.model.declaration import JobRef
@@ -27,6 +27,7 @@ from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.actions import DeleteObject
 from onyx_operator.jobs.departures import Departures
+from onyx_operator.jobs.hints import hints
 from onyx_operator.jobs.log_view import CONNECTING, LogView
 from onyx_operator.jobs.log_views import LogViews
 from onyx_operator.jobs.owners import owner_of
@@ -115,6 +116,13 @@ class Jobs:
         for job_key, job in self._jobs.items():
             if self._cluster_of(job) == key:
                 self._reconciler.touch(job_key)
+
+    async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:
+        """Problems and warnings of an OnyxJob that is about to be stored, as far as is known of its
+        namespace."""
+        if not self._operator.clusters.covers(str(body["metadata"].get("namespace"))):
+            return (), ()
+        return (), hints(body, self._clusters.get(self._cluster_of(body)))
 
     async def look(self, key: Key) -> None:
         """Have one OnyxJob be as its spec says, and say how it is.

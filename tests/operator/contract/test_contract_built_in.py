@@ -145,3 +145,29 @@ def test_what_the_operator_makes_is_taken_and_stays_as_it_is(server: Client, fil
         assert again.body.get("spec") == first.body.get("spec")
         generations = {each.body["metadata"].get("generation") for each in (first, again)}
         assert len(generations) == 1
+
+
+@pytest.mark.parametrize("query", [{}, {"dryRun": "All"}], ids=["applied", "dry run"])
+def test_an_unknown_field_of_a_pod_is_answered_as_an_internal_error(
+    server: Client, query: dict[str, str]
+) -> None:
+    body = copy.deepcopy(WORKERS)
+    body["spec"]["template"]["spec"]["nodeSelektor"] = {}
+    query = {"fieldManager": "one", "force": "true", **query}
+    answer = server.call("PATCH", path(server, body, "one"), body, query, APPLY)
+    assert (answer.code, answer.reason) == (500, "")
+    told = answer.body["message"]
+    assert told.startswith("failed to create typed patch object (")
+    assert told.endswith("): .spec.template.spec.nodeSelektor: field not declared in schema")
+    assert server.call("GET", path(server, body, "one")).code == 404
+
+
+def test_a_dry_run_of_an_apply_changes_nothing(server: Client) -> None:
+    query = {"fieldManager": "one", "force": "true", "dryRun": "All"}
+    body = copy.deepcopy(WORKERS)
+    body["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "controller": True,
+         "uid": "00000000-0000-0000-0000-000000000000"},
+    ]  # fmt: skip
+    assert server.call("PATCH", path(server, body, "one"), body, query, APPLY).code == 201
+    assert server.call("GET", path(server, body, "one")).code == 404

@@ -28,6 +28,7 @@ from tests.operator.fake_api.kinds import BUILT_IN, Kind, kind_of_crd
 from tests.operator.fake_api.metadata import check_identity, check_metadata, check_version
 from tests.operator.fake_api.schema import schema_of
 from tests.operator.fake_api.store import Object, Store
+from tests.operator.fake_api.typed import check_typed
 from tests.operator.fake_api.values import clone
 
 Change = Callable[[Object], Object]
@@ -136,6 +137,7 @@ class Registry:
         check_identity(kind, body, namespace, name)
         if "managedFields" in body["metadata"]:
             raise bad_request("metadata.managedFields must be nil")
+        check_typed(kind, namespace, body)
 
         def change(old: Object) -> Object:
             return apply.apply(

@@ -1,0 +1,54 @@
+"""Would the API server take what an OnyxCluster asks for? A dry run answers, and nobody else can:
+what may stand in `podTemplate` is Kubernetes' own, and differs from version to version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onyx.errors import Problem, Unavailable
+from onyx_operator.clusters.resources import STATEFUL_SETS, children
+from onyx_operator.clusters.wanted import Refusal, wanted
+from onyx_operator.context import Operator
+from onyx_operator.kube import KubeError
+
+TRIAL_TIMEOUT_S = 3.0
+"""Longest wait for the dry run; whoever applies an object waits for it."""
+_NO_UID = "00000000-0000-0000-0000-000000000000"
+_OF_A_REFUSAL = (400, 422)
+"""HTTP codes that speak of the object; others of who asks, or of the API server."""
+
+
+def as_declared(message: str) -> str:
+    """What the API server says of a StatefulSet, with the paths that the cluster's owner wrote."""
+    return message.replace(" .spec.", " spec.").replace("spec.template.", "spec.podTemplate.")
+
+
+async def trial(
+    operator: Operator, cluster: Mapping[str, Any]
+) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    """Problems and warnings of an OnyxCluster that is right by itself."""
+    body = {**cluster, "metadata": {"uid": _NO_UID, **cluster["metadata"]}}
+    settings = operator.settings
+    code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
+    pool = wanted(body, code, settings.engine, settings.clusters.worker_image)
+    if isinstance(pool, Refusal):
+        return (), (Problem("spec", pool.message),)
+    workers = next(each for each in children(pool) if each.resource is STATEFUL_SETS)
+    try:
+        async with asyncio.timeout(TRIAL_TIMEOUT_S):
+            await operator.kube.apply(STATEFUL_SETS, workers.body, dry_run=True)
+    except KubeError as error:
+        if error.status in _OF_A_REFUSAL:
+            said = as_declared(str(error))
+            return (Problem("spec.podTemplate", f"Kubernetes refuses the workers: {said}"),), ()
+        return (), (_untried(str(error)),)
+    except (Unavailable, TimeoutError) as error:
+        return (), (_untried(str(error) or "it does not answer"),)
+    return (), ()
+
+
+def _untried(why: str) -> Problem:
+    told = f"could not be tried, because of the API server: {why}"
+    return Problem("spec.podTemplate", told, "kubectl describe oc says whether it works")

@@ -1,0 +1,50 @@
+"""What whoever applies an OnyxJob should know of the cluster that it names: pure.
+
+Warnings, never problems: a cluster may well be made after its jobs, and an image may bring what a
+list of modules does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onyx.errors import ManifestError, Problem
+from onyx.model.functions import function_names
+from onyx.model.job import Job
+from onyx.model.parse import parse_declared
+
+
+def hints(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
+    """Warnings about an OnyxJob that is right by itself.
+
+    Args:
+        cluster: the OnyxCluster that it names, None if there is none.
+    """
+    try:
+        declared, job = parse_declared(body)
+    except ManifestError:
+        return []
+    if cluster is None:
+        where, name = body["metadata"].get("namespace"), declared.cluster_ref
+        told = f"there is no OnyxCluster {name} in namespace {where} yet, and the job waits for it"
+        return [Problem("spec.clusterRef", told)]
+    return [] if job is None else list(_unknown(job, declared.cluster_ref, _modules(cluster)))
+
+
+def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:
+    listed = (cluster.get("spec") or {}).get("modules")
+    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+
+
+def _unknown(job: Job, cluster: str, modules: Sequence[str]) -> Iterator[Problem]:
+    """One warning for each module that the cluster does not offer."""
+    told: set[str] = set()
+    for path, name in function_names(job):
+        module = name.partition(":")[0]
+        offered = any(module == each or module.startswith(f"{each}.") for each in modules)
+        if not offered and module not in told:
+            told.add(module)
+            listed = ", ".join(modules) or "none"
+            message = f"OnyxCluster {cluster} offers no functions of {module} (it has {listed})"
+            yield Problem(path, message, f"add {module} to its spec.modules")

@@ -1,0 +1,143 @@
+"""What Kubernetes would refuse, or the cluster of a job has not, is said when it is applied; and in
+conditions and events where there is no webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.operator.declaring import FAST
+from tests.operator.fake_api.faults import Fault
+from tests.operator.fake_api.server import FakeApi
+from tests.operator.harness import Logs, Operator, cluster, job, settings
+from tests.operator.test_admission_server import NAME, PATHS, Files
+from tests.operator.test_watches import eventually
+
+from onyx_operator.jobs.hints import hints
+
+TYPO = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
+GOOD = {"podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
+
+
+class Guarded:
+    """An operator with the webhook on; `review` is what the API server would ask it."""
+
+    def __init__(self, port: int, trust: ssl.SSLContext) -> None:
+        self._port, self._trust = port, trust
+
+    def review(self, body: dict[str, Any]) -> Any:
+        return asyncio.run(self._post(body))["response"]
+
+    async def _post(self, body: dict[str, Any]) -> Any:
+        request = {"uid": "1", "operation": "CREATE", "object": body, "namespace": "default"}
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        url = f"https://127.0.0.1:{self._port}{PATHS[0]}"
+        async with aiohttp.ClientSession() as client:
+            for _ in range(500):
+                try:
+                    async with client.post(
+                        url,
+                        json={**review, "request": request},
+                        ssl=self._trust,
+                        server_hostname=NAME,
+                    ) as response:
+                        return await response.json()
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.02)
+        raise AssertionError("nobody listens")
+
+
+@contextmanager
+def guarded(api: FakeApi, folder: Path) -> Iterator[Guarded]:
+    files = Files(folder)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    found = settings(
+        WEBHOOK_CERT_FILE=str(files.cert),
+        WEBHOOK_KEY_FILE=str(files.key),
+        WEBHOOK_HOST="127.0.0.1",
+        WEBHOOK_PORT=str(port),
+        KUBE_READ_TIMEOUT_S="0.5",
+    )
+    trust = ssl.create_default_context()
+    files.authority.configure_trust(trust)
+    with Operator(api, Logs().connect, found):
+        yield Guarded(port, trust)
+
+
+def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_path: Path) -> None:
+    with guarded(api, tmp_path) as webhook:
+        refused = webhook.review(cluster(**TYPO))
+        assert not refused["allowed"]
+        told = refused["status"]["message"]
+        assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in told
+        assert webhook.review(cluster(**GOOD)) == {"uid": "1", "allowed": True}
+    assert api.list("statefulsets") == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(verb="patch", resource="statefulsets", code=403, times=0),
+        Fault(verb="patch", resource="statefulsets", code=503, times=0),
+        Fault(verb="patch", resource="statefulsets", delay_s=2.0, times=0),
+    ],
+    ids=["refused", "away", "slow"],
+)
+def test_an_api_server_that_does_not_say_is_a_warning(
+    api: FakeApi, tmp_path: Path, fault: Fault
+) -> None:
+    api.faults.add(fault)
+    with guarded(api, tmp_path) as webhook:
+        answer = webhook.review(cluster(**TYPO))
+    assert answer["allowed"]
+    (warning,) = answer["warnings"]
+    assert warning.startswith("spec.podTemplate: could not be tried")
+
+
+def test_a_job_is_warned_of_what_its_cluster_has_not(api: FakeApi, tmp_path: Path) -> None:
+    with guarded(api, tmp_path) as webhook:
+        eventually(lambda: "no OnyxCluster onyx" in str(webhook.review(job())))
+        api.create(cluster(modules=["flights"]))
+        eventually(lambda: "warnings" not in webhook.review(job()))
+        one = {"name": "one", "type": "function", "fn": "flight.tasks:parse", "batchSize": 10}
+        spec = job()["spec"]
+        catalog = [*spec["catalog"], one]
+        edges = [["read", "one"], ["one", "write"]]
+        (warning,) = webhook.review(job(catalog=catalog, workflow=edges))["warnings"]
+    assert "spec.catalog[2].fn: OnyxCluster onyx offers no functions of flight.tasks" in warning
+    assert "(it has flights)" in warning
+
+
+def test_a_module_in_a_listed_package_is_offered() -> None:
+    one = {"name": "one", "type": "function", "fn": "flights.tasks:parse", "batchSize": 10}
+    body = job(
+        catalog=[*job()["spec"]["catalog"], one], workflow=[["read", "one"], ["one", "write"]]
+    )
+    assert hints(body, cluster(modules=["flights"])) == []
+    assert hints(body, cluster(modules=["flights.tasks"])) == []
+    assert len(hints(body, cluster(modules=["flight"]))) == 1
+    assert len(hints(body, cluster())) == 1
+
+
+def test_a_typo_is_told_in_conditions_and_in_one_warning(api: FakeApi, logs: Logs) -> None:
+    api.create(cluster(**TYPO))
+    with Operator(api, logs.connect, FAST):
+        found = api.wait_for("onyxclusters", "onyx", lambda each: each["status"]["conditions"])
+        eventually(lambda: len(warnings(api)) > 0)
+    for condition in found["status"]["conditions"]:
+        assert condition["status"] == "False"
+        assert "spec.podTemplate.spec.nodeSelektor: field not decl" in condition["message"]
+    (event,) = warnings(api)
+    assert event["reason"] == "ApplyFailed"
+
+
+def warnings(api: FakeApi) -> list[Any]:
+    return [each for each in api.list("events") if each["type"] == "Warning"]
