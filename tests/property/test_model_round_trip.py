@@ -46,13 +46,14 @@ WATERMARKS = st.fixed_dictionaries(
 
 
 @st.composite
-def catalogs(draw: st.DrawFn) -> tuple[CatalogEntry, ...]:
+def catalogs(draw: st.DrawFn, tracked: bool, windowed: bool) -> tuple[CatalogEntry, ...]:
     count = draw(st.integers(0, 3))
     names_ = ["in", *(f"work-{number}" for number in range(count)), "out"]
     entries = []
     for name in names_:
         kind = "input" if name == "in" else "output" if name == "out" else "function"
-        low = draw(st.none() | st.integers(1, 5))
+        has_windows = windowed and len(entries) == 1
+        low = None if has_windows else draw(st.none() | st.integers(1, 5))
         entry = CatalogEntry(
             name,
             kind,
@@ -66,8 +67,8 @@ def catalogs(draw: st.DrawFn) -> tuple[CatalogEntry, ...]:
             min_peers=low,
             max_peers=draw(st.none() | st.integers(low or 1, 9)),
             required_tags=tuple(draw(st.lists(st.sampled_from(["gpu", "ssd"]), max_size=2))),
-            max_pending=draw(st.integers(1, 99)) if kind == "input" else 10_000,
-            deduplicate=False,
+            max_pending=draw(st.integers(1, 99)) if kind == "input" and tracked else 10_000,
+            deduplicate=not has_windows,
             doc=draw(TEXT),
             **(draw(WATERMARKS) if kind == "input" else {}),
         )
@@ -77,7 +78,9 @@ def catalogs(draw: st.DrawFn) -> tuple[CatalogEntry, ...]:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
-    catalog = draw(catalogs())
+    guarantee = draw(st.sampled_from(["at-most-once", "at-least-once", "exactly-once"]))
+    windowed = draw(st.booleans())
+    catalog = draw(catalogs(guarantee != "at-most-once", windowed))
     tasks = [entry.name for entry in catalog]
     edges = tuple(pairwise(tasks))
     conditions = tuple(
@@ -86,7 +89,7 @@ def jobs(draw: st.DrawFn) -> Job:
         if draw(st.booleans())
     )
     windows = ()
-    if draw(st.booleans()):
+    if windowed:
         late = dict(zip(("late_to",), tasks[2:3], strict=False))
         windows = (
             Window("w", tasks[1], "global", "count", init=draw(SCALARS)),
@@ -102,7 +105,7 @@ def jobs(draw: st.DrawFn) -> Job:
         draw(st.from_regex(names.JOB_NAME, fullmatch=True)),
         edges,
         catalog,
-        guarantee=draw(st.sampled_from(["at-most-once", "at-least-once", "exactly-once"])),
+        guarantee=guarantee,
         flow_conditions=conditions,
         lifecycles=tuple(Lifecycle(task, "app:calls") for task in draw(st.sets(st.just("all")))),
         windows=windows,

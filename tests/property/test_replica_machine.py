@@ -63,8 +63,6 @@ ARGUMENTS = {
     "exhaust-input": {"job": jobs, "task": tasks, "partitions": st.none() | st.lists(counts)},
     "seal-output": {"job": jobs, "task": tasks},
     "signal-ready": {"id": peers, "version": st.none() | st.integers(0, 60)},
-    "backpressure-on": {"peer": peers},
-    "backpressure-off": {"peer": peers},
     "gc": {"id": st.just("client"), "jobs": st.none() | st.lists(jobs)},
 }
 commands = st.sampled_from(sorted(ARGUMENTS)).flatmap(

@@ -119,7 +119,6 @@ def test_a_check_of_a_job_is_for_every_member_that_reads_it():
 def test_entries_that_move_nobody_ask_nothing():
     log = ReplicaLog().join("g", peers=3).submit().ready()
     for fn, args in [
-        ("backpressure-on", {"peer": "g-0"}),
         ("register-partitions", {"job": "j", "task": "read", "count": 1, "digest": "d"}),
         ("kill-job", {"job": "other"}),
         ("gc", {"id": "client"}),

@@ -34,6 +34,7 @@ RETRIES_MAX = 10_000
 _TARGETS = OneOrMore(Name("task"), words=("all", "none"), items_min=0)
 _GROUPED = ("function", "output", "reduce")
 _PEERS = Count(1, PEERS_MAX, "peers")
+_TRACKED = "Not under guarantee: at-most-once, which replays nothing."
 _MILLISECONDS = Count(1, TIMEOUT_MS_MAX, "milliseconds")
 
 
@@ -160,35 +161,39 @@ CATALOG_ENTRY = Section(
             "percentage", Count(1, 99, "percent"),
             "Share of the job's peers, under the percentage task scheduler.",
             origin="onyx/percentage", era="0.10+",
-            restriction="Together not above 100; exactly 100 when every task has one.",
+            restriction="Only with taskScheduler: percentage. Together not above 100; exactly 100 "
+            "when every task has one.",
         ),
         Key(
             "max_pending", Count(1, 10_000_000, "segments"),
             "Unfinished segments at which a peer of the input stops reading.",
             default=10_000, allowed_for=("input",), origin="onyx/max-pending",
+            restriction=_TRACKED,
         ),
         Key(
             "pending_timeout", _MILLISECONDS,
             "Time after which a segment that was not completely processed is replayed.",
             default=60_000, allowed_for=("input",), origin="onyx/pending-timeout",
+            restriction=_TRACKED,
         ),
         Key(
             "input_retry_timeout", _MILLISECONDS,
             "Period of the check for segments to replay.",
             default=1_000, allowed_for=("input",), origin="onyx/input-retry-timeout",
+            restriction=_TRACKED,
         ),
         Key(
             "uniqueness_key", Text(),
             "Key that identifies a segment, for sources that repeat themselves.",
             origin="onyx/uniqueness-key",
-            restriction="A windowed task needs it, unless deduplicate is false or the job's "
-            "guarantee is exactly-once.",
+            restriction="Only on a windowed task, which needs it, unless deduplicate is false or "
+            "the job's guarantee is exactly-once.",
         ),
         Key(
             "deduplicate", Flag(),
             "false: a windowed task does not look for repeated segments.",
             default=True, origin="onyx/deduplicate?",
-            restriction="Not false together with uniquenessKey on a windowed task.",
+            restriction="Only on a windowed task; not false together with uniquenessKey.",
         ),
         Key(
             "assign_watermark_fn", Function(),
@@ -373,20 +378,20 @@ SPEC = Section(
         Key(
             "acker_percentage", Count(1, 100, "percent"),
             "Share of the job's peers that keep the books of acknowledgement; at least one.",
-            default=1, era="0.9", origin="acker/percentage",
+            default=1, era="0.9", origin="acker/percentage", restriction=_TRACKED,
         ),
         Key(
             "acker_exempt_input_tasks", Flag(), "Peers of input tasks keep none.",
-            default=False, era="0.9", origin="acker/exempt-input-tasks?",
+            default=False, era="0.9", origin="acker/exempt-input-tasks?", restriction=_TRACKED,
         ),
         Key(
             "acker_exempt_output_tasks", Flag(), "Peers of output tasks keep none.",
-            default=False, era="0.9", origin="acker/exempt-output-tasks?",
+            default=False, era="0.9", origin="acker/exempt-output-tasks?", restriction=_TRACKED,
         ),
         Key(
             "acker_exempt_tasks", ListOf(Name("task")), "Peers of these tasks keep none.",
             default=(), era="0.9", origin="acker/exempt-tasks",
-            restriction="Tasks of the workflow.",
+            restriction="Tasks of the workflow. " + _TRACKED,
         ),
     ),
     Job,

@@ -46,7 +46,7 @@ WINDOW = Section(
         ),
         Key(
             "session_key", Text(), "Key that tells the sessions of a session window apart.",
-            origin="window/session-key",
+            allowed_for=("session",), origin="window/session-key",
         ),
         Key(
             "range", _TIME_OR_ELEMENTS, "Width of an extent.",
@@ -85,10 +85,10 @@ WINDOW = Section(
         Key(
             "storage_strategy",
             ListOf(Choice(("incremental", "ordered-log", "extents")), items_min=1),
-            "What is kept: a running state, the ordered log of updates, or the extents.",
+            "What is kept: a running state, or the ordered log of updates.",
             default=("incremental",), origin="window/storage-strategy", era="0.10+",
-            restriction="Not incremental with extents; a session or sliding window cannot keep "
-            "an ordered log.",
+            restriction="Not extents, which are kept in any case; a session or sliding window "
+            "cannot keep an ordered log.",
         ),
         options_key("the aggregation needs"),
         doc_key("window/doc"),
@@ -134,30 +134,36 @@ TRIGGER = Section(
         Key(
             "threshold", Amount(names.ELEMENT_UNITS), "Fires every so many segments.",
             required_for=("segment",), origin="trigger/threshold",
+            restriction="Only with type segment, or one of your own.",
         ),
         Key(
             "period", _TIME, "Fires every period.",
             required_for=("timer",), origin="trigger/period",
+            restriction="Only with type timer, or one of your own.",
         ),
         Key(
             "pred", Function(), "Function (trigger, state event) that says when to fire.",
             required_for=("punctuation",), origin="trigger/pred",
+            restriction="Only with type punctuation, or one of your own.",
         ),
         Key(
             "watermark_percentage", Share(),
             "Share of an extent's width that the watermark must have passed.",
             required_for=("percentile-watermark",), origin="trigger/watermark-percentage",
+            restriction="Only with type percentile-watermark, or one of your own.",
         ),
         Key(
             "delay", _TIME, "How far the watermark must be past the end of an extent.",
             origin="trigger/delay", era="0.10+",
-            restriction="Not longer than allowedLateness of the window.",
+            restriction="Only with type watermark, or one of your own; not longer than "
+            "allowedLateness of the window.",
         ),
         Key(
             "state_context",
             ListOf(Choice(("trigger-state", "window-state")), items_min=1),
             "Whether the trigger keeps a state of its own, uses the window's, or both.",
             default=("trigger-state",), origin="trigger/state-context", era="0.10+",
+            restriction="Only with a type of your own.",
         ),
         Key(
             "post_evictor", ListOf(Choice(("all", "none")), items_min=1),

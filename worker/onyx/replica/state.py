@@ -54,7 +54,7 @@ class Replica:
     peers: tuple[PeerId, ...] = ()
     orphaned_peers: Map[GroupId, tuple[PeerId, ...]] = NOTHING
     peer_state: Map[PeerId, str] = NOTHING
-    """`idle`, `active` or `backpressure`."""
+    """`idle` or `active`."""
     peer_sites: Map[PeerId, Map[str, Any]] = NOTHING
     """`address` (host:port of the group's endpoint) and what else the peer announced."""
     peer_tags: Map[PeerId, tuple[str, ...]] = NOTHING

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.model.report import Report
-from onyx.model.rules import catalog, failures, flow, lifecycles, resume, windows, workflow
+from onyx.model.rules import (
+    catalog,
+    effect,
+    failures,
+    flow,
+    lifecycles,
+    resume,
+    windows,
+    workflow,
+)
 from onyx.model.schema import Draft
 
 EntryRule = Callable[[Draft, str, Report], None]
@@ -25,8 +34,8 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_watermarks,
     ),
     "flowConditions": (flow.check_entry,),
-    "windows": (windows.check_window,),
-    "triggers": (windows.check_trigger,),
+    "windows": (windows.check_window, effect.check_window),
+    "triggers": (windows.check_trigger, effect.check_trigger),
 }
 JOB: tuple[JobRule, ...] = (
     catalog.check_names,
@@ -45,5 +54,8 @@ JOB: tuple[JobRule, ...] = (
     windows.check_trigger_windows,
     windows.check_delays,
     windows.check_emissions,
+    effect.check_windowed_tasks,
+    effect.check_shares,
+    effect.check_tracking,
     resume.check_resume_point,
 )

@@ -1,0 +1,111 @@
+"""Rules against keys that would do nothing: somebody who gives one expects something of it.
+
+A key is refused where nothing reads it, with the reason and with what gives it an effect. Triggers
+of the user's own may read any key of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onyx.model import names
+from onyx.model.report import Report, at, listed
+from onyx.model.rules.looking import entries, good, task_names, whole
+from onyx.model.schema import Draft
+
+_OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
+    "threshold": ("segment",),
+    "period": ("timer",),
+    "pred": ("punctuation",),
+    "watermark_percentage": ("percentile-watermark",),
+    "delay": ("watermark",),
+    "state_context": (),
+}
+"""Triggers of Onyx that read a key."""
+_OF_TRACKING = ("max_pending", "pending_timeout", "input_retry_timeout")
+_OF_ACKERS = (
+    "acker_percentage", "acker_exempt_input_tasks", "acker_exempt_output_tasks",
+    "acker_exempt_tasks",
+)  # fmt: skip
+
+
+def check_trigger(draft: Draft, path: str, report: Report) -> None:
+    """A trigger of Onyx reads only the keys of its type."""
+    kind = good(draft, "type")
+    if kind not in names.TRIGGERS:
+        return
+    for field, kinds in _OF_TRIGGERS.items():
+        if good(draft, field) is not None and kind not in kinds:
+            readers = [*kinds, "your own"]
+            _refuse(
+                report, path, field, f"has no effect on a {kind} trigger",
+                f"it is for triggers of type {listed(readers)}: remove it",
+            )  # fmt: skip
+
+
+def check_window(draft: Draft, path: str, report: Report) -> None:
+    """Extents are kept with their state, always."""
+    kept = good(draft, "storage_strategy") or ()
+    if "extents" in kept and "incremental" not in kept:
+        _refuse(
+            report, path, "storage_strategy", "has extents, which keeps no more than incremental",
+            "give [incremental] or [ordered-log], or leave it out",
+        )  # fmt: skip
+
+
+def check_windowed_tasks(spec: Draft, path: str, report: Report) -> None:
+    """Repeats are looked for by windows; a state that is not split is one peer's."""
+    if "windows" in spec and not whole(spec, "windows"):
+        return
+    windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
+    if not windowed <= task_names(spec):
+        return
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "name") not in windowed:
+            for field in ("uniqueness_key", "deduplicate"):
+                if good(draft, field) is not None:
+                    _refuse(
+                        report, where, field, "has no effect on a task without windows",
+                        "remove it: only windows look for repeated segments",
+                    )  # fmt: skip
+        elif "group_by_key" not in draft and "group_by_fn" not in draft:
+            for field in ("min_peers", "n_peers"):
+                if (good(draft, field) or 1) > 1:
+                    _refuse(
+                        report, where, field,
+                        "is above 1, but the windows of a task without groups are one peer's, and "
+                        "the others would have nothing to do",
+                        "add groupByKey or groupByFn, or leave it out",
+                    )  # fmt: skip
+
+
+def check_shares(spec: Draft, path: str, report: Report) -> None:
+    """Only the percentage scheduler reads the shares of tasks."""
+    if good(spec, "task_scheduler") == "percentage":
+        return
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "percentage") is not None:
+            _refuse(
+                report, where, "percentage", "has no effect under this task scheduler",
+                "add taskScheduler: percentage, or remove it",
+            )  # fmt: skip
+
+
+def check_tracking(spec: Draft, path: str, report: Report) -> None:
+    """At most once, nothing is accounted for and nothing replayed."""
+    if good(spec, "guarantee") != "at-most-once":
+        return
+    for field in _OF_ACKERS:
+        if good(spec, field) is not None:
+            _refuse(report, path, field, _NOT_TRACKED, "remove it")
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        for field in _OF_TRACKING:
+            if good(draft, field) is not None:
+                _refuse(report, where, field, _NOT_TRACKED, "remove it")
+
+
+_NOT_TRACKED = "has no effect under guarantee: at-most-once, where nothing is replayed"
+
+
+def _refuse(report: Report, path: str, field: str, why: str, hint: str) -> None:
+    report.add(at(path, names.yaml_key(field)), why, hint)
