@@ -426,7 +426,7 @@ class Bench:
         if args["task"] in known:
             return
         first = sum(each.count for each in known.values())
-        found = Partitions(first, args["count"], args["digest"])
+        found = Partitions(first, args["count"], args.get("digest", ""))
         partitions = self._replica.partitions.set(self.id, known.set(args["task"], found))
         self._replica = dataclasses.replace(self._replica, partitions=partitions)
 

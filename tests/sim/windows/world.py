@@ -279,7 +279,7 @@ class World:
         if process.group not in self.members:
             return
         if command.fn == "register-partitions":
-            self._register(args["task"], args["count"], args["digest"])
+            self._register(args["task"], args["count"], args.get("digest", ""))
         elif command.fn == "signal-ready" and args["version"] == self._version:
             self._ready.add(peer)
             if self._ready == set(self._allocated_peers()):

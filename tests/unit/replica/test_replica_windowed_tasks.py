@@ -48,8 +48,9 @@ def exhausted(task: str, *numbers: int) -> tuple[str, dict[str, Any]]:
 
 
 def test_shards_are_numbered_after_the_partitions_of_inputs() -> None:
-    replica = applied(submitted(), partitions(READ, 3), partitions(COUNT, 128))
-    assert replica.partitions[JOB][COUNT] == Partitions(3, 128, "d")
+    shards = ("register-partitions", {"job": JOB, "task": COUNT, "count": 128})
+    replica = applied(submitted(), partitions(READ, 3), shards)
+    assert replica.partitions[JOB][COUNT] == Partitions(3, 128, "")
 
 
 def test_outputs_are_sealed_when_windowed_tasks_have_ended_too() -> None:

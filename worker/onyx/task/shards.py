@@ -23,5 +23,5 @@ def first_partition(task: Task) -> int | None:
     if task.live.wiring.rank == 0 and not task.registering:
         task.registering = True
         count = shards_of(task)
-        task.propose("register-partitions", job=task.job_id, task=task.name, count=count, digest="")
+        task.propose("register-partitions", job=task.job_id, task=task.name, count=count)
     return None

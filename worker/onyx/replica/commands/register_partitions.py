@@ -27,7 +27,8 @@ class Args(Arguments, frozen=True):
     job: Job
     task: Task
     count: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
-    digest: Digest
+    digest: Digest | None = None
+    """None for a windowed task, whose partitions are shards and have no names."""
 
 
 def apply(replica: Replica, args: Args, position: Position) -> Replica:
@@ -38,7 +39,7 @@ def apply(replica: Replica, args: Args, position: Position) -> Replica:
     first = sum(each.count for each in registered.values())
     if task in registered or first + args.count > PARTITIONS_MAX:
         return replica
-    registered = registered.set(task, Partitions(first, args.count, args.digest))
+    registered = registered.set(task, Partitions(first, args.count, args.digest or ""))
     replica = replace(replica, partitions=replica.partitions.set(job, registered))
     if args.count:
         return replica
