@@ -49,6 +49,11 @@ class Watched:
     """What its lifecycle measured."""
 
 
+def _works(process: psutil.Process) -> bool:
+    """Whether it is the worker of `onyx run`, and not its ZooKeeper."""
+    return "--recorder" in process.cmdline()
+
+
 def watched(
     job: dict[str, Any],
     folder: Path,
@@ -63,10 +68,13 @@ def watched(
     process = onyx_run.start(onyx_run.command(job, folder, modules))
     memory: Samples = []
     state: Samples = []
-    worker = psutil.Process(process.pid)
     deadline_s = time.monotonic() + timeout_s
     while process.poll() is None and (now_s := time.monotonic()) < deadline_s:
         try:
+            worker = next(filter(_works, psutil.Process(process.pid).children()), None)
+            if worker is None:
+                process.wait(INTERVAL_S)
+                continue
             memory.append((now_s, worker.memory_info().rss / 2**20))
             state.append((now_s, onyx_run.size_mib(folder / onyx_run.STATE)))
             process.wait(INTERVAL_S)

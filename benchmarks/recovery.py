@@ -93,7 +93,8 @@ def killed(cluster: Cluster, job: JobId, folder: Path) -> tuple[float, float, fl
     """Kill a worker that holds state; when that was noticed, all were ready, a result was there."""
     victim = holder(cluster, job)
     version = cluster.replica.allocation_version[job]
-    had = {group for _, process, group in results(folder) if process == victim.pid}
+    working_pid = victim.working_pid
+    had = {group for _, process, group in results(folder) if process == working_pid}
     killed_s = time.monotonic()
     victim.kill()
     cluster.until(lambda replica: replica.allocation_version[job] > version, "the death is noticed")
@@ -102,7 +103,7 @@ def killed(cluster: Cluster, job: JobId, folder: Path) -> tuple[float, float, fl
     ready_s = time.monotonic()
 
     def first() -> float | None:
-        return first_of(had, results(folder), victim.pid, killed_s)
+        return first_of(had, results(folder), working_pid, killed_s)
 
     result_s = until("a result of a group of the killed worker", first, RECOVERY_TIMEOUT_S)
     return noticed_s - killed_s, ready_s - killed_s, result_s - killed_s

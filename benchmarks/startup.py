@@ -37,7 +37,7 @@ from onyx.settings import Settings
 job = parse_manifest(Path(sys.argv[1]).read_bytes(), "job")
 folder = tempfile.TemporaryDirectory()
 env = api.start_env(Settings(modules=("bench_probe",)), Path(folder.name)); mark()
-worker = Worker(env.settings); worker.start(3); mark()
+worker = Worker(env.settings, 3); worker.start(); mark()
 client = api.connect(env.settings); client.__enter__(); mark()
 done = client.submit(job).job
 ended = threading.Event()

@@ -43,6 +43,7 @@ class Checkers:
         self.owners: dict[tuple[str, str, int, int], GroupId] = {}
         self.origin_position = -1
         self.emissions = 0
+        self.losses: set[str] = set()
         self.evicted: set[GroupId] = set()
         """Groups whose session was closed by force, which no lease can foresee."""
 
@@ -62,6 +63,7 @@ class Checkers:
         old = self.model
         new = self.cluster.fold.model(old, entry)
         self._at_most_once(entry, old, new)
+        self._counted_once(entry, old, new)
         self.entries.append(entry)
         self.replicas.append(new)
         if new is not old:
@@ -82,6 +84,18 @@ class Checkers:
         if first != entry.position:
             same = replace(old, version=new.version, rejected=new.rejected) == new
             require(same, "L3", f"{entry} had effect again (first at {first})")
+
+    def _counted_once(self, entry: Entry, old: Replica, new: Replica) -> None:
+        """A death is reported until somebody has heard of it, and counts once."""
+        if new.losses == old.losses and new.suspects == old.suspects:
+            return
+        if entry.command.fn == "report-loss":
+            name = str(entry.command.args["loss"])
+            require(name not in self.losses, "L8", f"{entry} counted again")
+            self.losses.add(name)
+        else:
+            less = all(old.losses.get(job) == new.losses[job] for job in new.losses)
+            require(less, "L8", f"{entry} has changed what was lost")
 
     def origin_replaced(self, position: int, stored: Any) -> None:
         require(position >= self.origin_position, "L7", "the origin went back to", position)

@@ -23,6 +23,7 @@ POISON = (
     Command("exhaust-input", {"job": "job-0", "task": "nowhere", "partitions": "all"}),
     Command("seal-output", {"job": "job-0", "task": []}),
     Command("restart-task", {"job": "job-0", "task": "in", "afresh": "yes"}),
+    Command("report-loss", {"job": "job-0", "task": "in", "loss": "", "runs": [[1]]}),
     Command("register-partitions", {"job": "job-0", "task": "in", "count": -1}),
     Command("signal-ready", {"id": "ghost", "version": "x"}),
     Command("kill-job", {}),

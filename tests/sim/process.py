@@ -53,6 +53,8 @@ class Process:
         self.group = GroupId("")
         self.queue: writer.AppendQueue | None = None
         self.wanted: list[PeerId] = []
+        self.lost: list[Command] = []
+        """What dead incarnations have left to report, until its entry has been read."""
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -62,12 +64,24 @@ class Process:
             self._begin()
 
     def crash(self) -> None:
-        """SIGKILL."""
+        """SIGKILL, or its own end inside user code: then the next incarnation knows over what."""
         if self.running:
             self.world.log(self.group, "killed")
+            self._die_over_something()
             self._stop()
             self.running = False
             self.queue = None
+
+    def _die_over_something(self) -> None:
+        """What the supervisor would read; drawn, so that it is now one segment and now several."""
+        if self.state is None or not self.tasks.running or self.chance.random() < 0.5:
+            return
+        running = self.tasks.running[self.chance.choice(sorted(self.tasks.running))]
+        first = self.chance.randrange(4)
+        last = first + self.chance.choice((0, 0, 3))
+        args = {"job": running.job, "task": running.task, "loss": f"{self.group}"[:64]}
+        runs, id = [[0, first, last]], "ab" if first == last else ""
+        self.lost.append(Command("report-loss", {**args, "runs": runs, "id": id}))
 
     def freeze(self) -> None:
         if self.running and not self.frozen:
@@ -165,13 +179,14 @@ class Process:
         self.state, actions = group.start(self.group, replica)
         self._execute(actions)
         self._read(self.tail.start())
+        self._feed(on.Report(tuple(self.lost)))
         self.wanted = []
         for _ in range(self.peers):
             self.add_peer()
         self.later(self.chance.uniform(0, POLL_S), self._poll)
 
     def add_peer(self) -> None:
-        peer = PeerId(f"{self.group}/{len(self.wanted)}-{self.chance.getrandbits(16):04x}")
+        peer = PeerId(f"{self.group}-{len(self.wanted)}-{self.chance.getrandbits(16):04x}")
         self.wanted.append(peer)
         self._feed(on.AddPeers((peer,), {"address": f"host-{self.number}:1"}))
 
@@ -372,6 +387,8 @@ class Process:
             self._feed(on.OriginRead(item.position, self.cluster.decode(item.replica)))
         else:
             self._feed(on.EntryRead(item))
+            heard = item.command.args.get("loss")
+            self.lost = [each for each in self.lost if each.args["loss"] != heard]
         if self.state is not None:
             same = self.cluster.checkers.applied(self, self.state.replica)
             if same is not self.state.replica:

@@ -25,6 +25,7 @@ from onyx.model.parse import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.recorder import NoRecorder, Recording
 from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
@@ -134,6 +135,7 @@ class Bench:
         self.job = parse_mapping(manifest)
         self.settings = settings or Settings()
         self.clock = ManualClock()
+        self.recorder: Recording = NoRecorder()
         self.transport = LocalTransport(short_circuit)
         self.transport.start(GROUP, self)
         if after is None:
@@ -294,7 +296,7 @@ class Bench:
             self._exhaust(args["task"], args["partitions"])
         elif command.fn == "seal-output":
             self.sealed.add(args["task"])
-        elif command.fn == "restart-task":
+        elif command.fn in ("restart-task", "report-loss"):
             self._apply(command)
 
     def _apply(self, command: Command) -> None:
@@ -389,7 +391,7 @@ class Bench:
             groups_index=Map({GROUP: tuple(peers)}),
             groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
             jobs=(self.id,),
-            tasks=Map({self.id: tuple(allocation)}),
+            tasks=replica.tasks.set(self.id, tuple(allocation)),
             allocations=Map({self.id: allocation}),
             task_slot_ids=Map({self.id: slots}),
             ackers=Map({self.id: (peers[0],)}),

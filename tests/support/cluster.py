@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import psutil
+
 import onyx
 from onyx import api
 from onyx.client import JobStatus
@@ -69,6 +71,12 @@ class Worker:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def working_pid(self) -> int:
+        """Of the child that works; `pid` is its supervisor's."""
+        (child,) = psutil.Process(self.pid).children()
+        return child.pid
 
     @property
     def running(self) -> bool:

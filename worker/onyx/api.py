@@ -32,6 +32,7 @@ from onyx.model.parse import parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
 from onyx.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
+from onyx.recorder import Recorder
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
 from onyx.settings import Settings, TlsSettings
@@ -96,6 +97,7 @@ def start_peer_group(
     settings: Settings,
     metrics: GroupMetrics = NULL_GROUP,
     site: Mapping[str, Any] | None = None,
+    recorder: Recorder | None = None,
 ) -> PeerGroup:
     """Make this process a member of the cluster; returns when it has joined.
 
@@ -103,7 +105,7 @@ def start_peer_group(
         SettingsError: as `open_peer_group`.
         Unavailable: it could not join within a minute.
     """
-    group = open_peer_group(settings, metrics, site)
+    group = open_peer_group(settings, metrics, site, recorder)
     waited = threading.Event()
     for _ in range(int(JOIN_TIMEOUT_S / 0.01)):
         if group.joined:
@@ -122,6 +124,7 @@ def open_peer_group(
     settings: Settings,
     metrics: GroupMetrics = NULL_GROUP,
     site: Mapping[str, Any] | None = None,
+    recorder: Recorder | None = None,
 ) -> PeerGroup:
     """Start a peer group and do not wait: it tries to join for as long as it takes.
 
@@ -143,7 +146,9 @@ def open_peer_group(
         return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
 
     resolver = Resolver(settings.modules)
-    group = PeerGroup(settings, open_log, open_transport, resolver, metrics, site)
+    group = PeerGroup(
+        settings, open_log, open_transport, resolver, metrics, site, recorder=recorder
+    )
     group.start()
     return group
 

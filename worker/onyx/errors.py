@@ -5,6 +5,7 @@
      |   +- ManifestError         a job file is wrong: carries every problem, each with its path
      |   +- NameNotRegistered     `package.module:name` does not resolve to a registered function
      |   +- UserFunctionError     a user's function raised; the original is the cause
+     |   +- PoisonSegment         processes died over a segment, which is not tried any more
      |   +- SettingsError         a setting of a worker or client is wrong
      |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
      |   +- StateError            durable state of a task is damaged, missing or another's
@@ -72,6 +73,10 @@ class NameNotRegistered(UserError):
 
 class UserFunctionError(UserError):
     """A user's function raised. The original exception is the `__cause__`."""
+
+
+class PoisonSegment(UserError):
+    """A segment that is not tried any more, because processes have died over it."""
 
 
 class SettingsError(UserError):

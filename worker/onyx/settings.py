@@ -133,6 +133,8 @@ class TaskSettings:
     """Restarts of a task's peers after which its next failure kills the job."""
     restarts_forgotten_after_s: float = 60.0
     """Work of a peer without a failure, after which its restarts are counted anew."""
+    losses_max: int = 3
+    """Worker processes that die over one segment, after which it is not tried any more."""
     stop_timeout_s: float = 20.0
     """Longest wait for a task to stop before its peer may take another."""
     report_values: bool = True

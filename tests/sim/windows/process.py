@@ -25,6 +25,7 @@ from onyx.plugins.part_formats import JsonLinesFormat
 from onyx.plugins.parts import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
+from onyx.recorder import NoRecorder, Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
@@ -67,6 +68,7 @@ class Process:
         self.settings = world.settings
         self.clock: Clock = world.clock
         self.transport: Transport = Link(world.network, self.group)
+        self.recorder: Recording = NoRecorder()
         self.log: Any = DocumentsOf(world.documents, self.group)
         self.tasks: dict[PeerId, Task] = {}
         self.ackers: dict[tuple[AllocationVersion, PeerId], AckerTask] = {}

@@ -1,14 +1,21 @@
-"""`onyx worker`: one process of a cluster, or several under a supervisor."""
+"""`onyx worker`: one process of a cluster or several, under a supervisor.
+
+Also a single one has a supervisor: who else would know how it has ended? It is small, because it
+does without the engine.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
+import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onyx.cli.exit_codes import ExitCode, exit_code_of
+from onyx.cli.freezing import freeze_with_parent
 from onyx.cli.options import (
     ModulesOption,
     TenancyOption,
@@ -19,9 +26,14 @@ from onyx.cli.options import (
 )
 from onyx.cli.supervisor import STOP_MARGIN_S, Supervisor
 from onyx.cli.threads import end_within
-from onyx.cli.worker import Worker
-from onyx.errors import Unavailable
+from onyx.errors import OnyxError, Unavailable
+from onyx.recorder import Recorder
+from onyx.seams import SystemClock
+from onyx.settings import Settings
 from onyx.telemetry.logs import configure
+
+if TYPE_CHECKING:
+    from onyx.cli.worker import Worker
 
 PeersOption = Annotated[
     int,
@@ -36,6 +48,7 @@ MetricsOption = Annotated[
     typer.Option("--metrics-port", help="Prometheus endpoint; 0 takes a free port.", min=0),
 ]
 SocketOption = Annotated[int | None, typer.Option("--telemetry-socket", hidden=True)]
+RecorderOption = Annotated[int | None, typer.Option("--recorder", hidden=True)]
 
 
 def run_worker(
@@ -46,6 +59,7 @@ def run_worker(
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
     telemetry_socket: SocketOption = None,
+    recorder: RecorderOption = None,
 ) -> None:
     """Run a worker, in one process or several, until SIGTERM.
 
@@ -55,21 +69,42 @@ def run_worker(
     Every setting is also a variable: ONYX_TENANCY_ID, ONYX_ZOOKEEPER_ADDRESS, ONYX_MODULES, ...
     """
     stop = stop_signal()
-    import_from(Path())
-    found = settings(zookeeper, tenancy, modules)
-    if metrics_port is not None:
-        telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
-        found = dataclasses.replace(found, telemetry=telemetry)
-    fields = {"tenancy": found.tenancy_id}
-    configure(found.telemetry.log_level, found.telemetry.log_format, fields=fields)
-    running: Worker | Supervisor
-    if processes > 1:
-        running = Supervisor(found, [peers] * processes)
-        running.start()
-    else:
-        given = None if telemetry_socket is None else socket.socket(fileno=telemetry_socket)
-        running = Worker(found, given)
-        running.start(peers)
+    recorded = None if recorder is None else Recorder(recorder, SystemClock())
+    code = ExitCode.FAILURE
+    try:
+        import_from(Path())
+        found = settings(zookeeper, tenancy, modules)
+        if metrics_port is not None:
+            telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
+            found = dataclasses.replace(found, telemetry=telemetry)
+        fields = {"tenancy": found.tenancy_id}
+        configure(found.telemetry.log_level, found.telemetry.log_format, fields=fields)
+        if recorded is None:
+            _until(stop, Supervisor(found, [peers] * processes), found)
+        else:
+            given = None if telemetry_socket is None else socket.socket(fileno=telemetry_socket)
+            _until(stop, _worker(found, peers, given, recorded), found)
+        code = ExitCode.SUCCESS
+    except OnyxError as error:
+        code = exit_code_of(error)
+        raise
+    finally:
+        if recorded is not None:
+            recorded.ends(code)
+
+
+def _worker(
+    found: Settings, peers: int, listener: socket.socket | None, recorder: Recorder
+) -> Worker:
+    # The supervisor does without the engine, which is most of the memory of a process.
+    from onyx.cli.worker import Worker
+
+    freeze_with_parent()
+    return Worker(found, peers, listener, recorder)
+
+
+def _until(stop: threading.Event, running: Worker | Supervisor, found: Settings) -> None:
+    running.start()
     while running.failure is None and not stop.wait(0.2):
         pass
     failure = running.failure

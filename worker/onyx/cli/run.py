@@ -33,7 +33,6 @@ from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
 from onyx.cli.validate import read_job, unresolved
-from onyx.cli.worker import Worker
 from onyx.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
@@ -137,23 +136,17 @@ def _exists(module: str) -> bool:
 
 
 @contextmanager
-def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker | Supervisor]]:
-    """ZooKeeper and workers; all gone at the end. One process works inside this one."""
+def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Supervisor]]:
+    """ZooKeeper and workers; all gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = api.start_env(found, folder)
-    workers: Worker | Supervisor | None = None
+    workers = Supervisor(env.settings, peers)
     try:
-        if len(peers) == 1:
-            workers = Worker(env.settings)
-            workers.start(peers[0], wait=True)
-        else:
-            workers = Supervisor(env.settings, peers)
-            workers.start()
+        workers.start()
         with api.connect(env.settings) as client:
             yield client, workers
     finally:
-        if workers is not None:
-            workers.stop()
+        workers.stop()
         # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
         env.server.kill()
         shutil.rmtree(folder, ignore_errors=True)
@@ -161,7 +154,7 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Worker
 
 def _follow(
     client: Client,
-    workers: Worker | Supervisor,
+    workers: Supervisor,
     job: Job,
     as_json: bool,
     timeout_s: float | None,
@@ -194,7 +187,7 @@ def _follow(
 
 def _watch(
     client: Client,
-    workers: Worker | Supervisor,
+    workers: Supervisor,
     job: JobId,
     progress: Progress,
     console: Console,

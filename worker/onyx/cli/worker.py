@@ -9,6 +9,7 @@ from onyx import __version__, api
 from onyx.cli.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.peer_group import PeerGroup
+from onyx.recorder import Recorder
 from onyx.replica.commands import NAMES
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
@@ -31,35 +32,40 @@ class Worker:
 
     Args:
         settings: of the process.
+        peers: virtual peers.
         listener: where the metrics endpoint listens, if that is not for this process to choose: the
             supervisor serves `metrics_port`, which peers announce, and asks here.
+        recorder: that the supervisor holds, if there is one.
     """
 
-    def __init__(self, settings: Settings, listener: socket.socket | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        peers: int,
+        listener: socket.socket | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._settings = settings
+        self._recorder = recorder
+        self._peers = peers
         self._listener = listener
         self._group: PeerGroup | None = None
         self._telemetry: TelemetryServer | None = None
         self._threads = ThreadWatch()
 
-    def start(self, peers: int, wait: bool = False) -> None:
-        """Join the cluster with so many virtual peers, for as long as it takes.
-
-        Args:
-            peers: how many.
-            wait: return when it has joined.
+    def start(self) -> None:
+        """Join the cluster with the virtual peers, for as long as it takes.
 
         Raises:
             SettingsError: a setting or a module is wrong.
-            Unavailable: the endpoint's port is taken; or it could not join, if it was waited for.
+            Unavailable: the endpoint's port is taken.
         """
         tune_collector()
         self._threads.start()
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
-        start = api.start_peer_group if wait else api.open_peer_group
-        self._group = start(self._settings, metrics, site)
-        api.start_peers(peers, self._group)
+        self._group = api.open_peer_group(self._settings, metrics, site, self._recorder)
+        api.start_peers(self._peers, self._group)
 
     @property
     def failure(self) -> OnyxError | None:

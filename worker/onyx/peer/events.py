@@ -84,6 +84,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What this process has to say for the one before it."""
+
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """The process has been asked to end (SIGTERM)."""
 
@@ -99,5 +106,6 @@ Event = (
     | RemovePeer
     | Propose
     | Answer
+    | Report
     | Leave
 )

@@ -52,6 +52,7 @@ from onyx.peer.events import (
     Propose,
     PulseGone,
     RemovePeer,
+    Report,
     SessionChanged,
 )
 from onyx.replica import machine
@@ -133,6 +134,8 @@ def step(state: GroupState, event: Event) -> Result:
         case Answer(command):
             may = state.joined and not state.leaving
             return state, _append((command,)) if may else ()
+        case Report(commands):
+            return _propose(state, commands)
         case Leave():
             return _leave(state)
     assert_never(event)

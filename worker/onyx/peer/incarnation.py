@@ -26,7 +26,7 @@ from onyx.log import kept
 from onyx.log.interface import GroupLog, Origin, Session
 from onyx.log.writer import check_size
 from onyx.model.job import Job
-from onyx.peer import group, lease
+from onyx.peer import group, lease, reporting
 from onyx.peer.actions import (
     Action,
     Append,
@@ -50,6 +50,7 @@ from onyx.peer.events import (
     Propose,
     PulseGone,
     RemovePeer,
+    Report,
     SessionChanged,
 )
 from onyx.peer.executor import Executor
@@ -58,6 +59,7 @@ from onyx.peer.observer import Observer
 from onyx.peer.workload import Workload
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.recorder import NoRecorder, Recorder, Recording
 from onyx.replica import canonical
 from onyx.replica.effects import (
     CheckJob,
@@ -117,7 +119,10 @@ class Incarnation:
         replace_peer: Callable[[PeerId], None],
         site: Mapping[str, Any],
         liveness: Liveness,
+        recorder: Recorder | None = None,
     ) -> None:
+        self.recorder: Recording = NoRecorder() if recorder is None else recorder
+        self._recorded = recorder
         self.settings = settings
         self.log = log
         self.transport = transport
@@ -165,6 +170,7 @@ class Incarnation:
             self._state, actions = group.start(self.group, self._replica_of(origin))
             unsubscribe = self.log.subscribe(origin.position, self._deliver)
             end = self._interpret(actions)
+            self.post(Report(reporting.pending(self._recorded)))
             self.post(self.peers_event(peers))
             while end is None:
                 self._liveness.beat(Watched.GROUP)
@@ -259,6 +265,7 @@ class Incarnation:
         if isinstance(event, EntryRead):
             seconds = self.clock.monotonic_s() - started_s
             self._observer.applied(event.entry, self._state.replica, seconds)
+            reporting.heard(self._recorded, event.entry)
         self._observer.observe(self._state.replica, self._state.leaving)
         return self._interpret(actions)
 

@@ -25,6 +25,7 @@ from onyx.peer.actions import Left
 from onyx.peer.group import GroupState
 from onyx.peer.incarnation import Incarnation
 from onyx.peer.liveness import Liveness, Watched, obstacle
+from onyx.recorder import Recorder
 from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import Settings
@@ -55,8 +56,11 @@ class PeerGroup:
         site: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`site` is announced with every peer beside the address (the metrics endpoint)."""
+        """`site` is announced with every peer beside the address (the metrics endpoint);
+        `recorder` is of this process, if somebody looks after it."""
+        self._recorder = recorder
         self.settings = settings
         self._site = dict(site or {})
         self._open_log = open_log
@@ -197,6 +201,7 @@ class PeerGroup:
             self._replace_peer,
             self._site,
             self._liveness,
+            self._recorder,
         )
         with self._lock:
             stopping = self._stopping.is_set()

@@ -22,6 +22,9 @@ RUN_KEYS = (
     "sealed_outputs",
     "sealers",
     "restarts",
+    "suspects",
+    "losses",
+    "loss_reports",
 )
 """What a job has only while it runs."""
 

@@ -18,6 +18,10 @@ from onyx.structs import prepared
 NOTHING: Map[Any, Any] = Map()
 
 
+Run = tuple[int, ...]
+"""Partition, first and last position of segments that follow each other."""
+
+
 @prepared
 @dataclass(frozen=True, slots=True)
 class Partitions:
@@ -113,5 +117,11 @@ class Replica:
     restarts: Map[JobId, Map[TaskName, int]] = NOTHING
     """How often peers of a task have restarted because a lifecycle says so, without having worked
     for long in between."""
+    suspects: Map[JobId, Map[TaskName, tuple[Run, ...]]] = NOTHING
+    """Segments that were in user code when a process died there, of each task the newest."""
+    losses: Map[JobId, Map[str, int]] = NOTHING
+    """By segment (`losses.key_of`), or task, how often a process has died over it."""
+    loss_reports: Map[JobId, tuple[str, ...]] = NOTHING
+    """The newest that were counted."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""

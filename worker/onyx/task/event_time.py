@@ -234,7 +234,7 @@ def pass_on(task: Task, idle: bool = False) -> None:
     """Put into the outbox what is due, behind all that the task has sent."""
     live = task.live
     event_time = live.event_time
-    if event_time is None or (idle and len(live.outbox)):
+    if event_time is None or task.parts.waiting or (idle and len(live.outbox)):
         return
     for control in event_time.tell(task.services.clock.monotonic_s(), idle):
         live.outbox.broadcast(control, event_time.children)

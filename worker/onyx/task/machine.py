@@ -11,7 +11,17 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
-from onyx.task import keeping, querying, restarting, rewire, segment_hooks, start, windowed, work
+from onyx.task import (
+    inside,
+    keeping,
+    querying,
+    restarting,
+    rewire,
+    segment_hooks,
+    start,
+    windowed,
+    work,
+)
 from onyx.task.failures import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import (
@@ -22,7 +32,7 @@ from onyx.task.phases import (
     Phase,
     Progress,
 )
-from onyx.task.state import Task
+from onyx.task.state import Parts, Task
 
 logger = logging.getLogger("onyx.task")
 
@@ -84,6 +94,8 @@ def _more_waits(task: Task) -> bool:
     """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
     if task.kind is Kind.INPUT or not task.wired:
         return False
+    if task.parts.waiting:
+        return True
     return task.live.inbox.waiting_segments() >= task.static.entry.batch_size
 
 
@@ -117,7 +129,7 @@ def step(task: Task) -> Progress:
     if task.superseded_s is not None:
         return _await_new_version(task, task.superseded_s)
     try:
-        progress = RUN[phase](task)
+        progress = inside.run(task, phase, RUN[phase])
     except Unavailable as error:
         task.futures.clear()
         _tell_why_it_waits(task, error)
@@ -164,7 +176,7 @@ def _receive(task: Task, message: Message) -> None:
             if not task.static.tracked:
                 keeping.keep(task)
             task.forget_batch()
-            task.controls = []
+            task.controls, task.parts = [], Parts()
             task.superseded_s = None
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:
@@ -237,7 +249,7 @@ def _finish(task: Task, stop: Stop) -> None:
             # Nobody waits for it. Without it the next owner replays a little more.
             closers.append(lambda: source.give_away(source.known))
         closers += [part.close for part in (static.source, static.sink) if part is not None]
-    closers.append(task.metrics.close)
+    closers += [task.metrics.close, task.slot.close]
     for close in closers:
         try:
             close()

@@ -14,6 +14,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.recorder import Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
@@ -31,6 +32,7 @@ class Services(Protocol):
     settings: Settings
     clock: Clock
     transport: Transport
+    recorder: Recording
 
     @property
     def log(self) -> LogReader: ...

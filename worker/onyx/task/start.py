@@ -17,7 +17,7 @@ from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.model.workflow import children
-from onyx.task import window_setup
+from onyx.task import inside, suspects, window_setup
 from onyx.task.context import plugin_context
 from onyx.task.event_time import source_times
 from onyx.task.lifecycles import compile_lifecycles
@@ -28,6 +28,7 @@ from onyx.task.state import Static, Task
 
 
 def load_job(task: Task) -> Progress:
+    suspects.check_task(task)
     digest = task.services.replica().job_digests.get(task.job_id)
     if digest is None:
         return Progress.WAITING
@@ -57,6 +58,7 @@ def load_job(task: Task) -> Progress:
     }
     task.metrics = task.services.metrics(task.job_id, job, task.name)
     task.static = Static(job, entry, compile_lifecycles(job, task.name, resolve), event)
+    task.user_phases = inside.user_phases(task.kind, task.static)
     return Progress.ADVANCED
 
 
@@ -110,6 +112,7 @@ def build(task: Task) -> Progress:
         sends_to=window_setup.sends_to(static.job, task.name),
         windowed=window_setup.compiled(static.job, task.name, services.resolve),
     )
+    task.user_phases = inside.user_phases(task.kind, task.static)
     task.successors = successors(task.kind, _nothing_to_do(task.static))
     return Progress.ADVANCED
 

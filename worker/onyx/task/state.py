@@ -21,6 +21,7 @@ from onyx.flow.refusals import Refusals
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.pending import BackOff
 from onyx.model.job import CatalogEntry, Job
+from onyx.recorder import Slot
 from onyx.replica.entry import Command
 from onyx.task.acks import AckSender
 from onyx.task.ends import EndOfInput
@@ -140,6 +141,17 @@ class Restart:
     """Restarts before this one do not count."""
 
 
+@dataclass(slots=True)
+class Parts:
+    """Of a batch that was taken apart."""
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    suspects: int = 0
+    """So many, at the end, are one suspect each."""
+    controls: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """That came with it, and go on with the last part."""
+
+
 class Task:
     """Not thread-safe except `post`."""
 
@@ -175,6 +187,13 @@ class Task:
         self.routed: Routed | None = None
         """The verdict on the batch."""
         self.controls: list[tuple[PeerId, Control]] = []
+        self.parts = Parts()
+        """Of the batch that was read, those that have not been worked on."""
+        self.alone = False
+        """Whether the batch is one suspect, which nobody else of the process may disturb."""
+        self.user_phases = frozenset({Phase.LOAD_JOB})
+        """In which user code runs; more are known when the job is loaded, and the task built."""
+        self.slot: Slot = services.recorder.slot(job, task)
         self.kept = Kept()
         self.seal_wanted = False
         self.seal_attempts = 0
@@ -199,6 +218,7 @@ class Task:
     def forget_batch(self) -> None:
         """Nothing of the batch is needed any more."""
         self.batch = self.leaves = self.groups = self.prepared = self.routed = None
+        self.alone = False
 
     @property
     def back_off(self) -> BackOff:

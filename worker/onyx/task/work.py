@@ -10,7 +10,7 @@ from onyx.errors import Blocked, contained, describe
 from onyx.flow.apply import Leaves, apply_function
 from onyx.flow.batch import Batch, concatenate
 from onyx.ledger.hop import split_values
-from onyx.task import event_time, keeping, segment_hooks, windowed
+from onyx.task import event_time, keeping, segment_hooks, suspects, windowed
 from onyx.task.dispatch import put_to_child, send, send_emissions
 from onyx.task.failures import Failure
 from onyx.task.phases import Kind, Phase, Progress
@@ -42,10 +42,14 @@ def read_batch(task: Task) -> Progress:
         return Progress.ADVANCED
     if windowed.blocked(task):
         return _idle(task)
-    if _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
-        task.timer.read()
-        return Progress.ADVANCED
-    return _idle(task)
+    if task.parts.waiting:
+        suspects.next_part(task)
+    elif _read_source(task) if task.kind is Kind.INPUT else _read_inbox(task):
+        suspects.isolate(task)
+    else:
+        return _idle(task)
+    task.timer.read()
+    return Progress.ADVANCED
 
 
 def _read_source(task: Task) -> bool:

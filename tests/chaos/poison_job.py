@@ -1,0 +1,70 @@
+"""Functions of which one segment ends the process, in the ways in which that happens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from typing import Any
+
+POISON = 3_210
+Segment = dict[str, Any]
+
+
+def exits(segment: Segment) -> Segment:
+    if segment["n"] == POISON:
+        os._exit(3)
+    return segment
+
+
+def exits_slowly(segment: Segment) -> Segment:
+    """Long enough for kills to hit it."""
+    time.sleep(0.0005)
+    return exits(segment)
+
+
+def crashes(segment: Segment) -> Segment:
+    if segment["n"] == POISON:
+        ctypes.string_at(0)
+    return segment
+
+
+def quits(segment: Segment) -> Segment:
+    if segment["n"] == POISON:
+        sys.exit("enough")
+    return segment
+
+
+def same(segment: Segment) -> Segment:
+    return segment
+
+
+def exits_in_batch(segments: list[Segment]) -> list[Segment]:
+    return [exits(segment) for segment in segments]
+
+
+def exits_in_predicate(event: Any, old: Segment, new: Segment, all_new: Any) -> bool:
+    exits(new)
+    return True
+
+
+def exits_in_output(segment: Segment) -> None:
+    exits(segment)
+
+
+def exiting_aggregation() -> dict[str, Any]:
+    return {
+        "init": lambda window: 0,
+        "create_state_update": lambda window, state, segment: exits(segment)["n"],
+        "apply_state_update": lambda window, state, update: state + update,
+        "super_aggregation": lambda window, one, other: one + other,
+    }
+
+
+def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: int) -> Segment:
+    return {"sum": state}
+
+
+def exiting_hooks() -> dict[str, Any]:
+    return {"before_task_start": lambda event, lifecycle: os._exit(4)}

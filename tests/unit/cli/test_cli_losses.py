@@ -1,0 +1,128 @@
+"""Which deaths of a worker process say something about segments, and what."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from onyx import recorder
+from onyx.cli import losses
+from onyx.ids import JobId, TaskName
+from onyx.recorder import Inside, Recorder
+from onyx.seams import ManualClock
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorder]:
+    descriptor = recorder.create()
+    yield Recorder(descriptor, ManualClock())
+    os.close(descriptor)
+
+
+def inside(*roots: int, over: bool = True, task: str = "work", id: int = 0xAB) -> Inside:
+    return Inside(JobId("j"), TaskName(task), "apply-fn", over, roots, id)
+
+
+def root(partition: int, position: int, attempt: int = 0) -> int:
+    return partition << 48 | attempt << 40 | position
+
+
+@pytest.mark.parametrize(
+    ("code", "orderly", "own"),
+    [
+        (-signal.SIGKILL, None, False),
+        (-signal.SIGTERM, None, False),
+        (-signal.SIGINT, None, False),
+        (-signal.SIGHUP, None, False),
+        (-signal.SIGSEGV, None, True),
+        (-signal.SIGABRT, None, True),
+        (-signal.SIGBUS, None, True),
+        (0, None, True),
+        (3, None, True),
+        (0, 0, False),
+        (1, 1, False),
+        (3, 3, False),
+    ],
+)
+def test_a_process_has_died_by_itself_unless_others_ended_it_or_it_meant_to(
+    code: int, orderly: int | None, own: bool, recorded: Recorder
+) -> None:
+    if orderly is not None:
+        recorded.ends(orderly)
+    assert losses.by_itself(code, recorded) is own
+
+
+def reported(*deaths: Inside, lived_s: float = 1.0) -> list[tuple[Any, ...]]:
+    made = losses.reports(deaths, lived_s)
+    return [(each["task"], each["runs"], each["id"], each["afresh"]) for each in made]
+
+
+@pytest.mark.parametrize(
+    ("deaths", "expected"),
+    [
+        ([], []),
+        ([inside(root(2, 7))], [("work", [(2, 7, 7)], "ab", False)]),
+        ([inside(root(2, 7, attempt=200))], [("work", [(2, 7, 7)], "ab", False)]),
+        (
+            [inside(root(0, 5), root(0, 6), root(1, 9, 3))],
+            [("work", [(0, 5, 6), (1, 9, 9)], "", False)],
+        ),
+        (
+            [inside(root(0, 5)), inside(root(0, 9), task="write")],
+            [("work", [(0, 5, 5)], "", False), ("write", [(0, 9, 9)], "", False)],
+        ),
+        ([inside(over=False)], [("work", [], "", False)]),
+        ([inside(over=False), inside(root(0, 5))], [("work", [(0, 5, 5)], "", False)]),
+        (
+            [inside(over=False), inside(over=False, task="write")],
+            [("work", [], "", False), ("write", [], "", False)],
+        ),
+        ([inside()], []),
+    ],
+    ids=[
+        "nobody",
+        "one segment for certain",
+        "whatever its attempt",
+        "one of several, perhaps",
+        "one of two tasks, perhaps",
+        "a hook for certain",
+        "a hook, or a segment",
+        "hooks of one job",
+        "at most once",
+    ],
+)
+def test_what_is_reported(deaths: list[Inside], expected: list[Any]) -> None:
+    assert reported(*deaths) == expected
+
+
+def test_a_batch_over_many_partitions_and_positions_is_told_in_few_runs() -> None:
+    roots = [root(partition, 10 * n) for partition in range(100) for n in range(50)]
+    ((_, runs, _, _),) = reported(inside(*roots))
+    assert len(runs) <= losses.RUNS_MAX
+
+
+def test_a_process_that_has_lived_long_begins_a_new_count() -> None:
+    assert reported(inside(over=False), lived_s=losses.LIVED_LONG_S)[0][3] is True
+
+
+def test_reports_are_left_beside_those_that_nobody_has_made_and_never_too_many(
+    recorded: Recorder,
+) -> None:
+    for number in range(60):
+        deaths = [inside(*(root(0, 3 * n) for n in range(60)), task=f"{'t' * 9_000}{number}")]
+        losses.hand_over(recorded, losses.reports(deaths, 1.0))
+    tasks = [each["task"] for each in losses.left(recorded)]
+    assert tasks[-1].endswith("t59")
+    assert 10 < len(tasks) < 60
+
+
+def test_the_log_names_job_task_phase_and_positions() -> None:
+    text = losses.told([inside(root(0, 5), root(0, 6)), inside(over=False, task="write")])
+    assert text == (
+        "in apply-fn of task work of job j, over 2 segments (partition 0 position 5 to 6); or in "
+        "apply-fn of task write of job j"
+    )

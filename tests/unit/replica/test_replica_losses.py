@@ -1,0 +1,108 @@
+"""What the replica knows of segments over which processes have died."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.replica_log import ReplicaLog
+
+from onyx.replica import canonical, losses
+
+
+def running() -> ReplicaLog:
+    return ReplicaLog().join("g", peers=3).submit()
+
+
+def lost(log: ReplicaLog, name: str, *runs: tuple[int, int, int], **more: Any) -> ReplicaLog:
+    args = {"job": "j", "task": "parse", "loss": name, "runs": [list(run) for run in runs], **more}
+    log.tell("report-loss", **args)
+    return log
+
+
+def counts(log: ReplicaLog) -> dict[str, int]:
+    return dict(log.new.losses.get("j", {}))
+
+
+KEY = losses.key_of("parse", 0, 7, "ab")
+
+
+def test_a_batch_comes_under_suspicion_and_counts_against_nobody() -> None:
+    log = lost(running(), "a", (0, 5, 9), (2, 1, 1))
+    assert losses.suspects(log.new, "j", "parse") == ((0, 5, 9), (2, 1, 1))
+    assert losses.suspects(log.new, "j", "read") == ()
+    assert counts(log) == {}
+    assert canonical.decode(canonical.encode(log.new)) == log.new
+
+
+def test_one_segment_counts_and_the_batch_before_counts_for_it_as_well() -> None:
+    log = lost(running(), "a", (0, 5, 9))
+    lost(log, "b", (0, 7, 7), id="ab")
+    assert counts(log) == {KEY: 2}
+    lost(log, "c", (0, 7, 7), id="ab")
+    assert counts(log) == {KEY: 3}
+
+
+def test_one_segment_that_was_no_suspect_before_has_lost_one() -> None:
+    log = lost(running(), "a", (0, 7, 7), id="ab")
+    assert counts(log) == {KEY: 1}
+    assert losses.suspects(log.new, "j", "parse") == ((0, 7, 7),)
+
+
+def test_a_report_that_comes_twice_counts_once() -> None:
+    log = running()
+    for _ in range(3):
+        lost(log, "a", (0, 7, 7), id="ab")
+    assert counts(log) == {KEY: 1}
+
+
+def test_deaths_over_no_segment_count_against_the_task_in_a_row() -> None:
+    log = running()
+    for name in "abc":
+        lost(log, name)
+    assert counts(log) == {"parse": 3}
+    lost(log, "d", afresh=True)
+    assert counts(log) == {"parse": 1}
+
+
+def test_nothing_is_known_of_jobs_that_have_ended_or_of_tasks_that_do_not_exist() -> None:
+    log = running()
+    lost(log, "a", (0, 7, 7), job="k")
+    lost(log, "b", (0, 7, 7), task="nowhere")
+    assert not log.new.suspects
+    lost(log, "c", (0, 7, 7), id="ab")
+    log.tell("kill-job", job="j")
+    assert not log.new.suspects
+    assert not log.new.losses
+    assert not log.new.loss_reports
+
+
+def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
+    log = running()
+    for number in range(losses.COUNTED_MAX + 10):
+        lost(log, f"{number}", (0, 2 * number, 2 * number), id=f"{number:x}")
+    assert len(counts(log)) == losses.COUNTED_MAX
+    runs = losses.suspects(log.new, "j", "parse")
+    assert len(runs) == losses.SUSPECT_RUNS_MAX
+    last = 2 * (losses.COUNTED_MAX + 9)
+    assert runs[-1] == (0, last, last)
+    assert len(log.new.loss_reports["j"]) == losses.REPORTS_KEPT_MAX
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"runs": [[0, 1]]},
+        {"runs": [[0, -1, 5]]},
+        {"runs": [[0, 1, 2**50]]},
+        {"runs": [[0, 1, 2]] * 300},
+        {"loss": ""},
+        {"id": "x" * 17},
+    ],
+)
+def test_reports_that_are_not_well_formed_are_rejected(wrong: dict[str, Any]) -> None:
+    log = running()
+    args = {"job": "j", "task": "parse", "loss": "a", "runs": [[0, 1, 2]]}
+    log.tell("report-loss", **{**args, **wrong})
+    assert log.new.rejected == 1
+    assert not log.new.suspects

@@ -1,0 +1,268 @@
+"""Segments over which processes have died: worked on one by one, and refused in the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.support.bench import Bench, chain
+
+from onyx import recorder
+from onyx.flow.batch import Segment
+from onyx.recorder import Recorder
+from onyx.replica.entry import Command
+from onyx.settings import Settings, TaskSettings
+
+SEGMENTS = [{"n": n} for n in range(20)]
+POISON = 7
+
+
+class Job(Bench):
+    """The chain, whose function notes what it was called with, and what the recorder said then."""
+
+    def __init__(self, descriptor: int, **more: Any) -> None:
+        self.batches: list[list[int]] = []
+        self.seen: list[tuple[int, ...]] = []
+        functions = {"m:same": self._work, "m:yes": lambda *_: True, "m:told": _told}
+        settings = Settings(task=TaskSettings(losses_max=3))
+        work = {"batchFn": True, **more.pop("work", {})}
+        super().__init__(
+            chain(SEGMENTS, batch_size=10, work=work, **more), functions, settings=settings
+        )
+        self.recorder = Recorder(descriptor, self.clock)
+        for task in self.tasks.values():
+            task.slot = self.recorder.slot(task.job_id, task.name)
+
+    def _work(self, segments: list[Segment]) -> list[Segment]:
+        self.batches.append([segment["n"] for segment in segments])
+        assert isinstance(self.recorder, Recorder)
+        self.seen += [each.roots for each in self.recorder.deaths()]
+        return segments
+
+    def lost(self, name: str, first: int, last: int, id: str = "", task: str = "work") -> None:
+        args = {"job": self.id, "task": task, "loss": name, "runs": [[0, first, last]], "id": id}
+        self.propose(self.task("work").peer, Command("report-loss", args))
+
+    def id_of(self, position: int) -> str:
+        """Of a segment of the task's: found by working on it once."""
+        return f"{self._ids()[position]:x}"
+
+    def _ids(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        probe = Bench(chain(SEGMENTS, batch_size=1), {"m:same": lambda segment: segment})
+        work = probe.task("work")
+        for _ in range(10_000):
+            probe.round()
+            if work.batch is not None and work.batch.ids is not None:
+                found[work.batch.segments[0]["n"]] = int(work.batch.ids[0])
+            if probe.completed:
+                break
+        return found
+
+
+def _told(event: Any, segment: Segment, error: Exception) -> Segment:
+    return {"bad": segment["n"], "why": str(error)}
+
+
+@pytest.fixture
+def job() -> Iterator[Callable[..., Job]]:
+    descriptors: list[int] = []
+
+    def make(**more: Any) -> Job:
+        descriptors.append(recorder.create())
+        return Job(descriptors[-1], **more)
+
+    yield make
+    for each in descriptors:
+        os.close(each)
+
+
+DEAD_LETTER = [
+    {
+        "from": "work",
+        "to": ["write"],
+        "predicate": "m:yes",
+        "thrownException": True,
+        "shortCircuit": True,
+        "postTransform": "m:told",
+    },
+    {"from": "work", "to": ["write"], "predicate": "m:yes"},
+]
+
+
+def test_without_losses_batches_are_whole_and_recorded(job: Callable[..., Job]) -> None:
+    bench = job()
+    bench.settle()
+    assert bench.completed
+    assert sorted(map(len, bench.batches)) == [10, 10]
+    assert sorted(map(len, bench.seen)) == [10, 10]
+
+
+def test_suspects_are_worked_on_one_by_one_behind_the_others(job: Callable[..., Job]) -> None:
+    bench = job()
+    bench.lost("a", 6, 8)
+    bench.settle()
+    assert bench.completed
+    assert sorted(n for batch in bench.batches for n in batch) == list(range(20))
+    alone = [batch for batch in bench.batches if len(batch) == 1]
+    assert alone == [[6], [7], [8]]
+    assert bench.batches[0] == [0, 1, 2, 3, 4, 5, 9]
+    assert {len(roots) for roots in bench.seen} == {7, 1, 10}
+    assert [segment["n"] for segment in bench.written("write")].count(7) == 1
+
+
+def test_losses_of_another_task_or_partition_change_nothing(job: Callable[..., Job]) -> None:
+    bench = job()
+    bench.lost("a", 6, 8, task="write")
+    args = {"job": bench.id, "task": "work", "loss": "b", "runs": [[5, 6, 8]]}
+    bench.propose(bench.task("work").peer, Command("report-loss", args))
+    bench.settle()
+    assert sorted(map(len, bench.batches)) == [10, 10]
+
+
+@pytest.mark.parametrize("losses", [0, 1, 2])
+def test_a_segment_is_tried_as_long_as_it_has_lost_too_few(
+    losses: int, job: Callable[..., Job]
+) -> None:
+    bench = job()
+    for number in range(losses):
+        bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
+    bench.settle()
+    assert bench.completed
+    assert any(POISON in batch for batch in bench.batches)
+
+
+def test_one_that_has_lost_too_many_is_refused_and_the_job_killed_with_its_place(
+    job: Callable[..., Job],
+) -> None:
+    bench = job()
+    for number in range(3):
+        bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
+    bench.settle()
+    assert not any(POISON in batch for batch in bench.batches)
+    assert bench.proposals("kill-job") == [{"job": bench.id}]
+    report = bench.exceptions[0]
+    assert report["type"] == "PoisonSegment"
+    assert "partition 0 of read at position 7 has ended its worker process 3 times" in str(
+        report["detail"]
+    )
+
+
+def test_a_condition_takes_it_as_it_takes_exceptions(job: Callable[..., Job]) -> None:
+    bench = job(flowConditions=DEAD_LETTER)
+    for number in range(3):
+        bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
+    bench.settle()
+    assert bench.completed
+    written = bench.written("write")
+    (dead,) = [segment for segment in written if "bad" in segment]
+    assert dead["bad"] == POISON
+    assert "is not tried any more" in dead["why"]
+    assert sorted(s["n"] for s in written if "n" in s) == [n for n in range(20) if n != POISON]
+
+
+def test_one_that_ends_the_process_after_it_was_refused_kills_the_job(
+    job: Callable[..., Job],
+) -> None:
+    bench = job(flowConditions=DEAD_LETTER)
+    for number in range(4):
+        bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
+    bench.settle()
+    assert bench.proposals("kill-job")
+    assert "has ended the process as well" in bench.exceptions[0]["detail"]
+
+
+def test_a_task_whose_hooks_end_the_process_again_and_again_kills_the_job(
+    job: Callable[..., Job],
+) -> None:
+    bench = job()
+    for number in range(3):
+        args = {"job": bench.id, "task": "work", "loss": f"{number}"}
+        bench.propose(bench.task("work").peer, Command("report-loss", args))
+    bench.settle()
+    assert bench.batches == []
+    assert "over no segment" in bench.exceptions[0]["detail"]
+
+
+def test_what_was_taken_apart_is_dropped_with_its_allocation_and_comes_again(
+    job: Callable[..., Job],
+) -> None:
+    bench = job()
+    bench.lost("a", 0, 19)
+    work = bench.task("work")
+    for _ in range(1_000):
+        bench.round()
+        if len(work.parts.waiting) == 5:
+            break
+    bench.rewire()
+    bench.settle()
+    assert bench.completed
+    assert {segment["n"] for segment in bench.written("write")} == set(range(20))
+
+
+def test_at_most_once_nothing_is_taken_apart(job: Callable[..., Job]) -> None:
+    bench = job(guarantee="at-most-once")
+    bench.lost("a", 0, 19)
+    bench.settle()
+    assert sorted(map(len, bench.batches)) == [10, 10]
+    assert set(bench.seen) == {()}
+
+
+def test_a_watermark_stays_behind_the_last_part_of_its_batch(job: Callable[..., Job]) -> None:
+    bench = job()
+    bench.lost("a", 3, 3)
+    work = bench.task("work")
+    order: list[str] = []
+    for _ in range(1_000):
+        bench.round()
+        if work.batch is not None:
+            order.append(f"{len(work.batch)} of {len(work.parts.waiting)}")
+            assert not (work.parts.waiting and work.controls)
+        if bench.completed:
+            break
+    assert "9 of 1" in order
+    assert "1 of 0" in order
+
+
+def test_what_is_refused_leaves_no_trace_in_windows_and_goes_to_the_dead_letter() -> None:
+    sums: list[int] = []
+
+    def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: int) -> None:
+        sums.append(state)
+
+    spec = chain(SEGMENTS, batch_size=10, guarantee="exactly-once", work={"deadLetter": "bad"})
+    spec["catalog"].append({**spec["catalog"][-1], "name": "bad"})
+    spec["windows"] = [
+        {"id": "w", "task": "work", "type": "global", "aggregation": ["sum", "n"]},
+    ]
+    spec["triggers"] = [
+        {
+            "windowId": "w",
+            "type": "segment",
+            "threshold": [1_000, "elements"],
+            "refinement": "accumulating",
+            "emit": "m:emitted",
+        }
+    ]
+    bench = Bench(spec, {"m:same": lambda segment: segment, "m:emitted": emitted})
+    work = bench.task("work")
+    for _ in range(1_000):
+        bench.round()
+        if work.batch is not None and work.batch.ids is not None:
+            break
+    assert work.batch is not None
+    assert work.batch.ids is not None
+    id = f"{int(work.batch.ids[POISON]):x}"
+    for number in range(3):
+        args = {"job": bench.id, "task": "work", "loss": f"{number}"}
+        runs = {"runs": [[0, POISON, POISON]], "id": id}
+        bench.propose(work.peer, Command("report-loss", {**args, **runs}))
+    bench.crash(work)
+    bench.settle()
+    assert bench.completed, bench.exceptions
+    assert sums[-1] == sum(range(20)) - POISON
+    (letter,) = bench.written("bad")
+    assert letter["segment"] == {"n": POISON}
+    assert letter["error"]["type"] == "PoisonSegment"

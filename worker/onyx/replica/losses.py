@@ -1,0 +1,43 @@
+"""What is known of segments in whose processing worker processes have died.
+
+A process that dies inside user code puts the segments of its batch under suspicion; who gets one of
+them works on it alone. So the next death is of one segment, and counts against it. What a death
+outside user code, or a kill from outside, concerns is never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from immutables import Map
+
+from onyx.ids import JobId, TaskName
+from onyx.replica.state import NOTHING, Replica, Run
+
+SUSPECT_RUNS_MAX = 256
+"""Of one task; the newest stay."""
+COUNTED_MAX = 1_000
+"""Of one job; those beyond are not counted any more."""
+REPORTS_KEPT_MAX = 64
+"""Of one job, to know one that comes again."""
+
+
+def key_of(task: TaskName, partition: int, position: int, id: str) -> str:
+    """Under which losses of one segment are counted."""
+    return f"{partition}:{position} {id} {task}"
+
+
+def suspects(replica: Replica, job: JobId, task: TaskName) -> tuple[Run, ...]:
+    """Runs of positions that are to be worked on one by one."""
+    found: tuple[Run, ...] = replica.suspects.get(job, NOTHING).get(task, ())
+    return found
+
+
+def counted(replica: Replica, job: JobId, key: str) -> int:
+    """How often a process has died over a segment, or (`key` is a task) over none of a task."""
+    counts: Map[str, int] = replica.losses.get(job, NOTHING)
+    return counts.get(key, 0)
+
+
+def is_suspect(runs: Sequence[Run], partition: int, position: int) -> bool:
+    return any(run[0] == partition and run[1] <= position <= run[2] for run in runs)

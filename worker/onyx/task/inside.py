@@ -1,0 +1,54 @@
+"""Noting that a task is in user code, phase by phase.
+
+Only phases in which code of the user's runs are noted, and only for tasks that have such code
+there: a process that dies in Onyx's own says nothing about a segment. Outputs are noted whoever
+wrote their plugin, because a library that ends the process over a segment is the same to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onyx.recorder import UNNAMED
+from onyx.task.phases import Kind, Phase, Progress
+from onyx.task.state import Static, Task
+
+OWN = ":"
+"""In the name of a plugin that is the user's."""
+
+
+def user_phases(kind: Kind, static: Static) -> frozenset[Phase]:
+    """Phases in which a task runs code of the user's, as far as it has been built."""
+    windowed, has = static.windowed is not None, static.lifecycles.has
+    there = {
+        Phase.START_TASK: has("start_task"),
+        Phase.BUILD: OWN in (static.entry.plugin or ""),
+        Phase.BEFORE_TASK: has("before_task_start"),
+        Phase.BEFORE_BATCH: has("before_batch"),
+        Phase.READ_BATCH: windowed,  # triggers by time and by watermark
+        Phase.AFTER_READ_BATCH: has("after_read_batch"),
+        Phase.APPLY_FN: static.fn is not None or windowed,
+        Phase.AFTER_APPLY_FN: has("after_apply_fn"),
+        Phase.ASSIGN_WINDOWS: windowed,
+        Phase.ROUTE: windowed or static.conditions is not None or bool(static.groupings),
+        Phase.SEND: windowed or kind is Kind.OUTPUT,
+        Phase.AFTER_BATCH: windowed or has("after_batch"),
+    }
+    return frozenset(phase for phase, runs in there.items() if runs)
+
+
+def run(task: Task, phase: Phase, work: Callable[[Task], Progress]) -> Progress:
+    """Do a phase, noted if user code runs in it; WAITING while somebody is to be alone there."""
+    if phase not in task.user_phases:
+        return work(task)
+    batch, roots, id = task.batch, None, 0
+    if batch is not None:
+        roots = UNNAMED if batch.roots is None else batch.roots
+        if len(batch) == 1 and batch.ids is not None:
+            id = int(batch.ids[0])
+    if not task.slot.begin(phase.value, roots, id, task.alone):
+        return Progress.WAITING
+    try:
+        return work(task)
+    finally:
+        task.slot.end()
