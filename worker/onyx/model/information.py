@@ -88,8 +88,11 @@ CATALOG_ENTRY = Section(
         ),
         Key(
             "batch_timeout", Count(0, TIMEOUT_MS_MAX, "milliseconds"),
-            "Longest wait for a batch to fill.",
-            default=50, origin="onyx/batch-timeout",
+            "How long a task waits for a batch to fill, from the first segment that is there. 0: "
+            "it goes on with what there is, which is fastest for few segments. Nothing waits at "
+            "the end of an input, or when outputs are to make durable what they hold.",
+            default=0, origin="onyx/batch-timeout",
+            restriction="All together below pendingTimeout of every input.",
         ),
         Key(
             "batch_fn", Flag(),

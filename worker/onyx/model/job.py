@@ -32,7 +32,7 @@ class CatalogEntry:
     params: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     medium: str | None = None
-    batch_timeout: int = 50
+    batch_timeout: int = 0
     batch_fn: bool = False
     cooperative: bool | None = None
     min_peers: int | None = None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from onyx.errors import OnyxError, UserFunctionError, describe
 from onyx.model.report import listed, nearest
+from onyx.plugins.contract import CheckedInput, check_built
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Input, Output, PluginContext
 
@@ -43,7 +44,8 @@ def build_input(name: str, context: PluginContext) -> Input:
         UserError: there is no such plugin, it does not read, or its options are wrong.
         UserFunctionError: a user's plugin raised.
     """
-    return _build(name, context, INPUTS, OUTPUTS, Input)  # type: ignore[type-abstract]
+    plugin = _build(name, context, INPUTS, OUTPUTS, Input)  # type: ignore[type-abstract]
+    return CheckedInput(plugin, name) if ":" in name else plugin
 
 
 def build_output(name: str, context: PluginContext) -> Output:
@@ -73,6 +75,7 @@ def _build(
             f"job {context.job_name!r}, task {context.task!r}: plugin {name} raised "
             f"{describe(error)}"
         ) from error
+    check_built(plugin, name)
     missing = [each for each in sorted(_members(protocol)) if not hasattr(plugin, each)]
     if missing:
         raise task_error(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from onyx.flow.batch import U64, Segment
 from onyx.ids import GroupId
+from onyx.plugins.contract import DurableCount
 from onyx.plugins.protocol import (
     Commit,
     Former,
@@ -25,8 +26,10 @@ from onyx.plugins.protocol import (
 class Sink:
     """The plugin of one output task and what waits for it to be durable."""
 
-    def __init__(self, plugin: Output) -> None:
+    def __init__(self, plugin: Output, name: str) -> None:
+        """`name`: what the job calls the plugin."""
         self._plugin = plugin
+        self._durable = DurableCount(plugin, name)
         self._written = 0
         self._waiting: deque[tuple[int, U64, U64]] = deque()
         self.succeeded = not isinstance(plugin, SucceedingOutput)
@@ -55,7 +58,7 @@ class Sink:
         assert isinstance(self._plugin, TransactionalOutput), "asked before"
         self._waiting.clear()
         self._plugin.begin(commit)
-        self._written = self._plugin.durable()
+        self._written = self._durable.after(self._written)
 
     def finish(self, token: Token) -> None:
         """Make visible what somebody has committed."""
@@ -82,7 +85,7 @@ class Sink:
         """Roots and values that may be acked now."""
         if not self._waiting:
             return []
-        durable = self._plugin.durable()
+        durable = self._durable.after(self._written)
         ready = []
         while self._waiting and self._waiting[0][0] <= durable:
             _, roots, values = self._waiting.popleft()
@@ -90,7 +93,7 @@ class Sink:
         return ready
 
     def all_durable(self) -> bool:
-        return self._plugin.durable() >= self._written
+        return self._durable.after(self._written) >= self._written
 
     def rewire(self, live: Sequence[GroupId]) -> None:
         """A new allocation version: old roots mean nothing any more, the dead are fenced off."""

@@ -27,6 +27,7 @@ from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input, Reader
 from onyx.seams import Clock
+from onyx.task.filling import FilledReader
 from onyx.task.frontier import Frontier, FrontierStore
 from onyx.task.rereading import open_at, read_again
 from onyx.task.source_times import SourceTimes
@@ -87,6 +88,8 @@ class Partition:
         """Read no further than somebody may have read already."""
         if self.end is None:
             self.end = max(self.next_position, self.sent_before)
+            if isinstance(self.reader, FilledReader):
+                self.reader.hurry()
 
     def count(self) -> None:
         """A period between two checkpoints is over."""
@@ -150,7 +153,7 @@ class Source:
             number=number,
             name=name,
             store=store,
-            reader=open_at(self.plugin, name, at.cursor, at.position, self._tracked),
+            reader=self._filled(open_at(self.plugin, name, at.cursor, at.position, self._tracked)),
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
@@ -165,6 +168,10 @@ class Source:
             source=source_number(self._entry.name, name),
             sent_before=at.reserved if self._tracked else 0,
         )
+
+    def _filled(self, reader: Reader) -> Reader:
+        timeout_s = self._entry.batch_timeout / 1000
+        return FilledReader(reader, self._clock, timeout_s) if timeout_s else reader
 
     def give_away(self, numbers: Collection[int]) -> bool:
         """Leave partitions to others, who find in the store exactly how far they were read; True

@@ -57,6 +57,7 @@ def load_job(task: Task) -> Progress:
         "cooperative": entry.cooperative,
     }
     task.metrics = task.services.metrics(task.job_id, job, task.name)
+    task.filling.timeout_s = entry.batch_timeout / 1000
     task.static = Static(job, entry, compile_lifecycles(job, task.name, resolve), event)
     task.user_phases = inside.user_phases(task.kind, task.static)
     return Progress.ADVANCED
@@ -93,7 +94,7 @@ def build(task: Task) -> Progress:
             cooperative = plugin.cooperative
         else:
             output = services.build_output(entry.plugin, context)
-            sink = Sink(output)
+            sink = Sink(output, entry.plugin)
             cooperative = output.cooperative
     if entry.cooperative is not None:
         cooperative = entry.cooperative

@@ -26,6 +26,7 @@ from onyx.replica.entry import Command
 from onyx.task.acks import AckSender
 from onyx.task.ends import EndOfInput
 from onyx.task.event_time import EventTime
+from onyx.task.filling import Filling
 from onyx.task.keeping import Kept
 from onyx.task.lifecycles import Event, Lifecycles
 from onyx.task.messages import Message, Stop
@@ -206,6 +207,8 @@ class Task:
         self.metrics: TaskMetrics = NULL_TASK
         """Its own as soon as the job is loaded."""
         self.timer = BatchTimer(services.clock)
+        self.filling = Filling(services.clock, 0.0)
+        """With the time-out of the task as soon as the job is loaded."""
         self._static: Static | None = None
         self._live: Live | None = None
         self.mail: deque[Message] = deque()

@@ -68,7 +68,10 @@ def _read_source(task: Task) -> bool:
 
 
 def _read_inbox(task: Task) -> bool:
-    deliveries = task.live.inbox.take(task.static.entry.batch_size)
+    inbox, batch_size = task.live.inbox, task.static.entry.batch_size
+    if not (inbox.hurried or task.filling.over(inbox.waiting_segments(), batch_size)):
+        return False
+    deliveries = inbox.take(batch_size)
     if not deliveries:
         return False
     batches: list[Batch] = []

@@ -25,7 +25,7 @@ from onyx.errors import InvariantViolated, SegmentError
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.counters import Counters
-from onyx.transport.interface import Channel, Control, Delivery
+from onyx.transport.interface import Channel, Control, ControlKind, Delivery
 
 logger = logging.getLogger("onyx.transport")
 
@@ -90,6 +90,7 @@ class BoundedInbox:
         self._lock = threading.Lock()
         self._queue: deque[_Waiting] = deque()
         self._waiting = 0
+        self._hurrying = 0
         self._refused = False
         self._open = True
         self._remote_channels = 0
@@ -140,6 +141,7 @@ class BoundedInbox:
         was_empty = not self._queue
         self._queue.append(waiting)
         self._waiting += waiting.weight
+        self._hurrying += _hurries(waiting)
         return was_empty
 
     def take(self, segments_max: int) -> list[Delivery]:
@@ -149,6 +151,7 @@ class BoundedInbox:
             while self._queue and (not taken or total + self._queue[0].weight <= segments_max):
                 waiting = self._queue.popleft()
                 total += waiting.weight
+                self._hurrying -= _hurries(waiting)
                 taken.append(waiting)
             self._waiting -= total
             room = self._refused and bool(taken)
@@ -178,6 +181,10 @@ class BoundedInbox:
     def waiting_segments(self) -> int:
         return self._waiting
 
+    @property
+    def hurried(self) -> bool:
+        return self._hurrying > 0
+
     def drain(self) -> list[Delivery]:
         left = self._shut(dropped=False)
         return [delivery for waiting in left for delivery in self._decoded(waiting)]
@@ -198,6 +205,11 @@ class BoundedInbox:
         self._room()
         self._closed(self)
         return left
+
+
+def _hurries(waiting: _Waiting) -> bool:
+    item = waiting.item
+    return isinstance(item, Control) and item.kind in (ControlKind.FLUSH, ControlKind.END)
 
 
 def _return_credit(taken: list[_Waiting]) -> None:

@@ -82,6 +82,11 @@ class Inbox(Protocol):
 
     def waiting_segments(self) -> int: ...
 
+    @property
+    def hurried(self) -> bool:
+        """Whether a FLUSH or END waits: nobody should wait for more before them."""
+        ...
+
     def drain(self) -> list[Delivery]:
         """Close, and give what waited; later frames for it are dropped and counted."""
         ...

@@ -40,6 +40,7 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
 JOB: tuple[JobRule, ...] = (
     catalog.check_names,
     catalog.check_percentages,
+    catalog.check_batch_timeouts,
     workflow.check_graph,
     workflow.check_places,
     workflow.check_exempt_tasks,

@@ -1,0 +1,155 @@
+"""A user's plugin held against the protocol, so that a mistake is told by plugin and rule.
+
+Otherwise a reader that gives too much, or something that is no dict, shows somewhere else and much
+later, or as segments that are missing. What comes with Onyx is tried by its tests, and not looked
+at. What cannot be told from a plugin that is slow (a source that never ends, an output that takes
+long) is reported while the job does not advance, and not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.flow.leaves import describe_type
+from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.protocol import Cursor, Input, Output, Reader
+
+_METHODS = ("read", "exhausted", "cursor", "close")
+
+
+def check_built(plugin: Any, name: str) -> None:
+    """Raises UserError: a class of the user's skips the `__init__` of a base that comes with
+    Onyx."""
+    bases = type(plugin).__mro__[1:]
+    ours = [each for each in bases if each.__module__.startswith("onyx.plugins.")]
+    base = next((each for each in ours if "__init__" in vars(each)), None)
+    if base is not None and "_durable" not in vars(plugin):
+        raise UserError(
+            f"plugin {name} breaks a rule: {type(plugin).__name__}.__init__() does not call "
+            f"super().__init__(), which {base.__name__} needs"
+        )
+
+
+class CheckedInput:
+    """An input (`protocol.Input`) of somebody's own. Raises UserError where it breaks a rule."""
+
+    def __init__(self, plugin: Input, name: str) -> None:
+        self._plugin = plugin
+        self._name = name
+        self.cooperative = plugin.cooperative
+        self.examined: bool = getattr(plugin, "examined", False)
+
+    def partitions(self) -> Sequence[str]:
+        found: Any = self._plugin.partitions()
+        if not isinstance(found, list | tuple) or {*map(type, found)} - {str}:
+            raise _broken(
+                self._name, f"partitions() returned {describe_type(found)}, not a list of str"
+            )
+        if len(set(found)) != len(found):
+            raise _broken(self._name, "partitions() names a partition twice")
+        return found
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        reader = self._plugin.open(partition, cursor)
+        missing = [each for each in _METHODS if not callable(getattr(reader, each, None))]
+        if missing:
+            raise _broken(
+                self._name, f"open() returned {describe_type(reader)} without {missing[0]}()"
+            )
+        return CheckedReader(reader, self._name)
+
+    def close(self) -> None:
+        self._plugin.close()
+
+
+class CheckedReader:
+    """A reader (`protocol.Reader`) of a plugin of somebody's own."""
+
+    def __init__(self, reader: Reader, plugin: str) -> None:
+        self._reader = reader
+        self._plugin = plugin
+
+    def read(self, segments_max: int) -> list[Segment]:
+        found: Any = self._reader.read(segments_max)
+        if type(found) is not list:
+            raise _broken(self._plugin, f"read() returned {describe_type(found)}, not a list")
+        if len(found) > segments_max:
+            raise _broken(
+                self._plugin, f"read({segments_max}) returned {len(found)} segments, which is more"
+            )
+        kinds = set(map(type, found))
+        if kinds and kinds != {dict}:
+            odd = next(each for each in found if type(each) is not dict)
+            raise _broken(
+                self._plugin, f"read() returned a list that holds {describe_type(odd)}, not a dict"
+            )
+        return found
+
+    def exhausted(self) -> bool:
+        found: Any = self._reader.exhausted()
+        if type(found) is not bool:
+            raise _broken(self._plugin, f"exhausted() returned {describe_type(found)}, not a bool")
+        return found
+
+    def cursor(self, position: int) -> Cursor:
+        found: Any = self._reader.cursor(position)
+        if not isinstance(found, Cursor) or type(found.position) is not int:
+            raise _broken(self._plugin, f"cursor() returned {describe_type(found)}, not a Cursor")
+        if not 0 <= found.position <= position:
+            raise _broken(
+                self._plugin,
+                f"cursor({position}) returned a place at position {found.position}: it must be at "
+                "or before the position asked for, or segments would be left out",
+            )
+        return found
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class DurableCount:
+    """How much of what was written an output says is durable."""
+
+    def __init__(self, plugin: Output, name: str) -> None:
+        self._plugin = plugin
+        self._name = name
+        self._before = 0
+
+    def after(self, written: int) -> int:
+        """The count now.
+
+        Args:
+            written: segments that were ever written to the plugin.
+
+        Raises:
+            UserError: it cannot be right.
+        """
+        found: Any = self._plugin.durable()
+        if type(found) is not int:
+            raise self._wrong(f"durable() returned {describe_type(found)}, not an int")
+        if found > written:
+            raise self._wrong(f"durable() returned {found}, but only {written} were written")
+        if found < self._before:
+            raise self._wrong(f"durable() went back from {self._before} to {found}")
+        if found < written and isinstance(self._plugin, ImmediateOutput):
+            raise self._wrong(
+                f"write() was overridden and counts only {found} of {written} segments: override "
+                "deliver() instead, or call super().write() with all segments"
+            )
+        self._before = found
+        return found
+
+    def _wrong(self, what: str) -> UserError:
+        return UserError(
+            f"plugin {self._name} breaks a rule of outputs: {what}; see "
+            "onyx.plugins.protocol.Output"
+        )
+
+
+def _broken(plugin: str, what: str) -> UserError:
+    return UserError(
+        f"plugin {plugin} breaks a rule of inputs: {what}; see onyx.plugins.protocol.Reader"
+    )

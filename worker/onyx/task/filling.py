@@ -1,0 +1,66 @@
+"""Waiting for a batch to fill (`batchTimeout`).
+
+A task goes on with what there is, unless its entry says how long it may wait for more: whole
+batches cost less each, and wait longer. Nothing that waits here has been read yet, as far as
+positions, watermarks and accounts are concerned: whoever takes over reads it again.
+"""
+
+from __future__ import annotations
+
+from onyx.flow.batch import Segment
+from onyx.plugins.protocol import Cursor, Reader
+from onyx.seams import Clock
+
+
+class FilledReader:
+    """A reader that gives whole batches, or what has come when the first of it has waited long
+    enough (`batchTimeout`)."""
+
+    def __init__(self, reader: Reader, clock: Clock, timeout_s: float) -> None:
+        self._reader = reader
+        self._held: list[Segment] = []
+        self._filling = Filling(clock, timeout_s)
+
+    def read(self, segments_max: int) -> list[Segment]:
+        held = self._held
+        if len(held) < segments_max:
+            held += self._reader.read(segments_max - len(held))
+        if not self._reader.exhausted() and not self._filling.over(len(held), segments_max):
+            return []
+        self._held = held[segments_max:]
+        return held[:segments_max]
+
+    def exhausted(self) -> bool:
+        return not self._held and self._reader.exhausted()
+
+    def cursor(self, position: int) -> Cursor:
+        return self._reader.cursor(position)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def hurry(self) -> None:
+        """Wait for nothing from now on."""
+        self._filling.timeout_s = 0.0
+
+
+class Filling:
+    """When a batch that is not whole has waited long enough."""
+
+    def __init__(self, clock: Clock, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def over(self, waiting: int, wanted: int) -> bool:
+        """Whether to go on with so many segments that wait, of so many that make a batch."""
+        if not waiting or waiting >= wanted or not self.timeout_s:
+            self._since_s = None
+            return True
+        now_s = self._clock.monotonic_s()
+        if self._since_s is None:
+            self._since_s = now_s
+        if now_s - self._since_s < self.timeout_s:
+            return False
+        self._since_s = None
+        return True
