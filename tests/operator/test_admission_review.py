@@ -246,6 +246,19 @@ def test_an_object_without_a_usable_name_is_refused(metadata: Any) -> None:
     assert "metadata.name" in told(judged({**job(), "metadata": metadata}))
 
 
+def test_keys_that_kubectl_may_have_made_of_other_words_are_warned_of() -> None:
+    body = job()
+    options = {"segments": [{"false": 1, "true": {"false": 2}}, {"n": 1}, *[{"false": 1}] * 9]}
+    body["spec"]["catalog"][0]["options"] = options
+    found = judged(body)
+    assert found["allowed"]
+    assert len(found["warnings"]) == 4
+    assert found["warnings"][0].startswith(
+        "spec.catalog[0].options.segments[0].false: is perhaps n, no or off in your file"
+    )
+    assert found["warnings"][1].startswith("spec.catalog[0].options.segments[0].true: is perhaps y")
+
+
 def test_labels_at_the_limit_pass() -> None:
     labels = {"a" * 253 + "/" + "b" * 63: "c" * 63}
     annotations = {"note": "x" * 200_000}

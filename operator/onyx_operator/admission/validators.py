@@ -5,8 +5,9 @@ The same checks as `onyx validate` makes, so that a mistake reads the same where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from onyx.checks import wrong_options
@@ -14,6 +15,7 @@ from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
 from onyx.model.parse import parse_declared
 from onyx.model.parse_cluster import parse_cluster
+from onyx.model.report import at
 
 Object = Mapping[str, Any]
 
@@ -26,6 +28,9 @@ class Verdict:
     warnings: tuple[Problem, ...] = ()
 
 
+MISREAD_MAX = 4
+"""Such warnings of one object: a list of segments would repeat the same."""
+_BOOLEAN_WORDS = {"true": "y, yes or on", "false": "n, no or off"}
 _ANSWERED = Problem(
     "spec.resumePoint",
     "counts for each edit while it stands here",
@@ -40,9 +45,24 @@ def _job(job: Object) -> Verdict:
         return Verdict(problems=error.problems)
     if parsed is None:
         return Verdict()
+    misread = tuple(islice(_misread(job.get("spec"), "spec"), MISREAD_MAX))
     point, resumes = parsed.resume_point, declared.upgrade_policy == "Resume"
     stays = resumes and point is not None and (point.tasks or point.windows)
-    return Verdict(wrong_options(parsed), (_ANSWERED,) if stays else ())
+    return Verdict(wrong_options(parsed), (*misread, *((_ANSWERED,) if stays else ())))
+
+
+def _misread(value: Any, path: str) -> Iterator[Problem]:
+    """Keys that may have been other words: kubectl makes `"false"` of a key `n`."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if key in _BOOLEAN_WORDS:
+                words = f"is perhaps {_BOOLEAN_WORDS[key]} in your file"
+                told = f"{words}, which kubectl reads as {key} where it is not in quotes"
+                yield Problem(at(path, key), told, "quote it")
+            yield from _misread(each, at(path, str(key)))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _misread(each, at(path, index))
 
 
 def _cluster(cluster: Object) -> Verdict:

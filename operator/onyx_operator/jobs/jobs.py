@@ -55,8 +55,11 @@ _QUIET = (
     "Deleted",
 )
 """Reasons of a status that an action has told of already, or that pass at once."""
-_WARNING = ("Failed", "Invalid", "Unknown", "Displaced", "UpgradeRefused")
-"""Phases and reasons that need somebody to act."""
+_WRONG_PHASES = ("Failed", "Invalid", "Unknown")
+_WRONG_REASONS = ("Displaced", "UpgradeRefused", "BackOff", "Retrying")
+_WRONG_PLACES = ("ClusterNotFound", "ClusterNotReady", "LogUnreachable", "TooManyClusters")
+_WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_PLACES))
+"""Phases and reasons that tell of something wrong."""
 
 
 class Jobs:
@@ -167,7 +170,8 @@ class Jobs:
                 break
             seen = await self._see(key, spec, body, view)
             found = self._plan(spec, seen)
-        await self._tell(spec, seen, found, body)
+        if not _ended_before(spec, seen):
+            await self._tell(spec, seen, found, body)
         self._again(key, found.again_in_s)
 
     def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
@@ -318,6 +322,12 @@ class Jobs:
         self._again(key, None)
         self._specs.pop(key, None)
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
+
+
+def _ended_before(spec: Spec, seen: Seen) -> bool:
+    """Whether the job has ended, and all is said of it: a log that is away is no news then."""
+    ended = seen.record.finished and seen.record.version == spec.version
+    return isinstance(seen.log, Trouble) and ended and seen.told
 
 
 def _invalid_s(status: Mapping[str, Any], now_s: float) -> float:

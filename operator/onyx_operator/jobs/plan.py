@@ -67,8 +67,18 @@ def plan(spec: Spec, seen: Seen) -> Plan:
         return _invalid(spec, seen, seen.log)
     found = _live(spec, seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
-    orphans = tuple(Tell("kill-job", each) for each in seen.log.orphans)
-    return replace(found, actions=(*orphans, *found.actions))
+    ends = (*seen.log.orphans, *_come_back(seen.record, seen.log, found.actions))
+    return replace(found, actions=(*(Tell("kill-job", each) for each in ends), *found.actions))
+
+
+def _come_back(record: Record, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
+    """A former job that runs though the one after it was in the log: that was restored from a
+    backup. It goes before another one is submitted."""
+    former = record.former
+    if former is None or former.job_id is None or current(record, log) is former:
+        return ()
+    submits = any(isinstance(each, Submit) for each in actions)
+    return (former.job_id,) if submits and log.job(former.job_id).stage == "live" else ()
 
 
 def seconds(timestamp: str) -> float | None:
@@ -96,7 +106,7 @@ def _without_log(spec: Spec, seen: Seen, trouble: Trouble) -> Plan:
     record = seen.record
     if spec.job is None and record.job_id is None:
         return _unusable(spec, seen)
-    if record.finished:
+    if record.finished and is_of(spec, record):
         return _ended(spec, seen, _phase(record), "Finished", "the job has ended")
     phase = _phase(record)
     if trouble.without_workers and phase in ("Submitted", "Running"):

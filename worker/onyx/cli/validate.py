@@ -17,6 +17,7 @@ from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.model.parse import parse_manifest
 from onyx.model.parse_cluster import is_cluster, parse_cluster_manifest
+from onyx.model.reading import ambiguities
 from onyx.resolve import Resolver
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
@@ -34,6 +35,7 @@ def validate(
     import_from(file.parent, Path())
     try:
         name, told = _checked(file, modules)
+        warnings = ambiguities(read_file(file), str(file))
     except ManifestError as error:
         if not as_json:
             raise
@@ -41,8 +43,11 @@ def validate(
         print(json.dumps({"valid": False, "problems": found}))
         raise typer.Exit(2) from None
     if as_json:
-        print(json.dumps({"valid": True, "name": name, "problems": []}))
+        found = [msgspec.to_builtins(warning) for warning in warnings]
+        print(json.dumps({"valid": True, "name": name, "problems": [], "warnings": found}))
     else:
+        for warning in warnings:
+            typer.echo(f"warning: {warning}", err=True)
         print(f"{file}: {told}")
 
 

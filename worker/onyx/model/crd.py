@@ -101,6 +101,8 @@ def _columns() -> list[dict[str, Any]]:
         column("Phase", "string", ".status.phase"),
         column("Peers", "integer", ".status.peers.allocated"),
         column("Progress", "integer", ".status.progress.completed"),
+        column("Reason", "string", ".status.reason"),
+        column("Cluster", "string", ".spec.clusterRef"),
         column("Age", "date", ".metadata.creationTimestamp"),
         column("Job", "string", ".status.jobId", priority=1),
         column("Message", "string", ".status.message", priority=1),

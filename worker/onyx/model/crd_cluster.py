@@ -75,6 +75,7 @@ def _columns() -> list[dict[str, Any]]:
         column("Desired", "integer", ".spec.replicas"),
         column("Workers", "integer", ".status.readyReplicas"),
         column("Peers", "integer", ".status.peers"),
+        column("Reason", "string", f"{ready}.reason"),
         column("Age", "date", ".metadata.creationTimestamp"),
         column("Tenancy", "string", ".status.tenancyId", priority=1),
         column("Message", "string", f"{ready}.message", priority=1),

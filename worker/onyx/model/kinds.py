@@ -39,6 +39,8 @@ class Kind(Protocol):
 
 def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") -> Any:
     """Report that `value` is not of `kind`."""
+    if isinstance(value, bool) and kind.schema().get("type") == "string":
+        hint = "to kubectl y, n, yes, no, on and off without quotes are booleans: quote them"
     if value is not INVALID:
         report.add(path, f"is {told(value)}, but must be {kind.told()}", hint)
     return INVALID

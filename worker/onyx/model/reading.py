@@ -3,7 +3,8 @@
 The events of libyaml are used, not its loaders: no tag is ever acted on, an alias is refused where
 it stands (so no alias bomb can expand), duplicate keys are seen, and the depth is bounded while
 reading. Scalars follow YAML 1.2; those that YAML 1.1 reads differently (`on`, `no`, `012`, `1:30`,
-a date) are refused unless quoted, because kubectl reads the same file by the older rules.
+a date) are refused unless quoted, because kubectl reads the same file by the older rules. `y` and
+`n`, which are names of fields in many a job, are text and warned of (`ambiguities`).
 Rejected: `yaml.safe_load`, which silently keeps the last of two equal keys and coerces all these.
 """
 
@@ -12,13 +13,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
+from onyx.errors import Problem
 from onyx.model.plain import DEPTH_MAX, VALUES_MAX
-from onyx.model.report import INVALID, Report, at, told
+from onyx.model.report import INVALID, ROOT, Report, at, told
 
 MANIFEST_BYTES_MAX = 1_048_576
 """Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
@@ -36,6 +38,8 @@ _WORDS = {"null": None, "Null": None, "NULL": None, "~": None, "": None} | {
     for word in ("true", "false")
     for form in (word, word.title(), word.upper())
 }
+_ONE_LETTER = {"y": "true", "Y": "true", "n": "false", "N": "false"}
+"""What kubectl takes for a boolean, and most readers of YAML, this one too, for text."""
 _COERCED = (
     (re.compile(r"(?i:on|off|yes|no)\Z"), "a boolean", "true or false"),
     (re.compile(r"[-+]?0[0-9_]+\Z"), "an octal number", "a number without leading zeros"),
@@ -64,6 +68,8 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.stack: list[_Open] = []
         self.root: Any = _MISSING
+        self.ambiguous: dict[str, Problem] = {}
+        """What is text here and a boolean to kubectl: of each letter the first."""
 
     def read(self, events: Iterator[Any]) -> bool:
         """Take events until the end. False when going on, or using the part, makes no sense."""
@@ -118,12 +124,19 @@ class _Reader:
             value = value if coerced else _resolve(value)
         path = self._place(value, line)
         self._check_tag(event, path)
+        if not event.style and event.tag is None and event.value in _ONE_LETTER:
+            self._one_letter(event.value, path, line)
         if coerced:
             self.report.unreadable(
                 path,
                 f"{told(event.value)} without quotes is {coerced[1]} to other readers of YAML",
                 f'write "{event.value[:40]}" in quotes if it is text, else {coerced[2]}',
             )
+
+    def _one_letter(self, letter: str, path: str, line: int) -> None:
+        what = f"{letter} without quotes is text here, but {_ONE_LETTER[letter]} to kubectl"
+        found = Problem(path or ROOT, what, f'write "{letter}", everywhere', str(line))
+        self.ambiguous.setdefault(letter, found)
 
     def _check_tag(self, event: Any, path: str) -> None:
         if event.tag is not None and event.tag not in _CORE_TAGS:
@@ -195,6 +208,16 @@ def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
     if value is _MISSING:
         return _read_yaml(decoded, report)
     return value, _read_yaml(decoded, Report())[1]
+
+
+def ambiguities(text: str | bytes, source: str) -> list[Problem]:
+    """What a manifest that can be read says to kubectl otherwise than here: warnings."""
+    decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
+    if _read_json(decoded) is not _MISSING:
+        return []
+    reader = _Reader(Report())
+    reader.read(yaml.parse(decoded, Loader=_LOADER))
+    return [replace(each, where=f"{source}:{each.where}") for each in reader.ambiguous.values()]
 
 
 def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
