@@ -102,10 +102,21 @@ def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():
 
 
 def test_a_job_whose_share_is_too_small():
-    log = ReplicaLog("percentage").join("g", peers=9).submit(percentage=20)
+    log = ReplicaLog("percentage").join("g", peers=9)
+    log.submit("other", percentage=80).submit(percentage=20)
     assert why_waiting(log.new, "j") == (
-        "needs 3 peers (read 1, parse 1, write 1); the cluster has 9, 9 of them free, "
+        "needs 3 peers (read 1, parse 1, write 1); the cluster has 9, 0 of them free, "
         "but its percentage is 20: the percentage job scheduler gives it that share of 9 peers"
+    )
+
+
+def test_a_job_beyond_a_hundred_percent():
+    log = ReplicaLog("percentage").join("g", peers=9)
+    log.submit("other", percentage=70).submit("another", percentage=30).submit(percentage=20)
+    assert why_waiting(log.new, "j") == (
+        "needs 3 peers (read 1, parse 1, write 1); the cluster has 9, 0 of them free, "
+        "but its percentage and those of the jobs before it make up 120: beyond 100 the percentage "
+        "job scheduler gives no peers until one of those has ended"
     )
 
 

@@ -132,24 +132,100 @@ def test_a_kill_task_neither_grows_nor_shrinks() -> None:
     assert counts(play(replica, *added(4, [], []))) == {"a": 4, "b": 2}
 
 
-def test_a_recover_task_is_filled_again_or_the_job_stops() -> None:
-    limits = {"min_required_peers": {"b": 2}, "task_saturation": {"b": 2}}
-    replica = play(cluster(*[[]] * 4), job("j", "a", "b", flux_policies={"b": "recover"}, **limits))
-    lost = replica.allocations[JobId("j")]["b"][0]  # type: ignore[index]
-    replica = play(replica, *leave(lost))
+RECOVER = {"flux_policies": {"b": "recover"}, "min_required_peers": {"b": 2}}
+
+
+def lost_from(replica: Replica, task: str) -> Replica:
+    """One peer of the task leaves."""
+    return play(replica, *leave(replica.allocations[JobId("j")][task][0]))  # type: ignore[index]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_recover_task_is_filled_again_and_goes_on_with_those_left(fixed: bool) -> None:
+    limits = {**RECOVER, **({"task_saturation": {"b": 2}} if fixed else {})}
+    replica = play(cluster(*[[]] * 4), job("j", "a", "b", **limits))
+    assert counts(replica) == {"a": 2, "b": 2}
+    replica = lost_from(replica, "b")
+    assert counts(replica) == {"a": 1, "b": 2}, "there was one to spare"
+    replica = lost_from(replica, "b")
+    assert counts(replica) == {"a": 1, "b": 1}, "the job goes on"
+    assert replica.allocation_version[JobId("j")] == replica.version, "and is wired anew"
+    replica = play(replica, *added(4, []))
+    assert counts(replica) == {"a": 1, "b": 2}, "who comes is for the task that lacks one"
+    replica = play(replica, *added(5, [], []))
+    assert counts(replica) == {"a": 3, "b": 2}, "no more than it began with"
+
+
+def test_a_recover_task_begins_with_all_that_it_asks_for() -> None:
+    replica = play(cluster([], []), job("j", "a", "b", **RECOVER))
+    assert counts(replica) == {}
+    assert why_waiting(replica, JobId("j")) == (
+        "needs 3 peers (a 1, b 2); the cluster has 2, 2 of them free"
+    )
+    assert counts(play(replica, *added(2, []))) == {"a": 1, "b": 2}
+
+
+def test_a_job_that_lost_all_peers_of_a_recover_task_begins_again_with_those_that_come() -> None:
+    replica = play(cluster(*[[]] * 3), job("j", "a", "b", **RECOVER))
+    replica = play(replica, *leave("p0", "p1", "p2"))
+    assert counts(replica) == {}
+    replica = play(replica, *added(3, [], []))
+    assert counts(replica) == {"a": 1, "b": 1}
+    assert counts(play(replica, *added(5, []))) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("scheduler", ["balanced", "percentage"])
+def test_a_recover_task_that_lost_peers_comes_before_tasks_that_could_have_more(
+    scheduler: str,
+) -> None:
+    shares = {"task_percentages": {"a": 80, "b": 20}, "task_scheduler": scheduler}
+    replica = play(cluster(*[[]] * 6), job("j", "a", "b", **{**RECOVER, **shares}))
+    while len(replica.peers) > 3:
+        replica = lost_from(replica, "b")
     assert counts(replica) == {"a": 1, "b": 2}
-    lost = replica.allocations[JobId("j")]["b"][0]  # type: ignore[index]
-    assert counts(play(replica, *leave(lost))) == {}
+    assert counts(lost_from(replica, "b")) == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
-    ("shares", "expected"), [((70, 30), (7, 3)), ((50, 50), (5, 5)), ((60, 60), (6, 0))]
+    ("shares", "expected"),
+    [
+        ((70, 30), (7, 3)),
+        ((50, 50), (5, 5)),
+        ((60,), (10,)),
+        ((70, 20), (8, 2)),
+        ((20, 70), (2, 8)),
+        ((30, 30), (7, 3)),
+        ((60, 60), (10, 0)),
+        ((70, 30, 20), (7, 3, 0)),
+        ((70, 30, 80), (7, 3, 0)),
+        ((70, 40, 30), (10, 0, 0)),
+    ],
 )
-def test_percentage_jobs(shares: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_percentage_jobs(shares: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """What is left over goes to the highest, above 100 the earliest keep theirs."""
     replica = cluster(*[[]] * 10, scheduler="percentage")
     replica = play(replica, *(job(f"j{n}", f"t{n}", percentage=s) for n, s in enumerate(shares)))
-    got = tuple(sum(counts(replica, f"j{n}").values()) for n in range(2))
+    got = tuple(sum(counts(replica, f"j{n}").values()) for n in range(len(shares)))
     assert got == expected
+
+
+def test_a_later_job_takes_nothing_from_those_that_run_until_one_of_them_ends() -> None:
+    replica = cluster(*[[]] * 12, scheduler="percentage")
+    replica = play(replica, job("j", "a", percentage=70), job("k", "b", percentage=30))
+    before = replica.allocations
+    replica = play(replica, job("m", "c", percentage=80))
+    assert replica.allocations == before
+    replica = play(replica, Command("kill-job", {"job": "j"}))
+    assert (counts(replica, "k"), counts(replica, "m")) == ({"b": 12}, {}), "30 and 80 are too many"
+    replica = play(replica, Command("kill-job", {"job": "k"}))
+    assert counts(replica, "m") == {"c": 12}
+
+
+def test_what_the_highest_job_cannot_use_goes_to_the_next() -> None:
+    replica = cluster(*[[]] * 10, scheduler="percentage")
+    few = {"saturation": 2, "task_saturation": {"a": 2}}
+    replica = play(replica, job("j", "a", percentage=60, **few), job("k", "b", percentage=20))
+    assert (counts(replica), counts(replica, "k")) == ({"a": 2}, {"b": 8})
 
 
 def test_an_unknown_scheduler_runs_nothing_and_says_so() -> None:

@@ -141,11 +141,13 @@ CATALOG_ENTRY = Section(
         ),
         Key(
             "flux_policy", Choice(("kill", "continue", "recover")),
-            "What happens to a grouped task when its peers change: the job is killed, it goes "
-            "on, or it waits for as many peers as before.",
+            "What happens when a peer of a grouped task goes. `kill`: the job is killed. "
+            "`continue`: its key groups move to the peers left, and peers may come at any time. "
+            "`recover`: its key groups move as well; peers come only up to minPeers or nPeers, "
+            "or in the place of those that went.",
             allowed_for=_GROUPED, origin="onyx/flux-policy",
-            restriction="Only with groupByKey or groupByFn. kill needs minPeers or nPeers; "
-            "recover needs nPeers, or minPeers equal to maxPeers.",
+            restriction="Only with groupByKey or groupByFn. kill and recover need minPeers or "
+            "nPeers.",
         ),
         Key(
             "dead_letter", Name("task"),

@@ -63,13 +63,14 @@ def slots_are_unique(replica: Replica) -> Iterator[str]:
 
 
 def jobs_are_whole(replica: Replica) -> Iterator[str]:
-    """A job has its minimum on all tasks, or no peers at all."""
+    """A job has its minimum on all tasks, or no peers at all; with a flux policy that goes by what
+    becomes of peers, a task may have lost some since it began."""
     for job in sorted(replica.allocations):
         minimum = replica.min_required_peers.get(job, Map())
         policies = replica.flux_policies.get(job, Map())
         for task in replica.tasks.get(job, ()):
             number = len(replica.allocations[job].get(task, ()))
-            least = 1 if policies.get(task) == "kill" else minimum.get(task, 1)
+            least = 1 if policies.get(task) in colocation.PINNING else minimum.get(task, 1)
             if number < least:
                 yield f"{job}/{task} has {number} peers, {least} at least"
 

@@ -65,16 +65,9 @@ def _check_policy(draft: Draft, path: str, report: Report) -> None:
     policy = good(draft, "flux_policy")
     if "n_peers" in draft:
         return
-    if policy == "kill" and "min_peers" not in draft:
-        report.add(at(path, "fluxPolicy"), "is kill, which needs minPeers or nPeers", "add one")
-    if policy == "recover":
-        low, high = draft.get("min_peers", 1), draft.get("max_peers")
-        if low != high:
-            report.add(
-                at(path, "fluxPolicy"),
-                "is recover, which needs a fixed number of peers",
-                "give nPeers",
-            )
+    if policy in ("kill", "recover") and "min_peers" not in draft:
+        problem = f"is {policy}, which needs minPeers or nPeers"
+        report.add(at(path, "fluxPolicy"), problem, "add one")
 
 
 def check_use(draft: Draft, path: str, report: Report) -> None:

@@ -24,6 +24,9 @@ class Demand:
     job: JobId
     tasks: tuple[TaskName, ...]
     minimum: Mapping[TaskName, int]
+    """Fewest peers to run: of a task that recovers one, once its job has begun."""
+    wanted: Mapping[TaskName, int]
+    """Fewest peers to begin; a task that has fewer gets one before others get more."""
     maximum: Mapping[TaskName, float]
     """No more than there are peers with the tags of the task."""
     present: Mapping[TaskName, int]
@@ -84,16 +87,23 @@ def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
         required = tags.get(task, ())
         return count_able(kinds, [required]) if required else everybody
 
-    least = {task: minimum.get(task, 1) for task in tasks}
+    begun = job in replica.allocation_version
+    recovering = {task for task in tasks if begun and policies.get(task) == "recover"}
+    wanted = {task: minimum.get(task, 1) for task in tasks}
+    least = {task: 1 if task in recovering else wanted[task] for task in tasks}
     most = {task: min(maximum.get(task, math.inf), able(task)) for task in tasks}
+    for task in recovering:  # no more come than it began with, or lost
+        most[task] = min(most[task], max(wanted[task], present[task]))
     colocated = replica.task_schedulers.get(job) == colocation.SCHEDULER
     if colocated:  # tasks come in batches: the narrowest limits are those of all
+        wanted = dict.fromkeys(tasks, max(wanted.values(), default=1))
         least = dict.fromkeys(tasks, max(least.values(), default=1))
         most = dict.fromkeys(tasks, min(most.values(), default=math.inf))
     return Demand(
         job=job,
         tasks=tasks,
         minimum=least,
+        wanted=wanted,
         maximum=most,
         present=present,
         frozen=frozenset(t for t in tasks if policies.get(t) == "kill" and present[t]),

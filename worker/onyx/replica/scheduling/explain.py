@@ -7,6 +7,8 @@ since waiting helps only where that is enough, and those that are free.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from onyx.ids import JobId, TaskName
 from onyx.replica.scheduling.colocation import by_machine, movable
 from onyx.replica.scheduling.demand import (
@@ -78,13 +80,21 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
     sentence = f"needs {_peers(needed)} ({told}{more}); {there if replica.peers else NO_PEERS}"
     if displaced(replica, demand.job):
         return f"{sentence}; it ran until the job scheduler gave its peers to other jobs"
-    if free < needed:
+    by_share = replica.job_scheduler == "percentage" and needed <= len(replica.peers)
+    if free < needed and not by_share:
         return sentence
     return f"{sentence}, but {_reason(replica, demand)}"
 
 
 def _reason(replica: Replica, demand: Demand) -> str:
     if replica.job_scheduler == "percentage":
+        before = takewhile(lambda job: job != demand.job, jobs_to_serve(replica))
+        total = demand.share + sum(replica.percentages.get(job, 0) for job in before)
+        if total > 100:
+            return (
+                f"its percentage and those of the jobs before it make up {total}: beyond 100 the "
+                "percentage job scheduler gives no peers until one of those has ended"
+            )
         return (
             f"its percentage is {demand.share}: the percentage job scheduler gives it that share "
             f"of {_peers(len(replica.peers))}"

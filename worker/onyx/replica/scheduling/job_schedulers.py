@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from onyx.ids import JobId
 from onyx.replica.scheduling.demand import Demand
@@ -18,7 +19,7 @@ Counts = Mapping[JobId, int]
 @dataclass(frozen=True, slots=True)
 class JobScheduler:
     offer: Callable[[Sequence[Demand], int], dict[JobId, int]]
-    """(demands, peers) -> peers offered to each job."""
+    """(demands, peers) -> peers offered to each job; one that is not among them gets none."""
     prefer: Callable[[Demand, int, int, int], tuple[float, ...]] | None
     """(demand, place in the order, peers it has, all peers) -> the least of these is served first;
     None: what is left stays idle."""
@@ -46,7 +47,9 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
         open_ = [
             (scheduler.prefer(demand, place, got[demand.job], peers), demand.job)
             for place, demand in enumerate(demands)
-            if got[demand.job] < upper[demand.job] and lower[demand.job] - got[demand.job] <= spare
+            if demand.job in offers
+            and got[demand.job] < upper[demand.job]
+            and lower[demand.job] - got[demand.job] <= spare
         ]
         if not open_:
             break
@@ -74,14 +77,15 @@ def _greedy_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
 
 
 def _percentage_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
-    taken: list[tuple[JobId, int]] = []
-    total = 0
-    for demand in sorted(demands, key=lambda each: -each.share):
-        if total + demand.share > 100:
-            break
-        total += demand.share
-        taken.append((demand.job, demand.share))
-    return dict(split_by_share(taken, peers))
+    """The earliest jobs whose shares make up no more than 100, so that none that runs has to give
+    way to a later one; what their shares leave over is for the highest of them."""
+    totals = accumulate(demand.share for demand in demands)
+    served = [demand for demand, total in zip(demands, totals, strict=True) if total <= 100]
+    by_share = sorted(served, key=lambda each: -each.share)
+    offers = dict(split_by_share([(each.job, each.share) for each in by_share], peers))
+    if by_share:
+        offers[by_share[0].job] += peers - sum(offers.values())
+    return offers
 
 
 def split_by_share(shares: Sequence[tuple[JobId, int]], peers: int) -> list[tuple[JobId, int]]:
@@ -102,8 +106,7 @@ def split_by_share(shares: Sequence[tuple[JobId, int]], peers: int) -> list[tupl
 
 
 def _percentage_preference(demand: Demand, place: int, has: int, peers: int) -> tuple[float, ...]:
-    missing = max(0, demand.lower - has)
-    return (missing, has - peers * demand.share / 100, place)
+    return (max(0, demand.lower - has), -demand.share, place)
 
 
 JOB_SCHEDULERS: Mapping[str, JobScheduler] = {

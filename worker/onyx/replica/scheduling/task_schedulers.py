@@ -25,7 +25,8 @@ def split(demand: Demand, number: int) -> Split:
 
 
 def _balanced(demand: Demand, number: int) -> Split:
-    """Minimum first, then one by one to the task with fewest peers, the earliest among equals."""
+    """Minimum first, then one by one to the task with fewest peers, the earliest among equals, and
+    to those first that lack what they began with."""
     counts = {
         task: demand.present[task]
         if task in demand.frozen
@@ -33,7 +34,7 @@ def _balanced(demand: Demand, number: int) -> Split:
         for task in demand.tasks
     }
     open_ = [
-        (counts[task], place, task)
+        (counts[task] >= demand.wanted[task], counts[task], place, task)
         for place, task in enumerate(demand.tasks)
         if task not in demand.frozen and counts[task] < demand.maximum[task]
     ]
@@ -41,10 +42,11 @@ def _balanced(demand: Demand, number: int) -> Split:
     for _ in range(number - sum(counts.values())):
         if not open_:
             break
-        _, place, task = open_[0]
+        _, _, place, task = open_[0]
         counts[task] += 1
         if counts[task] < demand.maximum[task]:
-            heapq.heapreplace(open_, (counts[task], place, task))
+            whole = counts[task] >= demand.wanted[task]
+            heapq.heapreplace(open_, (whole, counts[task], place, task))
         else:
             heapq.heappop(open_)
     return counts
@@ -53,21 +55,27 @@ def _balanced(demand: Demand, number: int) -> Split:
 def _percentage(demand: Demand, number: int) -> Split:
     """By largest remainder; who falls outside its limits gets the limit, the others the rest."""
     counts = {task: demand.present[task] for task in demand.tasks if task in demand.frozen}
+    enough = number >= sum(demand.wanted.values())
+    floors = demand.wanted if enough else demand.minimum
     while True:
         open_ = [task for task in demand.tasks if task not in counts]
         parts = _largest_remainders(demand, open_, max(0, number - sum(counts.values())))
-        limited = {task: limit for task in open_ if (limit := _limit(demand, task, parts[task]))}
+        limited = {
+            task: limit for task in open_ if (limit := _limit(demand, floors, task, parts[task]))
+        }
         if not limited:
             return {task: counts.get(task, parts.get(task, 0)) for task in demand.tasks}
         counts.update(limited)
 
 
-def _limit(demand: Demand, task: TaskName, count: int) -> int | None:
+def _limit(
+    demand: Demand, floors: Mapping[TaskName, int], task: TaskName, count: int
+) -> int | None:
     """The limit that a count breaks: more than the maximum, or a grouped task below its minimum."""
     if count > demand.maximum[task]:
         return int(demand.maximum[task])
-    if task in demand.grouped and count < demand.minimum[task]:
-        return demand.minimum[task]
+    if task in demand.grouped and count < floors[task]:
+        return floors[task]
     return None
 
 
