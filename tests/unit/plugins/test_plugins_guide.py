@@ -20,6 +20,19 @@ def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
     for code in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
         exec(compile(code, "docs/guide/plugins.md", "exec"), names)
     names["test_table"](tmp_path)
+    names["test_outputs"](tmp_path)
+    gathering = names["GatheringOutput"](_table(names, tmp_path))
+    gathering.write([{"n": n} for n in range(1_001)])
+    assert gathering.durable() == 1_001
+    gathering.write([{"n": 0}])
+    assert gathering.durable() == 1_001
+    gathering.flush()
+    assert gathering.durable() == len(names["written"](_table(names, tmp_path))) - 12
+    gathering.close()
+
+
+def _table(names, tmp_path):
+    return names["TableOptions"](file=str(tmp_path / "out.db"), table="numbers")
 
 
 def test_every_option_of_files_sql_and_kafka_is_in_the_guide():

@@ -271,6 +271,40 @@ def test_what_cannot_travel_goes_the_way_of_exceptions() -> None:
     assert told == {0: None, 1: "SegmentError", 2: None, 3: "SegmentError"}
 
 
+def raises(*arguments: Any) -> bool:
+    raise ValueError("odd")
+
+
+def errors_of_predicates() -> Bench:
+    """A job whose predicate always raises, and what is written then."""
+    job = chain(SEGMENTS[:2])
+    job["flowConditions"] = [
+        {"from": "work", "to": ["write"], "predicate": "m:raises", "predicateErrorsTo": ["write"]}
+    ]
+    bench = Bench(job, {"m:same": dict, "m:raises": raises})
+    bench.settle()
+    return bench
+
+
+def test_an_error_of_a_predicate_is_a_segment_of_its_own_without_a_transform() -> None:
+    error = {"type": "ValueError", "message": "odd"}
+    found = errors_of_predicates()
+    assert found.exceptions == []
+    assert found.written("write") == [{"error": error, "segment": each} for each in SEGMENTS[:2]]
+
+
+def test_what_a_transform_makes_must_travel_as_well() -> None:
+    job = chain(SEGMENTS[:2], fn="m:raises")
+    job["flowConditions"] = [
+        {"from": "work", "to": ["write"], "predicate": "m:true", "thrownException": True,
+         "shortCircuit": True, "postTransform": "m:set"},
+    ]  # fmt: skip
+    functions = {"m:raises": raises, "m:true": lambda *a: True, "m:set": lambda *a: {"bad": {1}}}
+    bench = Bench(job, functions)
+    bench.settle()
+    assert "key 'bad' holds a set" in bench.exceptions[0]["message"]
+
+
 def test_the_parameters_of_an_outputs_function_are_no_options_of_its_plugin() -> None:
     job = chain(SEGMENTS[:1])
     more = {"fn": "m:add", "params": ["amount"], "options": {"amount": 5}}

@@ -22,13 +22,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onyx.errors import UserFunctionError, contained, describe
+from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
 from onyx.flow.failing import RetriesExhausted
 from onyx.flow.predicates import Resolve, Test, compile_predicate
 from onyx.model.job import FlowCondition, Job, Targets
 
 PostTransform = Callable[[Any, Any, Exception], Any]
+Guard = Callable[[PostTransform], PostTransform]
+"""What is put around a transform, to hold what the user's function makes against a rule."""
+MESSAGE_CHARACTERS_MAX = 4_096
+"""Of an error, in the segment that describes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Route:
             self.flow | to,
             self._without(to, condition.exclude_keys),
             None,
-            condition.post_transform if condition.errors_to is not None else None,
+            None if condition.errors_to is None else condition.post_transform or described,
             error,
         )
 
@@ -201,6 +205,19 @@ def sendable(route: Route, event: Any, old: Segment, new: Segment | Exception) -
     return segment
 
 
+def described(event: Any, cause: Any, error: Exception) -> Segment:
+    """What a predicate raised, as a segment, where the job has no `postTransform` for it.
+
+    Args:
+        event: of the task, as for any transform.
+        cause: the segments `old` and `new` that the predicate was asked about.
+        error: what it raised.
+    """
+    asked = cause["old"] if isinstance(cause["new"], Exception) else cause["new"]
+    message = message_of(error)[:MESSAGE_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+    return {"error": {"type": type(error).__name__, "message": message}, "segment": asked}
+
+
 def without_keys(segment: Segment, keys: frozenset[str]) -> Segment:
     """The same object when there is nothing to leave out."""
     if keys.isdisjoint(segment):
@@ -213,10 +230,15 @@ def children_of(job: Job, task: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
 
 
-def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | None:
+def compile_conditions(
+    job: Job, task: str, resolve: Resolve, guard: Guard = lambda transform: transform
+) -> Conditions | None:
     """What decides about segments of `task`; None when nothing does: all go everywhere.
 
     A condition from `all` concerns the tasks that have all the children it names.
+
+    Args:
+        guard: around the functions of `postTransform`.
 
     Raises:
         UserError: a predicate is malformed. NameNotRegistered: from `resolve`.
@@ -231,7 +253,7 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
         if not _concerns(condition, task, children):
             continue
         where = f"job {job.name!r}, flowConditions[{index}] from {task!r}"
-        compiled = _compile(condition, ordinary_children, resolve, where)
+        compiled = _compile(condition, ordinary_children, resolve, guard, where)
         if condition.thrown_exception:
             exceptional.append(compiled)
             named.update(condition.to if not isinstance(condition.to, str) else ())
@@ -257,7 +279,11 @@ def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) ->
 
 
 def _compile(
-    condition: FlowCondition, everyone: tuple[str, ...], resolve: Resolve, where: str
+    condition: FlowCondition,
+    everyone: tuple[str, ...],
+    resolve: Resolve,
+    guard: Guard,
+    where: str,
 ) -> Compiled:
     errors_to = condition.predicate_errors_to
     transform = condition.post_transform
@@ -267,7 +293,7 @@ def _compile(
         errors_to=None if errors_to is None else _targets(errors_to, everyone),
         exclude_keys=frozenset(condition.exclude_keys),
         short_circuit=condition.short_circuit,
-        post_transform=None if transform is None else resolve(transform),
+        post_transform=None if transform is None else guard(resolve(transform)),
         retry=condition.action == "retry",
         retries_max=condition.max_retries,
         where=where,

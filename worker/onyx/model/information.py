@@ -258,7 +258,8 @@ FLOW_CONDITION = Section(
         options_key("the predicate needs"),
         Key(
             "predicate_errors_to", _TARGETS,
-            "Children that get the segment when the predicate itself raises.",
+            "Children that get an error of the predicate itself: what postTransform makes of it, "
+            "or without that {error: {type, message}, segment}.",
             origin="flow/predicate-errors-to", era="0.10+",
         ),
         Key(
