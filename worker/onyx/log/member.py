@@ -112,7 +112,9 @@ class Member:
                 holding.found(self._folder, len(self._ensemble.servers))
                 self._server.launch()
             case Vote(), _:
-                self._say("no server holds data of an ensemble: this one votes for a new one")
+                self._say(
+                    "all servers have been asked: this one may vote although it holds no data"
+                )
                 self._server.launch(empty_may_vote=True)
             case _:
                 self._say("other servers hold the data: this one receives it before it votes")
