@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.kube import CommandError, Kube, run, tool, until
+from tests.e2e.release import Release
 from tests.e2e.test_e2e_processes import job, operator, pool, rows, workers
 from tests.support.chart import objects
 from tests.support.cluster import Cluster
@@ -139,6 +140,47 @@ def test_a_namespace_is_deleted_under_the_operator(
         start(team, "again", workers, tmp_path / "again")
         until(lambda: team.phase("again") != "", "it is looked after again")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
+
+
+def test_a_typo_in_a_pod_template_is_a_condition_and_a_warning(
+    kube: Kube, workers: Cluster, tmp_path: Path
+) -> None:
+    body: Any = pool(workers)
+    body["spec"]["podTemplate"] = {"spec": {"nodeSelektor": {"disk": "ssd"}}}
+    what = "spec.podTemplate.spec.nodeSelektor: field not declared in schema"
+    with operator(kube, tmp_path / "operator.log"):
+        kube.apply(body)
+        until(lambda: told(kube), "it is said")
+        assert all(each["status"] == "False" and what in each["message"] for each in told(kube))
+        events = until(lambda: warnings(kube), "it is an event")
+        assert [(each["reason"], what in each["message"]) for each in events] == [
+            ("ApplyFailed", True)
+        ]
+        body["spec"]["podTemplate"] = {"spec": {"nodeSelector": {"disk": "ssd"}}}
+        kube.apply(body)
+        until(lambda: all(each["status"] == "True" for each in told(kube)), "it is mended")
+
+
+def told(kube: Kube) -> list[Any]:
+    """The conditions of the cluster."""
+    found: list[Any] = kube.get("oc", "onyx").get("status", {}).get("conditions", [])
+    return found
+
+
+def warnings(kube: Kube) -> list[Any]:
+    return [each for each in kube.list("events") if each["type"] == "Warning"]
+
+
+def test_a_namespace_with_the_operator_and_a_running_job_in_it_ends(
+    nodes: None, kube: Kube
+) -> None:
+    release = Release(kube)
+    release.install()
+    release.start_squares("inside", per_second=100).await_some()
+
+    kube.kubectl("delete", "namespace", kube.namespace, "--timeout=100s")
+
+    kube.kubectl("create", "namespace", kube.namespace)
 
 
 def killed(workers: Cluster) -> list[str]:

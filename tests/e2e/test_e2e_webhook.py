@@ -80,6 +80,9 @@ def test_mistakes_are_refused_at_once_before_and_after_a_renewal(
     env = [{"name": "ONYX_MODULES", "value": "os"}]
     pool = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": "more"}}
     assert "use spec.modules" in refusal(kube, {**pool, "spec": {"env": env}})
+    typo = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}}
+    told = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})
+    assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in told
     kube.apply(good)
     guarded.await_completed("squares")
 

@@ -259,6 +259,13 @@ def test_keys_that_kubectl_may_have_made_of_other_words_are_warned_of() -> None:
     assert found["warnings"][1].startswith("spec.catalog[0].options.segments[0].true: is perhaps y")
 
 
+@pytest.mark.parametrize("name", ["..", "../..", "a/b", "/etc", ".", "", "a" * 3_000, "a\nb"])
+def test_a_job_id_that_is_no_name_is_refused(name: str) -> None:
+    body = job()
+    body["spec"]["metadata"] = {"jobId": name}
+    assert "spec.metadata.jobId" in told(judged(body))
+
+
 def test_labels_at_the_limit_pass() -> None:
     labels = {"a" * 253 + "/" + "b" * 63: "c" * 63}
     annotations = {"note": "x" * 200_000}

@@ -165,14 +165,14 @@ def test_nobody_is_killed_of_whom_it_is_not_known_that_he_is_gone(
     assert parsed is not None
     body = {"metadata": {"namespace": "default", "name": "job", "uid": UID}}
     owners = {
-        "of another server": str(owner_of(body, "elsewhere")),
-        "of a namespace that is not looked after": str(Owner("", "other", "job", UID)),
-        "of no object": "",
+        "of-another-server": str(owner_of(body, "elsewhere")),
+        "of-a-namespace-not-looked-after": str(Owner("", "other", "job", UID)),
+        "of-no-object": "",
     }
     for name, owner in owners.items():
         log.append(submission(JobId(name), parsed, "", "balanced", owner))
-    log.append(submission(JobId("of nobody"), parsed, "", "balanced", str(owner_of(body, ""))))
-    killed(logs, "of nobody")
+    log.append(submission(JobId("of-nobody"), parsed, "", "balanced", str(owner_of(body, ""))))
+    killed(logs, "of-nobody")
     assert set(logs.replica().jobs) == owners.keys()
 
 

@@ -164,6 +164,27 @@ def test_a_watch_that_has_ended_is_dead_until_it_is_listed_and_owes_nothing(
     assert liveness.alive() is True, "the API server refuses, which no restart mends"
 
 
+def test_a_watch_owes_nothing_anew_because_the_api_server_was_away_for_a_while(
+    api: FakeApi, informed: tuple[Informer, Liveness, Clock, Any]
+) -> None:
+    informer, liveness, clock, configuration = informed
+    informer.told("default", dict(api.create(job())), gone=False)
+
+    async def scenario() -> None:
+        kube = Kube(None, configuration)
+        await informer.list(kube, "default")
+        assert informer.covers("default")
+        informer.excused("default")
+        assert not informer.covers("default"), "what is gone cannot be known"
+        await informer.list(kube, "default")
+        kube.close()
+
+    asyncio.run(scenario())
+    clock.now_s += 60.0
+    liveness._beat_s = clock.now_s
+    assert liveness.alive() is True
+
+
 def _in(namespace: str) -> dict[str, Any]:
     metadata = {**body("elsewhere", 5)["metadata"], "namespace": namespace}
     return {"metadata": metadata}

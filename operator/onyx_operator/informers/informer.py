@@ -40,6 +40,8 @@ class Informer:
         self._listeners: list[Listener] = []
         self._listed: list[Callable[[], None]] = []
         self._watched: dict[str, Watched] = {}
+        self._covered: set[str] = set()
+        """Scopes whose last list has succeeded."""
 
     def listen(self, listener: Listener) -> None:
         """Call this with whatever changes, and with everything at each list."""
@@ -64,6 +66,7 @@ class Informer:
         """
         before = {key: body for key, body in self.store.items() if scope in (ALL, key.namespace)}
         listed = await kube.list_all(self.resource, scope or None)
+        self._covered.add(scope)
         if self._watch_of(scope).listed(listed):
             self._metrics.watch_event(self.resource.kind)
         for body in listed:
@@ -76,8 +79,8 @@ class Informer:
             listener()
 
     def covers(self, namespace: str) -> bool:
-        """Whether all objects of a namespace are known: it is watched, or all are."""
-        return ALL in self._watched or namespace in self._watched
+        """Whether all objects of a namespace were known a moment ago, by a list."""
+        return ALL in self._covered or namespace in self._covered
 
     def broken(self, scope: str) -> None:
         """The watch of a scope has ended, though the API server lets it be listed."""
@@ -85,12 +88,14 @@ class Informer:
 
     def excused(self, scope: str) -> None:
         """The API server cannot be asked: nothing is owed by the watch."""
+        self._covered.discard(scope)
         if scope in self._watched:
-            self._watched.pop(scope).forget()
+            self._watched[scope].excused()
 
     def leave(self, scope: str) -> None:
         """A namespace is looked after no more: nothing is known of its objects from now on."""
         self.excused(scope)
+        self._watched.pop(scope, None)
         for key, body in self.store.items():
             if key.namespace == scope:
                 self.store.drop(body)

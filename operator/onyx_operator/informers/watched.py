@@ -46,6 +46,7 @@ class Watched:
         self._versions.clear()
         self._liveness.behind(self._name, True)
 
-    def forget(self) -> None:
-        """The watch owes nothing, because nobody expects it to tell anything."""
+    def excused(self) -> None:
+        """The watch owes nothing as long as nobody can list; what it has told stays told."""
+        self._owed.clear()
         self._liveness.behind(self._name, False)

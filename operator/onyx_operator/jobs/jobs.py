@@ -36,13 +36,15 @@ from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
 from onyx_operator.jobs.versions import giving_way, ids_of_interest
-from onyx_operator.kube import CONFIG_MAPS, JOBS, Conflict, NotFound, Object
+from onyx_operator.kube import CLUSTERS, CONFIG_MAPS, JOBS, Conflict, KubeError, NotFound, Object
 from onyx_operator.reconciler import Key, Reconciler
 
 logger = logging.getLogger(__name__)
 
 PLANS_MAX = 8
 """Plans that are carried out in one look; the rest is left to the next one."""
+CHECK_TIMEOUT_S = 2.0
+"""Longest wait for the API server by whoever applies a job."""
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
 _QUIET = (
@@ -123,9 +125,15 @@ class Jobs:
     async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:
         """Problems and warnings of an OnyxJob that is about to be stored, as far as is known of its
         namespace."""
-        if not self._operator.clusters.covers(str(body["metadata"].get("namespace"))):
+        key = self._cluster_of(body)
+        if not self._operator.clusters.covers(key.namespace):
             return (), ()
-        return (), hints(body, self._clusters.get(self._cluster_of(body)))
+        cluster = self._clusters.get(key)
+        if cluster is None:  # perhaps it has just been made
+            with contextlib.suppress(KubeError, Unavailable, TimeoutError):
+                async with asyncio.timeout(CHECK_TIMEOUT_S):
+                    cluster = await self._operator.kube.get(CLUSTERS, key.namespace, key.name)
+        return (), hints(body, cluster)
 
     async def look(self, key: Key) -> None:
         """Have one OnyxJob be as its spec says, and say how it is.
