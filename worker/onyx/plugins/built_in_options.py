@@ -13,8 +13,9 @@ import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.kafka_options import KafkaInputOptions, KafkaOutputOptions
-from onyx.plugins.options import Options, is_object, wrong_place
+from onyx.plugins.options import Options, wrong_place
 from onyx.plugins.roll_limits import ROLL_LIMITS, TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
+from onyx.plugins.spark_options import SparkOutputOptions
 
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
 """Of parts, by format; the first is the default."""
@@ -117,40 +118,6 @@ class FunctionOptions(Options, frozen=True):
     """`package.module:name` of the function to call; what it returns is ignored."""
     batch: bool = False
     """Call it once a batch with the list of segments, instead of once a segment."""
-
-
-class SparkOutputOptions(Options, frozen=True):
-    stage: str
-    """`package.module:name` of a function from DataFrame to DataFrame."""
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Directory or `s3://bucket/prefix` for `parts/` and `result/`; all workers of the task (and
-    Spark, if it is a directory) must see it."""
-    master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
-    """`local[*]`, `spark://host:port`, `k8s://...`, or `sc://host:port` for Spark Connect."""
-    result_format: Literal["parquet", "jsonl"] = "parquet"
-    schema: str | None = None
-    """Columns of the segments in Spark's DDL (`row BIGINT, delay DOUBLE`). Without it they are
-    taken from the parts, and no stage runs when there is not a single segment."""
-    stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
-    """Longest run of the stage in seconds."""
-    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
-    """Settings of Spark (`spark.driver.memory: 4g`)."""
-    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
-    """Start a new part at about this size."""
-    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
-    """Start a new part after so many segments."""
-    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
-    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
-
-    def wrong(self) -> Iterator[Problem]:
-        yield from wrong_place("path", self.path)
-        if is_object(self.path) and not self.master.startswith("local"):
-            yield Problem(
-                "master",
-                f"is {self.master!r}, but parts in an object store are copied to the worker, where "
-                "only a local master sees them",
-                "take a local one, or a path on a shared volume",
-            )
 
 
 class SqlOutputOptions(Options, frozen=True):

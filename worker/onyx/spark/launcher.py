@@ -21,6 +21,7 @@ from typing import IO
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.plugins.spark_options import is_local
 from onyx.spark import user_name
 from onyx.spark.request import StageReply, StageRequest
 
@@ -74,7 +75,7 @@ def _environment(master: str, scratch: str) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         **user_name.environment(Path(scratch)),
     }
-    if master.startswith("local"):  # a machine whose own name does not resolve is no obstacle
+    if is_local(master):  # a machine whose own name does not resolve is no obstacle
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return environment
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
-from onyx.plugins.built_in_options import SparkOutputOptions
 from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.options import read_options
 from onyx.plugins.output_folder import is_full
@@ -21,6 +20,7 @@ from onyx.plugins.parts import PartsWriter
 from onyx.plugins.places import located
 from onyx.plugins.protocol import Former, PluginContext
 from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.spark_options import SparkOutputOptions
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.results import Results, directory_results, object_results

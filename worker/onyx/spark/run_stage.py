@@ -19,11 +19,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from onyx.errors import OnyxError, UserError, UserFunctionError
+from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.plugins.spark_options import is_connect, is_local
 from onyx.resolve import Resolver
+from onyx.spark.connect import doubt, is_lost
 from onyx.spark.parts import read_parts
 from onyx.spark.request import StageFailure, StageReply, StageRequest
 from onyx.spark.session import open_session
+from onyx.spark.shipping import ship
 
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
@@ -64,10 +67,13 @@ def run(request: StageRequest) -> None:
     with tempfile.TemporaryDirectory(prefix="onyx-spark-") as scratch:
         session = open_session(request.master, request.name, Path(scratch), request.spark_conf)
         try:
+            if not is_local(request.master):
+                ship(session, request.stage, Path(scratch))
             frame = read_parts(session, request.parts, request.schema)
             _apply(function, frame, request)
-        finally:
-            session.stop()
+        except Exception as error:
+            raise _blamed(error, session, request.master) from error
+        session.stop()
 
 
 def named(name: str) -> Callable[[Any], Any]:
@@ -79,6 +85,23 @@ def named(name: str) -> Callable[[Any], Any]:
         SettingsError: the module cannot be imported.
     """
     return Resolver((name.partition(":")[0],)).resolve(name)
+
+
+def _blamed(error: Exception, session: Any, master: str) -> Exception:
+    """An error of a stage, or of the server that ran it. A session whose server is gone is not
+    stopped, which would wait for that; the process ends in a moment anyway."""
+    if not is_connect(master):
+        session.stop()
+        return error
+    cause = error.__cause__ if isinstance(error, UserFunctionError) else error
+    if cause is not None and is_lost(cause):
+        return Unavailable(
+            f"the Spark Connect server at {master} was lost while the stage ran: "
+            f"{_message(cause).splitlines()[0]}"
+        )
+    remark = doubt(session)
+    session.stop()
+    return type(error)(f"{error} ({remark})") if remark and isinstance(error, OnyxError) else error
 
 
 def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) -> None:
@@ -110,7 +133,7 @@ def told(error: Exception) -> str:
     return shortened(f"{type(error).__name__}: {_message(error)}") + places
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     """The message without the JVM's own stack trace, which Spark appends."""
     text = str(error).partition("\n\nJVM stacktrace")[0]
     return text.partition("\n\tat ")[0].strip()
@@ -146,4 +169,5 @@ def _keep_standard_output() -> BinaryIO:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # At once: a connection to a server that says nothing would hold the process.
+    os._exit(main())

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx.errors import SettingsError, Unavailable
+from onyx.plugins.spark_options import is_connect, is_local
+from onyx.spark.connect import open_connect
 
 DRIVER_MEMORY = "1g"
 """Heap of the JVM unless `sparkConf` says otherwise: enough to aggregate some 100 million rows."""
@@ -23,7 +25,7 @@ def configuration(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[
     """Spark's settings for a stage; `extra` (`sparkConf` of the task) wins.
 
     A local master talks to itself only: on the loopback address, with a secret. A cluster
-    (`spark://`, `k8s://`) has to reach the driver, and its own address and secret are its user's.
+    (`spark://`) has to reach the driver, and its own address and secret are its user's.
     """
     temporary = scratch / "tmp"
     settings = {
@@ -39,7 +41,7 @@ def configuration(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
-    if master.startswith("local"):
+    if is_local(master):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -50,10 +52,11 @@ def configuration(master: str, scratch: Path, extra: Mapping[str, str]) -> dict[
 
 
 def open_session(master: str, name: str, scratch: Path, extra: Mapping[str, str]) -> Any:
-    """A new SparkSession (`sc://` masters: a Spark Connect session, whose server has its settings).
+    """A new SparkSession.
 
     Raises:
         SettingsError: PySpark is not installed.
+        UserError: `extra` has what a Spark Connect server does not let a session set.
         Unavailable: Spark does not start, or the master cannot be reached.
     """
     try:
@@ -64,10 +67,10 @@ def open_session(master: str, name: str, scratch: Path, extra: Mapping[str, str]
         ) from error
     for folder in ("tmp", "local", "warehouse"):
         (scratch / folder).mkdir(parents=True, exist_ok=True)
+    if is_connect(master):
+        return open_connect(master, extra)
     builder = SparkSession.builder.appName(name)
     try:
-        if master.startswith("sc://"):
-            return builder.remote(master).getOrCreate()
         for key, value in configuration(master, scratch, extra).items():
             builder = builder.config(key, value)
         session = builder.master(master).getOrCreate()

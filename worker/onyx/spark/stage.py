@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from onyx.durable import make_durable_directory, sync_directory
-from onyx.errors import Fenced, Unavailable
+from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.directory_parts import published_parts
@@ -38,7 +38,7 @@ MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5
 PERMISSION_POLLS_MAX = 240
 """A worker that has lost sight of ZooKeeper waits so often before its attempt has failed."""
-_NEW, _REPLACED = "result", "replaced"
+_NEW, _REPLACED = "result-", "replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,12 @@ def _run(
     def wanted() -> bool:
         return place.wanted() and _is(own, held)
 
-    target = own / _NEW
-    for left_over in (_NEW, _REPLACED):
-        remove_tree(held, left_over)
+    for name in os.listdir(held):
+        if name.startswith(_NEW) or name == _REPLACED:
+            remove_tree(held, name)
+    # Of this run alone: a server may go on with an earlier one, whose process was ended, and what
+    # that still writes must not be in the result of this one.
+    target = own / f"{_NEW}{uuid.uuid4().hex[:12]}"
     parts = tuple(
         str(path.resolve())
         for job in versions.whose(DirectoryNotes(place), place.job)
@@ -160,9 +163,14 @@ def _run(
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
         (target / "_SUCCESS").touch()
+    if _is(own, held) and not target.is_dir():
+        raise UserFunctionError(
+            f"Spark at {request.master} has written the result to {target}, which this worker does "
+            "not see: `path` must be on a volume that both share"
+        )
     _make_durable(target, {"job": place.job, "stage": request.stage, "parts": len(parts)})
     wait_until_permitted(place.path, place.permitted, wanted, place.pause)
-    _publish(place, held)
+    _publish(place, held, target.name)
     remove_tree(held, _REPLACED)
 
 
@@ -200,12 +208,12 @@ def wait_until_permitted(
     raise Unavailable(f"{where}: this worker may not publish: it has lost sight of ZooKeeper")
 
 
-def _publish(place: Workplace, held: int) -> None:
+def _publish(place: Workplace, held: int, new: str) -> None:
     """The result of an earlier job steps aside just before, so that a reader finds the old one,
     for an instant none, then the new one; never a mixture."""
     if place.result.exists():
         os.rename(place.result, _REPLACED, dst_dir_fd=held)
-    os.rename(_NEW, place.result, src_dir_fd=held)
+    os.rename(new, place.result, src_dir_fd=held)
     sync_directory(place.path)
 
 

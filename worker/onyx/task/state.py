@@ -153,6 +153,19 @@ class Parts:
     """That came with it, and go on with the last part."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """An output that is being sealed at this moment, which may take hours. Frozen, so that any
+    thread may look at it."""
+
+    attempt: int
+    """From 1."""
+    since_s: float
+    """Monotonic."""
+    is_stage: bool
+    """A Spark stage runs."""
+
+
 class Task:
     """Not thread-safe except `post`."""
 
@@ -198,6 +211,7 @@ class Task:
         self.kept = Kept()
         self.seal_wanted = False
         self.seal_attempts = 0
+        self.sealing: Sealing | None = None
         self.next_save_s = 0.0
         self.retry_after_s = 0.0
         self.tell_waiting_s: float | None = None

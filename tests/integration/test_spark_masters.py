@@ -1,0 +1,205 @@
+"""A stage on Spark's own servers, all real: a Spark Connect server, a master and two workers, as
+PySpark's scripts start them."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.support.plugin_context import plugin_context
+from tests.support.spark_servers import SparkServer, connect_server, master, worker
+
+import onyx.spark.connect
+from onyx.errors import Unavailable, UserError, UserFunctionError
+from onyx.ids import JobId
+from onyx.spark.connect import doubt, open_connect
+from onyx.spark.plugin import SparkOutput, output
+
+pytestmark = pytest.mark.server
+TIMEOUT_S = 180.0
+STAGES = """
+import os, time
+
+def twice(n):
+    return 2.0 * n
+
+def doubled(frame):
+    from pyspark.sql import functions as F
+    return frame.withColumn("twice", F.udf(twice, "double")("n"))
+
+def settings(frame):
+    from pyspark.sql import functions as F
+    names = ["spark.sql.shuffle.partitions", "spark.sql.session.timeZone"]
+    conf = frame.sparkSession.conf
+    return frame.select(*(F.lit(conf.get(name)).alias(name.rpartition(".")[2]) for name in names))
+
+def raising(frame):
+    raise ValueError("boom")
+
+def failing(frame):
+    from pyspark.sql import functions as F
+    def fail(n):
+        raise KeyError("inside")
+    return frame.withColumn("twice", F.udf(fail, "double")("n"))
+
+def slow(frame):
+    from pyspark.sql import functions as F
+    def wait(n):
+        open(os.path.join(os.path.dirname(PATH), "began"), "w").close()
+        time.sleep(600)
+    return frame.withColumn("twice", F.udf(wait, "double")("n"))
+"""
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    server = connect_server(tmp_path_factory.mktemp("connect"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    folder = tmp_path_factory.mktemp("standalone")
+    leader = master(folder / "master")
+    workers: list[SparkServer] = []
+    try:
+        workers += [worker(folder / f"worker-{number}", leader) for number in range(2)]
+        yield leader
+    finally:
+        for each in (*workers, leader):
+            each.kill()
+
+
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with modules of a user's, which only the worker has; a package is another one."""
+    (tmp_path / "remote_stages.py").write_text(STAGES)
+    (tmp_path / "packed_stages").mkdir()
+    (tmp_path / "packed_stages" / "__init__.py").write_text("")
+    (tmp_path / "packed_stages" / "inner.py").write_text(STAGES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def sink(
+    folder: Path,
+    server: str,
+    stage: str,
+    job: str = "job-1",
+    wanted: Callable[[], bool] = lambda: True,
+    **options: Any,
+) -> SparkOutput:
+    """An output that has written two parts."""
+    given = {"path": str(folder / "out"), "stage": stage, "master": server,
+             "stageTimeout": TIMEOUT_S, **options}  # fmt: skip
+    context = plugin_context(given, functions={stage: lambda frame: frame})
+    made = output(dataclasses.replace(context, job=JobId(job), wanted=wanted))
+    made.succeed(lambda: None)
+    for numbers in ((1, 2), (3,)):
+        made.write([{"n": n} for n in numbers])
+        made.flush()
+    return made
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "out" / "result").glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def at(server: SparkServer) -> str:
+    return f"sc://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("stage", ["remote_stages:doubled", "packed_stages.inner:doubled"])
+def test_a_stage_and_its_functions_run_on_a_connect_server(
+    connect: SparkServer, stages: Path, stage: str
+) -> None:
+    sink(stages, at(connect), stage).seal()
+    assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_settings_of_a_session_reach_a_connect_server(connect: SparkServer, stages: Path) -> None:
+    conf = {"spark.sql.shuffle.partitions": "3"}
+    sink(stages, at(connect), "remote_stages:settings", sparkConf=conf).seal()
+    assert rows(stages)[0] == {"partitions": "3", "timeZone": "UTC"}
+
+
+def test_a_setting_of_the_server_is_refused_with_its_key(
+    connect: SparkServer, stages: Path
+) -> None:
+    conf = {"spark.sql.warehouse.dir": "/elsewhere"}
+    with pytest.raises(UserFunctionError, match=r"sparkConf\.spark\.sql\.warehouse\.dir: Spark 4"):
+        sink(stages, at(connect), "remote_stages:doubled", sparkConf=conf).seal()
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"), [("raising", "boom"), ("failing", "KeyError: 'inside'")]
+)
+def test_what_a_stage_raises_on_a_connect_server_is_its_own(
+    connect: SparkServer, stages: Path, stage: str, told: str
+) -> None:
+    with pytest.raises(UserFunctionError, match=told):
+        sink(stages, at(connect), f"remote_stages:{stage}").seal()
+
+
+def test_no_server_there_is_said_at_once_and_may_be_tried_again(stages: Path) -> None:
+    with pytest.raises(Unavailable, match=r"no Spark Connect server answers at 127\.0\.0\.1:1:"):
+        sink(stages, "sc://127.0.0.1:1", "remote_stages:doubled").seal()
+
+
+def test_what_is_no_connect_server_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onyx.spark.connect, "SESSION_TIMEOUT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(Unavailable, match=r"is no Spark Connect server.*nothing was said"):
+            open_connect(f"sc://127.0.0.1:{port}", {})
+
+
+def test_a_stage_and_its_functions_run_on_a_master_and_its_workers(
+    standalone: SparkServer, stages: Path
+) -> None:
+    conf = {
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "500m", "spark.cores.max": "2",
+    }  # fmt: skip
+    server = f"spark://127.0.0.1:{standalone.port}"
+    sink(stages, server, "packed_stages.inner:doubled", sparkConf=conf).seal()
+    assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_a_server_that_dies_under_a_stage_is_named_and_the_stage_runs_again(
+    connect: SparkServer, stages: Path
+) -> None:
+    """Last, because the server is another one then."""
+    (stages / "remote_stages.py").write_text(STAGES.replace("PATH", repr(str(stages / "x"))))
+    killed = []
+
+    def wanted() -> bool:
+        if (stages / "began").exists() and not killed:
+            killed.append(connect.kill())
+        return True
+
+    made = sink(stages, at(connect), "remote_stages:slow", wanted=wanted)
+    with pytest.raises(Unavailable, match=r"Spark Connect server at sc://\S+ was lost while"):
+        made.seal()
+    connect.start()
+    sink(stages, at(connect), "remote_stages:doubled", job="job-2").seal()
+    assert len(rows(stages)) == 3
+
+
+def test_a_connect_server_of_another_version_is_in_the_message() -> None:
+    class Session:
+        version = "3.5.1"
+
+    assert "the server is Spark 3.5.1, the worker has PySpark 4.3" in doubt(Session())
+
+
+def test_settings_that_no_session_may_have_are_refused_before(stages: Path) -> None:
+    with pytest.raises(UserError, match=r"spark\.driver\.memory"):
+        sink(stages, "sc://h", "remote_stages:doubled", sparkConf={"spark.driver.memory": "4g"})

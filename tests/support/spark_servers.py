@@ -1,0 +1,131 @@
+"""Spark's own servers, as PySpark's scripts start them: Spark Connect, a master and its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyspark
+
+from onyx.java import java_home_for_spark
+
+START_WAIT_S = 120.0
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+HOME = Path(pyspark.__file__).parent
+
+
+class SparkServer:
+    """One process that listens on a port of this machine, with all that it starts."""
+
+    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
+        self.port = port
+        self._folder = folder
+        self._command = command
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again if it was killed, and wait until its port is open."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._log = self._folder / "log.txt"
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=_environment(self._folder),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+            )
+        until_s = time.monotonic() + START_WAIT_S
+        while not _is_open(self.port):
+            ended = self._process.poll() is not None
+            if ended or time.monotonic() > until_s:
+                self.kill()
+                raise AssertionError(
+                    f"no port after all; its log:\n{self._log.read_text()[-4000:]}"
+                )
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        """At once, and wait until it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def connect_server(folder: Path) -> SparkServer:
+    """What `sbin/start-connect-server.sh` starts."""
+    port = _free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
+    script = str(HOME / "sbin" / "start-connect-server.sh")
+    memory = ["--master", "local[1]", "--driver-memory", "600m"]
+    return SparkServer([script, *memory, *options], folder, port)
+
+
+def master(folder: Path) -> SparkServer:
+    port = _free_port()
+    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_free_port())]
+    return SparkServer(_spark_class("master.Master", arguments), folder, port)
+
+
+def worker(folder: Path, of: SparkServer) -> SparkServer:
+    """A worker of a master, with one core."""
+    port = _free_port()
+    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_free_port())]
+    arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / "work")]
+    command = _spark_class("worker.Worker", [*arguments, f"spark://127.0.0.1:{of.port}"])
+    return SparkServer(command, folder, port)
+
+
+def _spark_class(name: str, arguments: Sequence[str]) -> list[str]:
+    small = ["env", "SPARK_DAEMON_MEMORY=256m"]
+    return [
+        *small,
+        str(HOME / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{name}",
+        *arguments,
+    ]
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    return {
+        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        "JAVA_HOME": str(java_home_for_spark()),
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOG_DIR": str(folder),
+        "SPARK_PID_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def _is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""A session of a Spark Connect server, which others run and which serves others too.
+
+It may be away, die while a stage runs, be of another version or no such server at all. PySpark's
+client then tries for ten minutes and says little; here it gives up after half a minute, because the
+stage is run again as a whole.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.errors import Unavailable, UserError
+
+PORT = 15002
+"""Of a server whose URL gives none."""
+ANSWER_TIMEOUT_S = 10.0
+"""Longest wait for the port to answer."""
+SESSION_TIMEOUT_S = 120.0
+"""Longest wait for a session. What takes a connection and is no such server may say nothing."""
+RETRIES_MAX = 6
+RETRY_FIRST_MS = 500
+RETRY_FACTOR = 2.0
+RETRY_MAX_MS = 10_000
+_SIGNS_OF_LOSS = ("INVALID_HANDLE.", "RETRIES_EXCEEDED", "StatusCode.UNAVAILABLE")
+"""The second: a server that was started anew does not know the session."""
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""As of every stage, wherever it runs."""
+
+
+def open_connect(master: str, extra: Mapping[str, str]) -> Any:
+    """A new session.
+
+    Args:
+        master: `sc://host:port`, perhaps with parameters.
+        extra: `sparkConf` of the task.
+
+    Raises:
+        UserError: a setting is the server's own.
+        Unavailable: no server answers there, or none that is understood.
+    """
+    _require_port(master)
+    session = None
+    try:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.builder.remote(master).create()
+        _be_less_patient(session)
+        version = _within(SESSION_TIMEOUT_S, lambda: str(session.version))
+    except ImportError as error:
+        raise UserError(
+            f"a master {master} needs {error.name or error}: pip install "
+            "'onyx-on-kubernetes[spark]'"
+        ) from error
+    except Unavailable:
+        raise
+    except Exception as error:
+        raise Unavailable(
+            f"what answers at {master} is no Spark Connect server, or of a version that PySpark "
+            f"{_own_version()} does not understand: {_first_line(error)}"
+        ) from error
+    for key, value in {**SETTINGS, **extra}.items():
+        _set(session, key, value, f"Spark {version} at {master}")
+    return session
+
+
+def doubt(session: Any) -> str:
+    """A remark for errors of a server of another version; empty if there is none to make."""
+    version = str(session.version)  # asked when it was opened, and kept since
+    own = _own_version()
+    if version.split(".")[:2] == own.split(".")[:2]:
+        return ""
+    return f"the server is Spark {version}, the worker has PySpark {own}: take the same"
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error is the server's end and no fault of the stage. What the server says of a
+    query has a class of its own; what is left over is the connection."""
+    if type(error).__name__ == "SparkConnectGrpcException":
+        return True
+    return any(sign in str(error) for sign in _SIGNS_OF_LOSS)
+
+
+def _require_port(master: str) -> None:
+    where = master.removeprefix("sc://").partition("/")[0]
+    host, _, port = where.partition(":")
+    try:
+        socket.create_connection((host, int(port or PORT)), ANSWER_TIMEOUT_S).close()
+    except OSError as error:
+        raise Unavailable(
+            f"no Spark Connect server answers at {host}:{port or PORT}: "
+            f"{error.strerror or error}; is it started, and may this worker reach it?"
+        ) from error
+
+
+def _within(timeout_s: float, ask: Callable[[], str]) -> str:
+    """The server's first answer. The thread that waits for none ends with the process."""
+    answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put(ask())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout_s)
+    except queue.Empty:
+        answer = TimeoutError(f"nothing was said within {timeout_s:g} s")
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _be_less_patient(session: Any) -> None:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    policy = DefaultPolicy(
+        max_retries=RETRIES_MAX,
+        initial_backoff=RETRY_FIRST_MS,
+        backoff_multiplier=RETRY_FACTOR,
+        max_backoff=RETRY_MAX_MS,
+    )
+    session.client.set_retry_policies([policy])
+
+
+def _set(session: Any, key: str, value: str, server: str) -> None:
+    try:
+        session.conf.set(key, value)
+    except Exception as error:
+        if is_lost(error):
+            raise Unavailable(f"{server} does not answer: {_first_line(error)}") from error
+        raise UserError(
+            f"sparkConf.{key}: {server} does not let a session set it: set it where the server is "
+            f"started ({_first_line(error)})"
+        ) from error
+
+
+def _own_version() -> str:
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
