@@ -117,3 +117,45 @@ def test_two_results_need_two_places() -> None:
     assert problems == [
         "spec.catalog[2].options.path: is that of task write too (each result needs its own)"
     ]
+
+
+def spark(master: str, **conf: str) -> list[str]:
+    options = {"path": "out", "stage": "m:one", "master": master, "sparkConf": conf}
+    found = told(job(write={"plugin": "spark", "options": options}))
+    return [each.removeprefix("spec.catalog[1].options.") for each in found]
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[2]", "local[*]", "local[2, 3]", "spark://a:7077", "spark://a:7077,b:7077",
+     "sc://host", "sc://host:15002", "sc://host:15002/;use_ssl=true;user_id=me"],
+)  # fmt: skip
+def test_masters_that_can_be_used(master: str) -> None:
+    assert spark(master) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "problem"),
+    [
+        (
+            "k8s://https://host:6443",
+            "Onyx starts no Spark executors on Kubernetes yet (run a Spark",
+        ),
+        ("yarn", "is 'yarn', which is no master that is known here (local[N], spark://host:port"),
+        ("spark://", "no master that is known"),
+        ("local[0]", "no master that is known"),
+        ("sc://host:15002/;token=secret", "holds a secret, and a job is for many eyes (set SPARK_"),
+    ],
+)
+def test_masters_that_cannot_be_used_are_refused_with_what_works(master: str, problem: str) -> None:
+    (told,) = spark(master)
+    assert told.startswith("master: ")
+    assert problem in told
+    assert "secret" not in told.partition("(")[0].replace("holds a secret", "")
+
+
+def test_a_session_of_a_connect_server_has_no_settings_of_the_server() -> None:
+    conf = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "8", "mine": "1"}
+    (told,) = spark("sc://host", **conf)
+    assert told.startswith("sparkConf.spark.driver.memory: is set where a Spark Connect server")
+    assert spark("spark://host:7077", **conf) == []

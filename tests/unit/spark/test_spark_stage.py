@@ -294,6 +294,40 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
     assert not place.result.exists()
 
 
+def test_an_earlier_run_that_a_server_goes_on_with_writes_into_no_other_result(
+    tmp_path: Path,
+) -> None:
+    """[the process of the first run is ended, the server goes on, the second run publishes]"""
+    runner = SummingRunner(Unavailable("the server was lost"))
+    sink = spark_output(tmp_path, runner)
+    written(sink, 1)
+    with pytest.raises(Unavailable):
+        sink.seal()
+    (earlier,) = runner.requests
+
+    def goes_on() -> None:
+        os.makedirs(earlier.target, exist_ok=True)
+        (Path(earlier.target) / "late.parquet").touch()
+
+    runner.meanwhile = goes_on
+    sink.seal()
+    assert sorted(each.name for each in (tmp_path / "result").iterdir()) == [MANIFEST, "total.txt"]
+
+
+def test_a_result_that_is_not_where_the_worker_looks_is_no_fence(tmp_path: Path) -> None:
+    def elsewhere(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+        """Spark has another disk."""
+
+    context = plugin_context(
+        {"path": str(tmp_path), "stage": STAGE, "schema": "n BIGINT", "master": "sc://host"},
+        functions={STAGE: lambda frame: frame},
+    )
+    sink = output(context, elsewhere)
+    sink.succeed(lambda: None)
+    with pytest.raises(UserFunctionError, match=r"sc://host has written .* a volume that both"):
+        sink.seal()
+
+
 def test_a_stage_is_ended_when_its_task_is_told_to_stop(tmp_path: Path) -> None:
     runner, wanted = SummingRunner(), [True]
     context = plugin_context(

@@ -58,10 +58,11 @@ class SparkOutputOptions(Options, frozen=True):
 
     def wrong(self) -> Iterator[Problem]:
         yield from wrong_place("path", self.path)
-        yield from _wrong_master(self.master)
+        wrong = list(_wrong_master(self.master))
+        yield from wrong
         if is_connect(self.master):
             yield from _not_of_a_session(self.spark_conf)
-        if is_object(self.path) and not is_local(self.master):
+        if not wrong and is_object(self.path) and not is_local(self.master):
             yield Problem(
                 "master",
                 f"is {self.master!r}, but parts in an object store are copied to the worker, where "
