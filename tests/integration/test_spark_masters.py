@@ -21,7 +21,7 @@ from onyx.spark.connect import doubt, open_connect
 from onyx.spark.plugin import SparkOutput, output
 
 pytestmark = pytest.mark.server
-TIMEOUT_S = 180.0
+TIMEOUT_S = 500.0
 STAGES = """
 import os, time
 

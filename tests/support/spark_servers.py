@@ -17,7 +17,7 @@ import pyspark
 
 from onyx.java import java_home_for_spark
 
-START_WAIT_S = 120.0
+START_WAIT_S = 300.0
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 HOME = Path(pyspark.__file__).parent
 

@@ -169,6 +169,9 @@ class Sealing:
 class Task:
     """Not thread-safe except `post`."""
 
+    sealing: Sealing | None = None
+    """The attempt that is made now."""
+
     def __init__(
         self,
         services: Services,
@@ -211,7 +214,6 @@ class Task:
         self.kept = Kept()
         self.seal_wanted = False
         self.seal_attempts = 0
-        self.sealing: Sealing | None = None
         self.next_save_s = 0.0
         self.retry_after_s = 0.0
         self.tell_waiting_s: float | None = None
