@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from tests.support.replica_log import ReplicaLog
 
+from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.replica.planning import submission
@@ -16,8 +17,8 @@ JOB = Job(
         CatalogEntry("read", "input", 10, n_peers=2, percentage=30),
         CatalogEntry("parse", "function", 10, min_peers=3, flux_policy="kill", percentage=70),
     ),
-    percentage=40,
 )
+SHARED = replace(JOB, percentage=40)
 
 
 def args(job=JOB, scheduler="balanced"):
@@ -37,9 +38,16 @@ def test_peers_of_tasks_are_at_least_and_at_most_as_many_as_the_catalog_says():
 
 def test_only_the_percentage_schedulers_are_told_percentages():
     assert not {"percentage", "task-percentages"} & set(args())
-    assert args(scheduler="percentage")["percentage"] == 40
+    assert args(SHARED, scheduler="percentage")["percentage"] == 40
+    assert "percentage" not in args(scheduler="percentage")
     by_share = Job("b", JOB.workflow, JOB.catalog, task_scheduler="percentage")
     assert args(by_share)["task-percentages"] == {"read": 30, "parse": 70}
+
+
+@pytest.mark.parametrize("scheduler", ["balanced", "greedy"])
+def test_a_share_that_nothing_would_read_is_refused(scheduler):
+    with pytest.raises(JobRefused, match=f"percentage, which has no effect: .* is {scheduler}"):
+        args(SHARED, scheduler=scheduler)
 
 
 def windowed(**keys):

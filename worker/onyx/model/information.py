@@ -374,6 +374,7 @@ SPEC = Section(
         Key(
             "percentage", Count(0, 100, "percent"),
             "Share of the cluster, under the percentage job scheduler.", origin="percentage",
+            restriction="A cluster with another job scheduler refuses the job.",
         ),
         Key(
             "metadata", Metadata(),

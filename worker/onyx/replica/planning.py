@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import topological_order
@@ -22,8 +23,16 @@ def submission(
     """The entry that submits a job.
 
     `digest` is the content address of the job in the chunk store. `job_scheduler` is the one of the
-    cluster: only `percentage` is told the job's percentage. `owner`: who ends it, see `Args`.
+    cluster. `owner`: who ends it, see `Args`.
+
+    Raises:
+        JobRefused: the job has a percentage, which the scheduler of the cluster does not read.
     """
+    if job.percentage is not None and job_scheduler != "percentage":
+        raise JobRefused(
+            f"job {job.name!r} has a percentage, which has no effect: the job scheduler of this "
+            f"cluster is {job_scheduler}, and only percentage reads it; leave it out"
+        )
     tasks = topological_order(job.workflow)
     entries = {task: job.entry(task) for task in tasks}
     windowed = {window.task for window in job.windows}
@@ -57,7 +66,7 @@ def submission(
         args["resumes"] = point.job
     if owner:
         args["owner"] = owner
-    return Command("submit-job", {**args, **_percentages(job, tasks, job_scheduler)})
+    return Command("submit-job", {**args, **_percentages(job, tasks)})
 
 
 def _state(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
@@ -69,10 +78,10 @@ def _state(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
     return {"stateful": True, **({"windowed": found} if found else {})}
 
 
-def _percentages(job: Job, tasks: tuple[str, ...], job_scheduler: str) -> dict[str, Any]:
+def _percentages(job: Job, tasks: tuple[str, ...]) -> dict[str, Any]:
     """Shares are written only for the schedulers that use them."""
     found: dict[str, Any] = {}
-    if job_scheduler == "percentage" and job.percentage is not None:
+    if job.percentage is not None:
         found["percentage"] = job.percentage
     if job.task_scheduler == "percentage":
         shares = {task: job.entry(task).percentage for task in tasks}
