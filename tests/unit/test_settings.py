@@ -6,9 +6,17 @@ import re
 
 import pytest
 
+from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.errors import SettingsError
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS as IMPLEMENTED
-from onyx.settings import JOB_SCHEDULERS, Settings, from_environment, to_environment
+from onyx.settings import (
+    FRAME_BYTES_MIN,
+    JOB_SCHEDULERS,
+    Settings,
+    from_environment,
+    to_environment,
+)
+from onyx.transport.frames import FRAME_OVERHEAD_BYTES
 
 
 def test_every_job_scheduler_that_may_be_set_exists() -> None:
@@ -35,3 +43,9 @@ def test_settings_come_back_from_the_variables_they_make() -> None:
 def test_arguments_of_functions_that_are_no_lists_by_task_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="ONYX_FN_PARAMS="):
         from_environment({"ONYX_FN_PARAMS": text})
+
+
+def test_the_largest_segment_fits_into_the_smallest_frame() -> None:
+    assert SEGMENT_BYTES_MAX + FRAME_OVERHEAD_BYTES + 2 * 8 <= FRAME_BYTES_MIN
+    with pytest.raises(SettingsError, match="FRAME_BYTES_MAX=1000: at least 2200000"):
+        from_environment({"ONYX_TRANSPORT_FRAME_BYTES_MAX": "1000"})

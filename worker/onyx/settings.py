@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 FnParams = Mapping[str, Sequence[Any]]
 JOB_SCHEDULERS = ("balanced", "greedy", "percentage")
+FRAME_BYTES_MIN = 2_200_000
+"""Room for the largest segment (`codec.refusals.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class TransportSettings:
     frame_bytes_target: int = 262_144
     """Packets are coalesced up to this size under load (a gRPC message costs ~300 us of CPU)."""
     frame_bytes_max: int = 4_000_000
-    """Largest message sent or taken; gRPC's own default limit is 4 MiB."""
+    """Largest message sent or taken, at least 2,200,000, so that the largest segment fits; gRPC's
+    own default limit is 4 MiB."""
     link_bytes_max: int = 8_388_608
     """Bytes queued or unacknowledged on one link before senders are refused."""
     heartbeat_interval_s: float = 1.0
@@ -238,9 +241,14 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
     """Settings from variables: `ONYX_TENANCY_ID`, `ONYX_LOG_ENTRY_BYTES_MAX`, ...
 
     Raises:
-        SettingsError: a variable does not have the type of its setting, or names no scheduler.
+        SettingsError: a variable does not have the type of its setting, names no scheduler, or is
+            out of bounds.
     """
     settings = read(Settings, environment, prefix)
+    frame_bytes_max = settings.transport.frame_bytes_max
+    if frame_bytes_max < FRAME_BYTES_MIN:
+        told = f"{prefix}_TRANSPORT_FRAME_BYTES_MAX={frame_bytes_max}"
+        raise SettingsError(f"{told}: at least {FRAME_BYTES_MIN}, or segments would not fit")
     if settings.job_scheduler not in JOB_SCHEDULERS:
         told = f"{prefix}_JOB_SCHEDULER={settings.job_scheduler!r}"
         raise SettingsError(f"{told}: expected {', '.join(JOB_SCHEDULERS)}")
