@@ -136,7 +136,7 @@ def windows(draw: st.DrawFn, name: str) -> Window:
     if shape["type"] == "fixed" and aggregation == "conj" and draw(st.booleans()):
         more["storage_strategy"] = ("ordered-log",)
     if shape["type"] == "session" and draw(st.booleans()):
-        more["session_key"] = draw(st.sampled_from(["v", "done", "nowhere"]))
+        more["session_key"] = draw(st.sampled_from(["v", "group"]))
     if shape["type"] != "global" and draw(st.booleans()):
         more["allowed_lateness"] = _elements(draw(st.integers(0, 8)))
     return Window(name, TASK, aggregation=aggregation, window_key="at", **shape, **more)

@@ -79,7 +79,7 @@ def test_the_largest_control_item_is_small():
 
 def test_acks_and_completions_survive():
     acks = frames.Acks(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, ROOTS + np.uint64(2))
-    done = frames.Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, True)
+    done = frames.Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, 3)
     packets = [frames.acks_packet(acks), frames.completions_packet(done)]
     frame = frames.decode(frames.frame(1, 0, packets), MAX)
     for sent, come in zip((acks, done), frame.packets, strict=True):
