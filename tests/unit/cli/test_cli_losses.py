@@ -12,6 +12,7 @@ import pytest
 from onyx import recorder
 from onyx.cli import losses
 from onyx.ids import JobId, TaskName
+from onyx.peer import reporting
 from onyx.recorder import Inside, Recorder
 from onyx.seams import ManualClock
 
@@ -126,3 +127,21 @@ def test_the_log_names_job_task_phase_and_positions() -> None:
         "in apply-fn of task work of job j, over 2 segments (partition 0 position 5 to 6); or in "
         "apply-fn of task write of job j"
     )
+
+
+@pytest.mark.parametrize("junk", [b"\xff" * 64, b"{", b"[1"])
+def test_a_recorder_that_was_overwritten_is_read_all_the_same(
+    junk: bytes, recorded: Recorder
+) -> None:
+    recorded.keep(junk)
+    assert losses.left(recorded) == []
+    assert reporting.pending(recorded) == ()
+    losses.hand_over(recorded, losses.reports([inside(root(0, 1))], 1.0))
+    assert len(losses.left(recorded)) == 1
+    slot = recorded.slot(JobId("j"), TaskName("t"))
+    slot.begin("apply-fn", None, 0, False)
+    memory = recorded._memory
+    memory[recorder._SLOT + 1 : recorder._SLOT + 200] = junk.ljust(199, b"\xff")
+    (found,) = recorded.deaths()
+    losses.reports([found], 1.0)
+    assert losses.told([found])

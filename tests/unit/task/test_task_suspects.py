@@ -167,7 +167,7 @@ def test_one_that_ends_the_process_after_it_was_refused_kills_the_job(
     job: Callable[..., Job],
 ) -> None:
     bench = job(flowConditions=DEAD_LETTER)
-    for number in range(4):
+    for number in range(9):
         bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
     bench.settle()
     assert bench.proposals("kill-job")

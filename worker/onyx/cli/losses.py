@@ -76,8 +76,10 @@ def hand_over(recorder: Recorder, lost: Sequence[dict[str, Any]]) -> None:
 
 def left(recorder: Recorder) -> list[dict[str, Any]]:
     """Reports that no process has made yet."""
-    data = recorder.losses()
-    found: list[dict[str, Any]] = msgspec.json.decode(data) if data else []
+    try:
+        found: list[dict[str, Any]] = msgspec.json.decode(recorder.losses() or b"[]")
+    except msgspec.DecodeError:  # what has ended the process may have written anywhere before
+        return []
     return found
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from onyx import recorder
 from onyx.cli import losses
 from onyx.cli.exit_codes import FINAL, ExitCode
-from onyx.errors import LogReplaced, OnyxError, SettingsError
+from onyx.errors import InvariantViolated, LogReplaced, OnyxError, SettingsError, describe
 from onyx.log.server import end_with_parent
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
@@ -71,6 +71,7 @@ class Supervisor:
         self._listeners: list[socket.socket | None] = [None] * len(peers)
         self._pages: TelemetryServer | None = None
         self._final: int | None = None
+        self._failure: OnyxError | None = None
         self._left = True
         self._thawing_until_s = 0.0
         self._started = threading.Event()
@@ -104,7 +105,7 @@ class Supervisor:
     def failure(self) -> OnyxError | None:
         """Why no process runs any more; None while they run or are started again."""
         if self._final is None:
-            return None
+            return self._failure
         kind = LogReplaced if self._final == ExitCode.LOG_REPLACED else SettingsError
         return kind(
             f"a worker process ended with code {self._final}, which starting it again does not "
@@ -115,7 +116,8 @@ class Supervisor:
         """Ask every child to leave the cluster; kill what does not in time. False when one did not
         leave in an orderly way."""
         self._stopping.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         if self._pages is not None:
             self._pages.close()
         return self._left
@@ -157,6 +159,15 @@ class Supervisor:
         )
 
     def _watch(self) -> None:
+        try:
+            self._look_after_all()
+        except Exception as error:
+            logger.exception("a bug in Onyx: please report it")
+            self._failure = InvariantViolated(f"the supervisor has ended: {describe(error)}")
+            self._started.set()
+            self._end()
+
+    def _look_after_all(self) -> None:
         for number, peers in enumerate(self._peers):
             listener = self._listeners[number]
             descriptor = recorder.create()

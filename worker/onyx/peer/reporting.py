@@ -16,7 +16,10 @@ from onyx.replica.entry import Command, Entry
 def pending(recorder: Recorder | None) -> tuple[Command, ...]:
     """What is to be written."""
     data = recorder.losses() if recorder is not None else b""
-    found = msgspec.json.decode(data, type=list[dict[str, object]]) if data else []
+    try:
+        found = msgspec.json.decode(data or b"[]", type=list[dict[str, object]])
+    except msgspec.DecodeError:  # what has ended the process may have written anywhere before
+        found = []
     return tuple(Command(NAME, each) for each in found)
 
 

@@ -73,7 +73,7 @@ def _refuse(task: Task, batch: Batch) -> None:
         f"and is not tried any more (setting task.losses_max = {most}); the log of the worker has "
         "the exit code or signal"
     )
-    if count > most:
+    if count > 2 * (most + 1):  # a few are reported late, when others have tried it meanwhile
         detail = f"{error}; what was to be done about it has ended the process as well"
         raise Failure(Phase.ROUTE.value, error, detail)
     task.leaves = Leaves([], np.empty(0, dtype=np.intp), None, [(0, error)])
