@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.windows.network import Link
+from tests.sim.windows.poison import recording
 from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.story import FUNCTIONS
 from tests.sim.windows.violation import Violation, not_hidden
@@ -25,7 +26,7 @@ from onyx.plugins.part_formats import JsonLinesFormat
 from onyx.plugins.parts import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
-from onyx.recorder import NoRecorder, Recording
+from onyx.recorder import Inside, Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
@@ -68,7 +69,10 @@ class Process:
         self.settings = world.settings
         self.clock: Clock = world.clock
         self.transport: Transport = Link(world.network, self.group)
-        self.recorder: Recording = NoRecorder()
+        self.recorded = recording(world)
+        self.recorder: Recording = self.recorded
+        self.deaths: list[Inside] | None = None
+        """Who was in user code when the process ended; None while it lives."""
         self.log: Any = DocumentsOf(world.documents, self.group)
         self.tasks: dict[PeerId, Task] = {}
         self.ackers: dict[tuple[AllocationVersion, PeerId], AckerTask] = {}
@@ -102,6 +106,8 @@ class Process:
         """One phase of a task; whether something was done."""
         with not_hidden():
             progress = machine.step(task)
+        if self.deaths is not None:
+            return False
         if progress is Progress.DONE:
             del self.tasks[task.peer]
             self._start(task.peer)
@@ -119,7 +125,8 @@ class Process:
         return self._replica
 
     def propose(self, peer: PeerId, command: Command) -> None:
-        self.world.commit(self, peer, command)
+        if self.deaths is None:
+            self.world.commit(self, peer, command)
 
     def permitted(self) -> bool:
         return True
@@ -132,7 +139,8 @@ class Process:
     def resolve(self, name: str) -> Callable[..., Any]:
         if name not in FUNCTIONS:
             raise NameNotRegistered(f"{name} is not registered")
-        return FUNCTIONS[name]
+        found = FUNCTIONS[name]
+        return self.world.poison.guarded(self, found) if name == "m:fall_apart" else found
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:
         return Partitions(self.world)
@@ -153,10 +161,11 @@ class Process:
         return NULL_TASK
 
     def restart_peer(self, peer: PeerId) -> None:
-        raise AssertionError("no lifecycle says so")
+        """A task begins anew on a new peer: here that takes a new process."""
+        self.deaths = []
 
     def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
-        if self.group in self.world.members:
+        if self.group in self.world.members and self.deaths is None:
             raise Violation(f"U: a task failed: {report}")
         future: Future[None] = Future()
         future.set_result(None)

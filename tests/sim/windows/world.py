@@ -22,6 +22,7 @@ from immutables import Map
 from tests.sim.windows.checks import Checks
 from tests.sim.windows.inline import one_thread
 from tests.sim.windows.network import Network
+from tests.sim.windows.poison import Poison
 from tests.sim.windows.process import Process, Work
 from tests.sim.windows.storage import Documents, Faults, Place, Storage
 from tests.sim.windows.story import Story, draw_story
@@ -129,6 +130,7 @@ class World:
         self.entries: list[tuple[str, Replica]] = []
         digest = self.documents.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
         self.replica = Replica(job_digests=Map({JOB: digest}))
+        self.poison = Poison(self, random.Random(f"{seed}/poison"))
         self.rounds = 0
         self.chaos = True
         self._numbers = 0
@@ -183,6 +185,11 @@ class World:
                 for _ in range(choice.choice((0, 1, 2, 6, 15)) if self.chaos else 200):
                     if not process.step(task):
                         break
+                if process.deaths is not None:
+                    break
+            if process.deaths is not None:
+                self._bury(process)
+                continue
             for acker in list(process.ackers.values()):
                 acker.advance()
         self._work(self.options.delivered if "slow" in on else 0.8)
@@ -233,6 +240,25 @@ class World:
         self._kill(process)
         self._join()
         self._allocate()
+
+    def _bury(self, process: Process) -> None:
+        """One that has ended by itself; its successor says over what, when it has joined."""
+        self.note(f"{process.group} ends, over {len(process.deaths or ())} batches")
+        member = self.members.pop(process.group, None)
+        self.zombies = [(each, until) for each, until in self.zombies if each is not process]
+        self._kill(process)
+        if member is not None:
+            self._join()
+        found = self.poison.reported(process, self.replica)
+        self._enter(
+            "lost",
+            suspects=found.suspects,
+            losses=found.losses,
+            loss_reports=found.loss_reports,
+        )
+        self.poison.check(self.replica)
+        if member is not None:
+            self._allocate()
 
     def _zombie(self) -> None:
         process = self._evict()
