@@ -53,6 +53,17 @@ def test_a_running_job_is_told_with_its_peers() -> None:
     assert truths(found)["Running"] == "True"
 
 
+def test_a_task_that_does_not_advance_is_told_in_a_condition_and_in_the_message() -> None:
+    found = told(replace(RUNNING, stalled="task write (peer 12), since then: the disk is full"))
+    assert found["phase"] == "Running"
+    assert found["message"].endswith("task write (peer 12), since then: the disk is full")
+    (advancing,) = [each for each in found["conditions"] if each["type"] == "Advancing"]
+    assert (advancing["status"], advancing["reason"]) == ("False", "Stalled")
+    assert advancing["message"].startswith("task write")
+    assert truths(told(RUNNING))["Advancing"] == "True"
+    assert truths(told(LogJob("live", suspended=True)))["Advancing"] == "False"
+
+
 def test_the_same_again_is_the_same_status() -> None:
     first = told(RUNNING)
     assert told(RUNNING, first, now_s=1e9 + 500) == first
@@ -98,10 +109,10 @@ def messages(found: Any) -> list[str]:
 def test_one_condition_says_why_and_others_point_to_it() -> None:
     waiting = told(LogJob("live", waiting_for="needs 2 peers; the cluster has none"))
     assert sum("needs 2 peers" in each for each in messages(waiting)) == 2
-    assert messages(waiting).count("see condition Allocated") == 1
+    assert messages(waiting).count("see condition Allocated") == 2
     failed = told(LogJob("killed", failure="task read: boom"))
     assert sum("boom" in each for each in messages(failed)) == 2
-    assert messages(failed).count("see condition Failed") == 3
+    assert messages(failed).count("see condition Failed") == 4
     lost = told(None)
     assert sum("no answer" in each for each in messages(lost)) == 2
 

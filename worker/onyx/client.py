@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import msgspec
 from onyx import examining, takeover
 from onyx.checks import wrong_options
 from onyx.errors import JobRefused, OnyxError, UserError
-from onyx.ids import JobId, Position
+from onyx.ids import GroupId, JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
@@ -31,6 +31,8 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
+from onyx.seams import SystemClock
+from onyx.stalls import Stall, cause, sentence
 from onyx.upgrade.plan import Plan, without_answers
 
 FORGOTTEN_AT_ONCE = 500
@@ -55,6 +57,10 @@ class JobStatus:
     manifest cannot be read."""
     exception: dict[str, Any] | None = None
     """What killed it, if a task did."""
+    stalled: str = ""
+    """Why it does not advance, as workers report it; empty while it does, and when it waits."""
+    stalls: tuple[Stall, ...] = ()
+    """Every task on every peer of which that was reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +234,7 @@ class Client:
         for job in ended:
             self.log.delete_documents(kept.frontiers(job))
             self.log.delete_documents(kept.exception(job))
+            self.log.delete_documents(kept.stalls(job))
             self.log.delete_documents(kept.place(job))
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
@@ -332,6 +339,19 @@ class Client:
         report: dict[str, Any] = msgspec.json.decode(document.data)
         return report
 
+    def stalls(self, replica: Replica, job: JobId) -> list[Stall]:
+        """The tasks of a job that do not advance, as the workers that are there report it."""
+        allocation = replica.allocations.get(job, _NOBODY)
+        peers = {peer for each in allocation.values() for peer in each}
+        found: list[Stall] = []
+        for group in self.log.list_documents(kept.stalls(job)) if peers else ():
+            if group not in replica.groups_index:
+                continue
+            document = self.log.get_document(kept.stall(job, GroupId(group)))
+            if document is not None:
+                found += msgspec.json.decode(document.data, type=list[Stall])
+        return [each for each in found if each.peer in peers]
+
     def status_at(self, replica: Replica, job: JobId) -> JobStatus:
         """How a job is as of a replica that the caller has."""
         state: JobState = "unknown"
@@ -347,7 +367,18 @@ class Client:
         exception = self.exception(job) if state == "killed" else None
         name, unreadable = self._name(replica, job)
         remark = waiting_for or unreadable
-        return JobStatus(job, name, state, replica.version, peers, remark, exception)
+        stalls = self.stalls(replica, job) if job in replica.jobs else []
+        return JobStatus(
+            job,
+            name,
+            state,
+            replica.version,
+            peers,
+            remark,
+            exception,
+            why_stalled(replica, job, stalls),
+            tuple(stalls),
+        )
 
     def _name(self, replica: Replica, job: JobId) -> tuple[str, str]:
         """The name of a job, and why it cannot be read: one that was handed in by other means than
@@ -382,6 +413,12 @@ class Client:
 
 def _named(job: str) -> str:
     return path_name(job, "the id of a job")
+
+
+def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
+    """What keeps a job from advancing, of all that is reported of it; empty if nothing does."""
+    root = cause(found, replica.tasks.get(job, ()))
+    return "" if root is None else sentence(root, found, SystemClock().wall_ms())
 
 
 def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:

@@ -7,7 +7,10 @@ is in them from the user's code: nothing in them can move the cursor of a termin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
+
+from onyx.stalls import Stall
 
 
 def sentence(report: Mapping[str, Any]) -> str:
@@ -24,6 +27,13 @@ def places(report: Mapping[str, Any]) -> list[str]:
 def whole(report: Mapping[str, Any]) -> str:
     """Both."""
     return "\n  ".join([sentence(report), *places(report)])
+
+
+def stack(stall: Stall) -> list[str]:
+    """Where the user's code is that does not come back."""
+    frames = (frame_lines(asdict(each)) for each in stall.stack)
+    head = f"task {stall.task} (peer {stall.peer[:8]}) is at"
+    return [head, *(line for lines in frames for line in lines)]
 
 
 def _places(report: Mapping[str, Any]) -> Iterator[str]:

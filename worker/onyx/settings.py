@@ -199,6 +199,8 @@ class TelemetrySettings:
     """Address on which the Prometheus endpoint listens."""
     metrics_advertise_host: str = ""
     """Address that peers announce for the Prometheus endpoint; empty means the transport's."""
+    job_stalled_after_s: float = 15.0
+    """A task that has something to do and has not advanced for so long is reported, with why."""
     stalled_after_s: float = 120.0
     """`/livez` fails when a thread has not moved for so long; more than any batch takes."""
     log_level: str = "INFO"

@@ -24,6 +24,7 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
+from onyx.stalls import cause, told
 from onyx.upgrade.plan import in_place_of
 from onyx_operator.jobs.checks import Checks
 from onyx_operator.jobs.frontiers import Frontiers
@@ -88,6 +89,7 @@ class LogView:
         self._waiting_since_s: float | None = None
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._failures: dict[JobId, str] = {}
+        self._stalled: dict[JobId, str] = {}
         self.frontiers = Frontiers()
         self._checks = Checks()
         self._next_job = 0
@@ -101,7 +103,11 @@ class LogView:
             return self.trouble
         found = {
             job: log_job(
-                self._replica, job, self._failures.get(job, ""), self.frontiers.completed(job)
+                self._replica,
+                job,
+                self._failures.get(job, ""),
+                self.frontiers.completed(job),
+                self._stalled.get(job, ""),
             )
             for job in jobs
         }
@@ -172,16 +178,19 @@ class LogView:
             self.frontiers.close(job)
 
     async def learn_progress(self) -> None:
-        """Look how far the jobs with peers are: so many documents at a time, in turn."""
+        """Look how far the jobs with peers are, and what keeps those that do not advance: so many
+        documents at a time, in turn."""
         jobs = [job for job in self._replica.jobs if self._replica.allocations.get(job)]
+        for job in self._stalled.keys() - set(jobs):
+            del self._stalled[job]
         left = PROGRESS_DOCUMENTS_MAX
         for _ in range(len(jobs)):
             if self.trouble is not None or left <= 0:
                 return
             self._next_job = (self._next_job + 1) % len(jobs)
             job = jobs[self._next_job]
-            left -= max(1, len(input_partitions(self._replica, job)))
-            if await self._read_frontiers(job):
+            left -= 1 + len(input_partitions(self._replica, job))
+            if await self._read_frontiers(job) | await self._read_stalls(job):
                 self._changed([job])
 
     async def submit(self, job_id: JobId, job: Job, owner: str) -> None:
@@ -332,6 +341,19 @@ class LogView:
         client = self._opened()
         partitions = input_partitions(self._replica, job)
         return await self._ask(self.frontiers.read, client.log, job, partitions)
+
+    async def _read_stalls(self, job: JobId) -> bool:
+        """Whether it advances otherwise than before."""
+        replica = self._replica
+        stalls = await self._ask(self._opened().stalls, replica, job)
+        before = self._stalled.pop(job, "")
+        if not stalls:
+            return bool(before)
+        root = cause(stalls, replica.tasks.get(job, ()))
+        found = "" if root is None else told(root, stalls)
+        if found:
+            self._stalled[job] = found
+        return found != before
 
     def _where(self) -> str:
         return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"

@@ -33,9 +33,13 @@ def stage_of(replica: Replica, job: JobId) -> Stage:
 
 
 def log_job(
-    replica: Replica, job: JobId, failure: str = "", completed: int | None = None
+    replica: Replica,
+    job: JobId,
+    failure: str = "",
+    completed: int | None = None,
+    stalled: str = "",
 ) -> LogJob:
-    """A job as of a replica; `failure` and `completed` are known from beside the log."""
+    """A job as of a replica; `failure`, `completed` and `stalled` are known from beside the log."""
     stage = stage_of(replica, job)
     if stage in ("unknown", "fenced"):
         return LogJob(stage)
@@ -58,6 +62,7 @@ def log_job(
         starting=any(replica.ready.get(peer) != version for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
         displaced=displaced(replica, job),
+        stalled=stalled if peers else "",
         partitions=len(partitions),
         exhausted=sum(number in exhausted for number in partitions),
         completed=completed,

@@ -30,6 +30,8 @@ class LogJob:
     """Why it has no peers."""
     displaced: bool = False
     """It has none because the job scheduler gave those that it had to other jobs."""
+    stalled: str = ""
+    """Why it does not advance, as its workers report it."""
     failure: str = ""
     """What a task said before it killed the job; empty when a command killed it."""
     partitions: int = 0

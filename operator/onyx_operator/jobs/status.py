@@ -30,13 +30,20 @@ def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dic
         "observedGeneration": spec.generation,
         "phase": plan.phase,
         "reason": plan.reason,
-        "message": cut(plan.message),
+        "message": cut(_stalled(plan, job) or plan.message),
         **_record(record, job, now),
         **_counters(before, record, log, job),
     }
     verdicts = _conditions(spec, record, plan, log, job)
     found["conditions"] = dated(verdicts, before, spec.generation, now)
     return found
+
+
+def _stalled(plan: Plan, job: LogJob | None) -> str:
+    """Why a job with peers does not advance; empty while it does."""
+    if job is None or not job.stalled or plan.phase not in ("Running", "Draining"):
+        return ""
+    return f"does not advance: {job.stalled}"
 
 
 def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
@@ -117,6 +124,9 @@ def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
     }
 
 
+_WITH_PEERS = ("Allocated", "Running", "Advancing")
+
+
 def _steps(
     record: Record, plan: Plan, log: Log | Trouble, job: LogJob | None
 ) -> dict[str, Verdict]:
@@ -124,17 +134,25 @@ def _steps(
     if job is None or isinstance(log, Trouble):
         reason = log.reason if isinstance(log, Trouble) else plan.reason
         unknown: Verdict = ("Unknown", reason, "the log of the cluster is not known now")
-        steps = dict.fromkeys(("Submitted", "Allocated", "Running"), unknown)
+        steps = dict.fromkeys(("Submitted", *_WITH_PEERS), unknown)
         if isinstance(log, Trouble) and log.without_workers:
-            steps |= dict.fromkeys(("Allocated", "Running"), ("False", reason, log.message))
+            steps |= dict.fromkeys(_WITH_PEERS, ("False", reason, log.message))
         return steps
     submitted = job.submitted or bool(record.submitted_at)
     running = job.peers > 0 and not job.starting
     no: Verdict = ("False", plan.reason, plan.message)
+    advancing: Verdict = no
+    if running:
+        advancing = (
+            ("False", "Stalled", job.stalled)
+            if job.stalled
+            else ("True", "Advancing", "no worker reports a task that does not advance")
+        )
     return {
         "Submitted": ("True", "InLog", f"job {record.job_id} is in the log") if submitted else no,
         "Allocated": ("True", "PeersAllocated", f"{job.peers} peers") if job.peers else no,
         "Running": ("True", "Running", "its peers are ready") if running else no,
+        "Advancing": advancing,
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from onyx.stalls import Reason
 from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, PeerState
 from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
@@ -43,6 +44,7 @@ def exercise(group: GroupMetrics) -> None:
     group.session_lost()
     group.stream(Direction.OUT, 2, 65_536)
     group.reconnected(1)
+    group.stalls([("flights", "parse", Reason.FUNCTION, 17.0)])
     group.job_started("flights", "0000-1111", "at-least-once")
 
 

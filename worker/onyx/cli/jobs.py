@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from typing import Annotated
 
 import msgspec
@@ -24,6 +25,9 @@ from onyx.cli.takeover import DryRunOption, ResumeOption, show_takeover
 from onyx.cli.validate import FileArgument, read_job
 from onyx.client import Client, JobStatus
 from onyx.ids import JobId
+
+STACKS_MAX = 4
+"""Of functions that do not come back, shown of one job."""
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 
@@ -165,13 +169,15 @@ def _show(statuses: list[JobStatus], as_json: bool) -> None:
 
 
 def show_exception(status: JobStatus, console: Console) -> None:
-    """Where in the user's code the error came from that killed a job, and for which segment."""
-    for line in failure_text.places(status.exception or {}):
+    """Where in the user's code the error came from that killed a job, and for which segment; or
+    where the code is that does not come back."""
+    stacks = [failure_text.stack(each) for each in status.stalls if each.stack][:STACKS_MAX]
+    for line in (*failure_text.places(status.exception or {}), *chain.from_iterable(stacks)):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def remarks(status: JobStatus) -> str:
     """Why a job waits or what killed it, for people."""
     if status.exception is None:
-        return status.waiting_for
+        return status.waiting_for or status.stalled
     return failure_text.sentence(status.exception)

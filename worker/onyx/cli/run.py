@@ -33,6 +33,7 @@ from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.progress import Progress
 from onyx.cli.supervisor import Supervisor
 from onyx.cli.validate import read_job, unresolved
+from onyx.cli.watcher import Watcher
 from onyx.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
@@ -202,16 +203,19 @@ def _watch(
             ended.set()
 
     waited_s, shown_s = 0.0, 0.0
+    watcher = Watcher(client, job)
     with client.follow(look), Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
             waited_s += SAMPLE_INTERVAL_S
             progress.sample(latest[0])
-            title = _title(client, latest[0], job, waited_s)
+            title = watcher.title(latest[0], waited_s)
             if console.is_terminal:
                 live.update(progress.table(title), refresh=True)
             elif waited_s - shown_s >= PLAIN_INTERVAL_S:
                 shown_s = waited_s
                 console.print(f"{title}: {progress.line()}", markup=False, soft_wrap=True)
+            for line in watcher.news():
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
             if (failure := workers.failure) is not None:
                 raise failure
             if timeout_s is not None and waited_s >= timeout_s:
@@ -219,9 +223,3 @@ def _watch(
         progress.sample(latest[0])
         if console.is_terminal:
             live.update(progress.table("done", average=True), refresh=True)
-
-
-def _title(client: Client, replica: Replica, job: JobId, waited_s: float) -> str:
-    status = client.status_at(replica, job)
-    why = f": {status.waiting_for}" if status.waiting_for else ""
-    return f"{status.name} {status.state}{why} ({status.peers} peers, {waited_s:.0f} s)"

@@ -139,6 +139,14 @@ class PendingWindow:
         """How many positions can be emitted before the ring is full."""
         return self.capacity - (self._next - self._frontier)
 
+    def oldest_s(self, now_s: float) -> float | None:
+        """Seconds since the lowest position that is not complete was sent, to the interval at which
+        time-outs are looked at; None when all are complete."""
+        if self._incomplete == 0:
+            return None
+        sent = int(self._sent[self._frontier & self._mask])
+        return max(0.0, now_s - self._started_s - sent * self._interval_s)
+
     def emit(self, n: int, now_s: float) -> U64:
         """Roots for the next `n` positions, first attempt. At most `room`."""
         assert 0 <= n <= self.room, "the window is full: emit at most `room`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.ids import JobId
+from onyx.ids import GroupId, JobId
 
 
 def frontiers(job: JobId) -> str:
@@ -18,6 +18,16 @@ def frontier(job: JobId, partition: int) -> str:
 def place(job: JobId) -> str:
     """Name of the place where the state of a job is."""
     return f"place/{job}"
+
+
+def stalls(job: JobId) -> str:
+    """The folder of what keeps a job from advancing."""
+    return f"stall/{job}"
+
+
+def stall(job: JobId, group: GroupId) -> str:
+    """The same, as one group reports it."""
+    return f"{stalls(job)}/{group}"
 
 
 def exception(job: JobId) -> str:

@@ -15,6 +15,7 @@ CONDITIONS = (
     "Submitted",
     "Allocated",
     "Running",
+    "Advancing",
     "Completed",
     "Failed",
 )

@@ -61,6 +61,11 @@ class Loop:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @property
+    def thread(self) -> int | None:
+        """Identifies the thread while it runs."""
+        return self._thread.ident
+
     def start(self) -> None:
         self._thread.start()
 
@@ -139,6 +144,10 @@ class Executor:
 
     def start(self) -> None:
         self._shared.start()
+
+    @property
+    def shared_thread(self) -> int | None:
+        return self._shared.thread
 
     def wake(self) -> None:
         """Something changed for everybody."""

@@ -56,6 +56,7 @@ from onyx.peer.events import (
 from onyx.peer.executor import Executor
 from onyx.peer.liveness import Liveness, Watched
 from onyx.peer.observer import Observer
+from onyx.peer.watch import Watch
 from onyx.peer.workload import Workload
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
@@ -150,6 +151,9 @@ class Incarnation:
         )
         self._workload = Workload(self, self._executor)
         self._checker = JobChecker(self, self.group, lambda answer: self.post(Answer(answer)))
+        self._watch = Watch(
+            log, metrics, clock, self.background, settings.telemetry.job_stalled_after_s
+        )
         self._timers: list[threading.Timer] = []
         self._state: group.GroupState | None = None
         self._offered = 0
@@ -175,6 +179,7 @@ class Incarnation:
             while end is None:
                 self._liveness.beat(Watched.GROUP)
                 self._tell_traffic()
+                self._watch.look(self._workload.runners, self._state.replica, self.permitted())
                 event = self._next_event()
                 if isinstance(event, _Crash):
                     raise InvariantViolated(event.reason)
@@ -373,6 +378,7 @@ class Incarnation:
         self.transport.stop()
         self._observer.traffic(self.transport.counters())
         self._observer.close()
+        self._watch.close()
         self.log.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

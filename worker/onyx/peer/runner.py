@@ -34,6 +34,17 @@ class TaskRunner:
         self._moving = False
         self._where = {**location(), "job": task.job_id, "task": task.name, "peer": task.peer}
 
+    @property
+    def shared(self) -> bool:
+        """Whether it runs on the thread that tasks share."""
+        return self._loop is None
+
+    @property
+    def thread(self) -> int | None:
+        """Which thread it runs on."""
+        loop = self._loop
+        return loop.thread if loop is not None else self._executor.shared_thread
+
     def start(self) -> None:
         if self.task.kind is Kind.FUNCTION:
             self._share()

@@ -76,6 +76,11 @@ class Workload:
                 case JobReady(job, version):
                     self._ready(replica, job, version)
 
+    @property
+    def runners(self) -> tuple[TaskRunner, ...]:
+        """Of the tasks that run now."""
+        return tuple(self._running.values())
+
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
     ) -> None:

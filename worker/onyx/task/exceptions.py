@@ -12,6 +12,7 @@ import linecache
 import reprlib
 import traceback
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 from onyx.errors import message_of
@@ -53,6 +54,15 @@ def frames(error: BaseException) -> list[dict[str, Any]]:
         if not is_ours(frame.f_globals)
     ]
     return [place(*each) for each in places[-FRAMES_MAX:]]
+
+
+def frames_of(frame: FrameType | None) -> list[dict[str, Any]]:
+    """The same of a thread that runs: its user's code down to where Onyx called it."""
+    found: list[dict[str, Any]] = []
+    while frame is not None and not is_ours(frame.f_globals) and len(found) < FRAMES_MAX:
+        found.append(place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return found[::-1]
 
 
 def place(file: str, line: int, function: str) -> dict[str, Any]:

@@ -64,6 +64,9 @@ RUN: dict[Phase, Callable[[Task], Progress]] = {
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
 
+_TRIED_AT_EVERY_STEP = (Phase.READ_BATCH, Phase.WRITE_BATCH)
+"""Others wait between two tries, and what was in their way is in their way until they are done."""
+
 BATCHES_A_TURN = 8
 """What waits is worked off before anything new is read: a batch that has to queue has left the
 processor's cache when its turn comes, and everything done with it takes twice as long."""
@@ -80,13 +83,16 @@ WAITING_TOLD_EVERY_S = 30.0
 def advance(task: Task) -> Progress:
     """Step until the task waits, ends, or is through with the whole batches that wait for it."""
     clock = task.services.clock
-    ends_s = clock.monotonic_s() + TURN_MAX_S
+    task.course.step_since_s = now_s = clock.monotonic_s()
+    ends_s = now_s + TURN_MAX_S
     progress = _through_one(task)
     if progress is Progress.ADVANCED:
         for _ in range(1, BATCHES_A_TURN):
-            if clock.monotonic_s() >= ends_s or not _more_waits(task):
+            if (now_s := clock.monotonic_s()) >= ends_s or not _more_waits(task):
                 break
+            task.course.step_since_s = now_s
             _through_one(task)
+    task.course.step_since_s = None
     return progress
 
 
@@ -126,12 +132,13 @@ def step(task: Task) -> Progress:
     restarting.go_on(task)
     if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
         return Progress.WAITING
-    if task.superseded_s is not None:
-        return _await_new_version(task, task.superseded_s)
+    if task.course.superseded_s is not None:
+        return _await_new_version(task, task.course.superseded_s)
     try:
         progress = inside.run(task, phase, RUN[phase])
     except Unavailable as error:
         task.futures.clear()
+        task.course.obstacle = str(error)
         _tell_why_it_waits(task, error)
         return Progress.WAITING
     except Failure as failure:
@@ -140,9 +147,12 @@ def step(task: Task) -> Progress:
     except BaseException as error:
         _decide(task, Failure(phase.value, contained(error)))
         return Progress.WAITING
+    if task.course.obstacle and phase in _TRIED_AT_EVERY_STEP:
+        task.course.obstacle = ""
     if progress is Progress.ADVANCED and task.phase is phase:
         task.phase = task.successors[phase]
-        task.tell_waiting_s = None
+        task.course.tell_waiting_s = None
+        task.course.obstacle = ""
     return progress
 
 
@@ -160,10 +170,10 @@ def _await_new_version(task: Task, since_s: float) -> Progress:
 def _tell_why_it_waits(task: Task, error: Unavailable) -> None:
     """What passes soon, as while a job is allocated anew, is not worth a line."""
     now_s = task.services.clock.monotonic_s()
-    if task.tell_waiting_s is None:
-        task.tell_waiting_s = now_s + WAITING_TOLD_AFTER_S
-    elif now_s >= task.tell_waiting_s:
-        task.tell_waiting_s = now_s + WAITING_TOLD_EVERY_S
+    if task.course.tell_waiting_s is None:
+        task.course.tell_waiting_s = now_s + WAITING_TOLD_AFTER_S
+    elif now_s >= task.course.tell_waiting_s:
+        task.course.tell_waiting_s = now_s + WAITING_TOLD_EVERY_S
         logger.warning("task %s waits in %s: %s", task.name, task.phase.value, error)
 
 
@@ -177,7 +187,7 @@ def _receive(task: Task, message: Message) -> None:
                 keeping.keep(task)
             task.forget_batch()
             task.controls, task.parts = [], Parts()
-            task.superseded_s = None
+            task.course.superseded_s = None
             task.phase = Phase.WIRE
         case Ready(version) if task.wired and task.live.wiring.version == version:
             task.live.ready = True
@@ -204,7 +214,7 @@ def _decide(task: Task, failure: Failure) -> None:
         return
     if isinstance(failure.error, Fenced | WorkLost):
         logger.warning("task %s cannot go on with what it began: %s", task.name, failure.detail)
-        task.superseded_s = task.services.clock.monotonic_s()
+        task.course.superseded_s = task.services.clock.monotonic_s()
         return
     task.failed = True
     task.metrics.failed(failure.segments)

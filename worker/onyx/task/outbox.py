@@ -44,6 +44,12 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def waits_for(self) -> tuple[TaskName, ...]:
+        """Tasks that have not taken what was put first; from any thread."""
+        tasks = {site.peer: child.task for child in self._children for site in child.sites}
+        first = tuple(self._queue)[:1]
+        return tuple({tasks[each.sites[0].peer] for each in first})
+
     def put(self, child: ChildTask, batch: Batch) -> None:
         """To any peer of the child task."""
         if len(batch):

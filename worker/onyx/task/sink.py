@@ -31,6 +31,8 @@ class Sink:
         self._plugin = plugin
         self._durable = DurableCount(plugin, name)
         self._written = 0
+        self.acknowledged = 0
+        """Batches that are durable."""
         self._waiting: deque[tuple[int, U64, U64]] = deque()
         self.succeeded = not isinstance(plugin, SucceedingOutput)
         """Whether its result holds what earlier versions of the job have written, if it has one."""
@@ -90,7 +92,13 @@ class Sink:
         while self._waiting and self._waiting[0][0] <= durable:
             _, roots, values = self._waiting.popleft()
             ready.append((roots, values))
+        self.acknowledged += len(ready)
         return ready
+
+    @property
+    def waiting_segments(self) -> int:
+        """Segments written that nobody knows to be durable yet, about."""
+        return sum(len(roots) for _, roots, _ in tuple(self._waiting))
 
     def all_durable(self) -> bool:
         return self._durable.after(self._written) >= self._written

@@ -144,6 +144,11 @@ class Source:
     def in_flight(self) -> int:
         return sum(each.window.in_flight for each in self.partitions.values())
 
+    def oldest_s(self, now_s: float) -> float | None:
+        """Seconds since the oldest segment in flight was sent; None if there is none."""
+        ages = (each.window.oldest_s(now_s) for each in tuple(self.partitions.values()))
+        return max((age for age in ages if age is not None), default=None)
+
     def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> None:
         """Take over a partition at its frontier."""
         if at.exhausted:

@@ -166,6 +166,22 @@ class Sealing:
     """A Spark stage runs."""
 
 
+@dataclass(slots=True)
+class Course:
+    """How a task gets on, for who looks at it from another thread."""
+
+    step_since_s: float | None = None
+    """Since when its thread is in its present step; None between two."""
+    obstacle: str = ""
+    """What was Unavailable when the present phase was tried last."""
+    tell_waiting_s: float | None = None
+    """When to log what the phase waits for, if it still does then."""
+    superseded_s: float | None = None
+    """Since when what it has begun is lost to it, until it is wired anew."""
+    batches: int = 0
+    """How often it has come to the end of its loop."""
+
+
 class Task:
     """Not thread-safe except `post`."""
 
@@ -193,8 +209,7 @@ class Task:
         """What a failed task waits for."""
         self.ready_since_s: float | None = None
         """When it first began to work; None before."""
-        self.superseded_s: float | None = None
-        """Since when what it has begun is lost to it, until it is wired anew."""
+        self.course = Course()
         self.batch: Batch | None = None
         self.leaves: Leaves | None = None
         self.groups: list[Any] | None = None
@@ -216,8 +231,6 @@ class Task:
         self.seal_attempts = 0
         self.next_save_s = 0.0
         self.retry_after_s = 0.0
-        self.tell_waiting_s: float | None = None
-        """When to say what the phase waits for, if it still does then."""
         self.partition_names: list[str] | None = None
         self.registering = False
         self.metrics: TaskMetrics = NULL_TASK

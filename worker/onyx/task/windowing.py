@@ -117,6 +117,8 @@ class Windowing:
         """When it was, first."""
         self._rested_s = 0.0
         """When the last chunk was begun as long ago as a change may wait at most."""
+        self.obstacle = ""
+        """Why the last chunk could not be written yet."""
         self._appending: _Append | None = None
         self._try_again_s = 0.0
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -229,7 +231,7 @@ class Windowing:
         except Unavailable as error:
             self._append_again(appending, error)
             return []
-        self._appending = None
+        self._appending, self.obstacle = None, ""
         self.emissions.release(appending.emitted)
         self._settled |= appending.settled
         return appending.values
@@ -281,6 +283,7 @@ class Windowing:
         return self._appending is None and self._due_s is None
 
     def _append_again(self, appending: _Append, error: Unavailable) -> None:
+        self.obstacle = str(error)
         now_s = self._clock.monotonic_s()
         if now_s >= self._try_again_s:
             logger.warning("the state log cannot be written, trying again: %s", error)

@@ -216,6 +216,7 @@ def after_batch(task: Task) -> Progress:
         task.timer.tell(task.metrics, len(batch), len(leaves))
         _tell_queue(task)
     task.forget_batch()
+    task.course.batches += 1
     if task.static.observed:
         task.static.event["batch"] = task.static.event["results"] = []
     if task.seal_wanted and batch is None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from onyx.stalls import Reason
+
 Kind = Literal["counter", "gauge", "histogram"]
 
 
@@ -67,6 +69,7 @@ CLOSED_LABELS: dict[str, frozenset[str]] = {
     "state": frozenset(PeerState),
     "direction": frozenset(Direction),
     "reason": frozenset(Refusal),
+    "cause": frozenset(Reason),
 }
 """Labels whose values are fixed here. `fn` is closed by the commands that a registry is given."""
 
@@ -188,6 +191,13 @@ METRICS = (
         "gauge",
         TASK,
         "State to be read by peers that take it over.",
+    ),
+    Metric(
+        "onyx_job_stalled_seconds",
+        "gauge",
+        (*TASK, "cause"),
+        "For how long a peer of the task here has not advanced though it has something to do; "
+        "absent while all advance.",
     ),
     Metric("onyx_log_position_applied", "gauge", (), "Position of the last log entry applied."),
     Metric("onyx_log_position_tail", "gauge", (), "Position of the last log entry seen."),

@@ -7,6 +7,9 @@ called once a batch or entry, never once a segment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from onyx.stalls import Reason
 from onyx.telemetry.catalog import Direction, PeerState, Refusal
 
 
@@ -92,6 +95,10 @@ class GroupMetrics:
 
     def refused(self, reason: Refusal, calls: int) -> None:
         """Calls of other processes that have not been let in since the last call."""
+
+    def stalls(self, found: Sequence[tuple[str, str, Reason, float]]) -> None:
+        """All tasks of this process that do not advance: names of job and task, why, and for how
+        many seconds."""
 
     def job_started(self, job: str, job_id: str, guarantee: str) -> None:
         """A peer of this process works on the job."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import platform
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from onyx.stalls import Reason
 from onyx.telemetry.catalog import (
     CLOSED_LABELS,
     METRICS,
@@ -51,6 +52,7 @@ class PrometheusGroupMetrics(GroupMetrics):
         "_metrics",
         "_retained_max",
         "_series",
+        "_stalled",
         "registry",
     )
 
@@ -69,6 +71,7 @@ class PrometheusGroupMetrics(GroupMetrics):
         self._lock = Lock()
         self._series: OrderedDict[tuple[str, str], TaskSeries] = OrderedDict()
         self._retained_max = retained_tasks_max
+        self._stalled: frozenset[tuple[str, str, Reason]] = frozenset()
         self._metrics["onyx_build_info"].labels(version, platform.python_version()).set(1)
 
     def task(self, job: str, task: str) -> TaskMetrics:
@@ -118,6 +121,17 @@ class PrometheusGroupMetrics(GroupMetrics):
 
     def refused(self, reason: Refusal, calls: int) -> None:
         self._metrics["onyx_grpc_calls_refused_total"].labels(reason).inc(calls)
+
+    def stalls(self, found: Sequence[tuple[str, str, Reason, float]]) -> None:
+        longest: dict[tuple[str, str, Reason], float] = {}
+        for job, task, reason, seconds in found:
+            longest[job, task, reason] = max(seconds, longest.get((job, task, reason), 0.0))
+        gauge = self._metrics["onyx_job_stalled_seconds"]
+        for labels in self._stalled - longest.keys():
+            gauge.remove(*labels)
+        for labels, seconds in longest.items():
+            gauge.labels(*labels).set(seconds)
+        self._stalled = frozenset(longest)
 
     def job_started(self, job: str, job_id: str, guarantee: str) -> None:
         self._metrics["onyx_job_info"].labels(job, job_id, guarantee).set(1)

@@ -1,0 +1,67 @@
+"""Why a task does not advance, as a table of what is seen of it."""
+
+import pytest
+
+from onyx.stalls import Reason
+from onyx.task.diagnosis import Facts, diagnose, is_alone
+from onyx.task.phases import Kind, Phase
+
+IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
+
+
+def facts(kind=FN, phase=Phase.READ_BATCH, **more):
+    return Facts(kind, phase, maker="shop:parse", **more)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "why"),
+    [
+        (facts(FN, Phase.APPLY_FN, step_s=40.0), Reason.FUNCTION, "function shop:parse"),
+        (facts(FN, Phase.ASSIGN_WINDOWS, step_s=40.0), Reason.WINDOWS, "windows"),
+        (facts(FN, Phase.ROUTE, step_s=40.0), Reason.CONDITION, "flow condition"),
+        (facts(OUT, Phase.ROUTE, step_s=40.0), Reason.PLUGIN, "plugin shop:parse is writing"),
+        (facts(IN, Phase.READ_BATCH, step_s=40.0), Reason.PLUGIN, "is reading"),
+        (facts(IN, Phase.BUILD, step_s=40.0), Reason.PLUGIN, "is being built"),
+        (facts(FN, Phase.BEFORE_TASK, step_s=40.0), Reason.LIFECYCLE, "before_task_start"),
+        (facts(OUT, Phase.SEAL, step_s=42.0, spark=True), Reason.SPARK, "attempt 1, is running"),
+        (facts(OUT, Phase.SEAL, spark=True, attempts=2), Reason.SPARK, "failed 2 times"),
+        (facts(OUT, Phase.SEAL, step_s=42.0), Reason.PLUGIN, "is sealing"),
+        (facts(FN, thread_taken_by="slow"), Reason.THREAD, "task slow"),
+        (facts(FN, permitted=False), Reason.ZOOKEEPER, "ZooKeeper does not answer"),
+        (facts(OUT, Phase.ROUTE, obstacle="no space left"), Reason.UNAVAILABLE, "no space left"),
+        (facts(OUT, Phase.SEAL, obstacle="no space left"), Reason.UNAVAILABLE, "no space left"),
+        (facts(IN, Phase.RECOVER, obstacle="no broker"), Reason.UNAVAILABLE, "no broker"),
+        (facts(OUT, restarts="a new peer begins"), Reason.RESTARTING, "a new peer begins"),
+        (facts(FN, Phase.START_TASK), Reason.START_TASK, "start_task says"),
+        (facts(FN, Phase.LOAD_JOB), Reason.LOADING, "reads the job"),
+        (facts(IN, Phase.RECOVER), Reason.RECOVERING, "partitions"),
+        (facts(FN, Phase.RECOVER), Reason.RECOVERING, "state"),
+        (facts(IN, Phase.AWAIT_READY, not_ready=("a", "b")), Reason.PEERS, "peers of a, b"),
+        (facts(FN, Phase.WRITE_BATCH, outbox_to=("write",)), Reason.DOWNSTREAM, "front of write"),
+        (facts(OUT, undurable=7), Reason.NOT_DURABLE, "not made 7 segments durable"),
+        (facts(IN, in_flight=7), Reason.COMPLETIONS, "nothing that was read is completed"),
+        (facts(FN, in_flight=7), Reason.COMPLETIONS, "nothing"),
+    ],
+)
+def test_the_first_row_that_fits_says_why(seen, reason, why):
+    found = diagnose(seen)
+    assert found is not None
+    assert found[0] is reason
+    assert why in found[1]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_who_has_nothing_to_do_is_idle(kind):
+    assert diagnose(facts(kind)) is None
+    assert diagnose(facts(kind, Phase.BEFORE_BATCH)) is None
+    assert diagnose(facts(kind, Phase.APPLY_FN, step_s=0.5)) is None
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("phase", Phase)
+def test_a_step_that_does_not_come_back_has_a_reason_in_every_phase(kind, phase):
+    found = diagnose(facts(kind, phase, step_s=3_600.0))
+    assert found is not None
+    assert "{" not in found[1]
+    early = list(Phase).index(phase) < list(Phase).index(Phase.BEFORE_BATCH)
+    assert is_alone(facts(kind, phase)) is (early or phase is Phase.SEAL)

@@ -1,0 +1,59 @@
+"""Of all that workers report of a job the cause is shown, and not its messengers."""
+
+import pytest
+
+from onyx.stalls import Reason, Stall, cause, sentence, told
+
+ORDER = ("read", "parse", "write")
+
+
+def stall(task, reason, since_ms=0, peer="p1", **more):
+    return Stall("job-1", task, peer, reason, f"{task} is {reason}", since_ms, **more)
+
+
+@pytest.mark.parametrize(
+    ("stalls", "root"),
+    [
+        ([], None),
+        (
+            [
+                stall("read", Reason.COMPLETIONS, is_input=True),
+                stall("parse", Reason.DOWNSTREAM),
+                stall("write", Reason.UNAVAILABLE),
+            ],
+            "write",
+        ),
+        ([stall("read", Reason.DOWNSTREAM), stall("parse", Reason.FUNCTION)], "parse"),
+        ([stall("write", Reason.THREAD), stall("read", Reason.PLUGIN)], "read"),
+        ([stall("write", Reason.NOT_DURABLE), stall("parse", Reason.FUNCTION)], "parse"),
+        ([stall("write", Reason.NOT_DURABLE), stall("read", Reason.COMPLETIONS)], "write"),
+        ([stall("read", Reason.UNAVAILABLE), stall("write", Reason.UNAVAILABLE)], "write"),
+        ([stall("read", Reason.PEERS), stall("parse", Reason.START_TASK)], "parse"),
+        ([stall("gone", Reason.UNAVAILABLE), stall("read", Reason.UNAVAILABLE)], "read"),
+        ([stall("parse", Reason.FUNCTION)], None),
+        ([stall("parse", Reason.LIFECYCLE, alone=True)], "parse"),
+        ([stall("write", Reason.SPARK, alone=True)], "write"),
+    ],
+)
+def test_the_most_downstream_task_that_waits_for_no_other_is_the_cause(stalls, root):
+    for order in (stalls, stalls[::-1]):
+        found = cause(order, ORDER)
+        assert (found and found.task) == root
+
+
+def test_the_longest_of_equals_is_named_and_the_others_are_counted():
+    stalls = [
+        stall("write", Reason.UNAVAILABLE, 5_000, "peer-aaaa-1"),
+        stall("write", Reason.UNAVAILABLE, 2_000, "peer-bbbb-2"),
+        stall("read", Reason.COMPLETIONS, 2_000, segments=70, oldest_ms=1_000, is_input=True),
+        stall("read", Reason.COMPLETIONS, 3_000, "p2", segments=5, oldest_ms=4_000, is_input=True),
+    ]
+    found = cause(stalls, ORDER)
+    assert sentence(found, stalls, 42_000) == (
+        "does not advance: task write (peer peer-bbb and 1 more), for 40 s: write is unavailable; "
+        "75 segments are in flight, the oldest for 41 s"
+    )
+    assert told(found, stalls) == (
+        "task write (peer peer-bbb and 1 more), since 1970-01-01T00:00:02Z: write is unavailable"
+    )
+    assert "for 0 s" in sentence(found, stalls, 1_000), "clocks may differ"

@@ -1,0 +1,100 @@
+"""What is seen of a running task from another thread: its attributes, read and never called.
+
+The task's thread may change them meanwhile, or may never come back. A look that falls between two
+changes is wrong once; whoever looks every second goes by what stays.
+"""
+
+from __future__ import annotations
+
+from onyx.ids import TaskName
+from onyx.replica.state import Replica
+from onyx.task.diagnosis import EARLY, Facts
+from onyx.task.phases import Kind
+from onyx.task.state import Task
+
+SPARK = "spark"
+
+Mark = tuple[object, ...]
+"""What changes when a task advances."""
+
+
+def facts_of(
+    task: Task, replica: Replica, now_s: float, permitted: bool, thread_taken_by: TaskName | None
+) -> Facts:
+    """See `Facts`."""
+    entry = task.static.entry if task.loaded else None
+    live = task.live if task.wired else None
+    source = task.static.source if entry is not None else None
+    step_s, windowing = task.course.step_since_s, live.windowing if live is not None else None
+    in_flight = source.in_flight if source is not None else 0
+    undurable = _undurable(task)
+    obstacle = task.course.obstacle
+    if windowing is not None:
+        in_flight += windowing.emissions.unsettled
+        obstacle = obstacle or windowing.obstacle
+    return Facts(
+        kind=task.kind,
+        phase=task.phase,
+        maker=str(entry.fn or entry.plugin or "") if entry is not None else "",
+        step_s=None if step_s is None else now_s - step_s,
+        thread_taken_by=thread_taken_by,
+        permitted=permitted,
+        obstacle=obstacle,
+        restarts=_restarts(task),
+        not_ready=_not_ready(replica, task),
+        outbox_to=live.outbox.waits_for() if live is not None else (),
+        in_flight=in_flight,
+        undurable=undurable,
+        attempts=task.seal_attempts,
+        spark=entry is not None and entry.plugin == SPARK,
+    )
+
+
+def mark_of(task: Task, facts: Facts) -> Mark:
+    """Equal at two looks if the task has not advanced in between. Of an input what counts is what
+    is completed, of an output what is durable: both can go on for a while without getting
+    anywhere."""
+    if not task.loaded:
+        return (task.phase,)
+    source, sink = task.static.source, task.static.sink
+    if source is not None and facts.in_flight:
+        return ("source", source.completed)
+    if sink is not None and facts.undurable:
+        return ("sink", sink.acknowledged)
+    phase = facts.phase if facts.phase in EARLY else None
+    return ("task", phase, task.course.batches, facts.in_flight)
+
+
+def held_by(task: Task) -> int:
+    """Segments that wait at the task; of an input, those that are not complete."""
+    if task.kind is Kind.INPUT:
+        source = task.static.source if task.loaded else None
+        return source.in_flight if source is not None else 0
+    batch = task.batch
+    waiting = task.live.inbox.waiting_segments() if task.wired else 0
+    return waiting + _undurable(task) + (len(batch) if batch is not None else 0)
+
+
+def _undurable(task: Task) -> int:
+    sink = task.static.sink if task.loaded else None
+    return sink.waiting_segments if sink is not None else 0
+
+
+def _restarts(task: Task) -> str:
+    if task.course.superseded_s is not None:
+        return "what it had begun is lost or belongs to others now; a new peer is to begin anew"
+    if task.restart is not None:
+        return "it failed, and a lifecycle has it restarted after a wait"
+    return ""
+
+
+def _not_ready(replica: Replica, task: Task) -> tuple[TaskName, ...]:
+    allocation = replica.allocations.get(task.job_id)
+    version = replica.allocation_version.get(task.job_id)
+    if allocation is None:
+        return ()
+    return tuple(
+        name
+        for name in replica.tasks.get(task.job_id, ())
+        if any(replica.ready.get(peer) != version for peer in allocation.get(name, ()))
+    )

@@ -1,0 +1,227 @@
+"""Watches the tasks of a group: those that do not advance are reported, with the reason.
+
+On the group's own thread, once a second: a task's thread may be inside a function that never comes
+back. Nothing is reported while everything advances. A report is one small document a job, beside
+the log, that is written when it changes and removed when the task goes on; those of groups that are
+gone count for nothing. So a job that stands still can be seen by whoever can read ZooKeeper, also
+when no worker answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from onyx.errors import OnyxError
+from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.log import kept
+from onyx.log.interface import GroupLog
+from onyx.model.locations import without_secrets
+from onyx.peer.runner import TaskRunner
+from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of
+from onyx.replica.state import Replica
+from onyx.seams import Clock
+from onyx.stalls import SLOW, Frame, Reason, Stall
+from onyx.task.diagnosis import BUSY_S, diagnose, is_alone
+from onyx.task.exceptions import frames_of, shown
+from onyx.task.state import Task
+from onyx.telemetry.interface import GroupMetrics
+
+logger = logging.getLogger("onyx.peer")
+
+LOOK_INTERVAL_S = 1.0
+WRITE_INTERVAL_S = 5.0
+"""A report that changes is written anew at most so often."""
+STALLS_MAX = 32
+"""In one report; the causes first."""
+WHY_CHARACTERS_MAX = 800
+LOG_INTERVAL_S = 60.0
+
+Background = Callable[[Callable[[], None]], Future[None]]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is remembered of a task between two looks."""
+
+    mark: Mark
+    moved_s: float
+    """When it had advanced, or had nothing to do, last."""
+    reason: Reason | None = None
+    told_s: float | None = None
+
+
+class Watch:
+    """Of one incarnation. Used by the group's thread."""
+
+    def __init__(
+        self,
+        log: GroupLog,
+        metrics: GroupMetrics,
+        clock: Clock,
+        background: Background,
+        stalled_after_s: float,
+    ) -> None:
+        self._log = log
+        self._metrics = metrics
+        self._clock = clock
+        self._background = background
+        self._after_s = stalled_after_s
+        self._next_s = 0.0
+        self._tasks: dict[tuple[PeerId, JobId, TaskName], _Watched] = {}
+        self._written: dict[JobId, tuple[list[Stall], float]] = {}
+        """What was written last, and when."""
+        self._writing: Future[None] | None = None
+
+    def look(self, runners: Collection[TaskRunner], replica: Replica, permitted: bool) -> None:
+        """Look at all tasks, if it is time."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + LOOK_INTERVAL_S
+        stalls: list[tuple[str, Stall, float]] = []
+        keys = set()
+        taken_by = _thread_taken_by(runners, now_s)
+        for runner in runners:
+            task = runner.task
+            key = task.peer, task.job_id, task.name
+            keys.add(key)
+            try:
+                found = self._seen(runner, replica, now_s, permitted, taken_by)
+            except RuntimeError:  # a dict of the task's has changed while it was looked through
+                continue
+            if found is not None:
+                name = task.static.job.name if task.loaded else str(task.job_id)
+                stalls.append((name, found, now_s - self._tasks[key].moved_s))
+        for key in self._tasks.keys() - keys:
+            del self._tasks[key]
+        self._metrics.stalls([(name, each.task, each.reason, age) for name, each, age in stalls])
+        self._report([each for _, each, _ in stalls], now_s, permitted)
+
+    def close(self) -> None:
+        """The incarnation has ended; its reports count for nothing any more."""
+        self._metrics.stalls([])
+
+    def _seen(
+        self,
+        runner: TaskRunner,
+        replica: Replica,
+        now_s: float,
+        permitted: bool,
+        taken_by: TaskName | None,
+    ) -> Stall | None:
+        task = runner.task
+        other = taken_by if runner.shared and taken_by != task.name else None
+        facts = facts_of(task, replica, now_s, permitted, other)
+        found, mark = diagnose(facts), mark_of(task, facts)
+        key = task.peer, task.job_id, task.name
+        watched = self._tasks.setdefault(key, _Watched(mark, now_s))
+        if found is None or mark != watched.mark:
+            self._tasks[key] = _Watched(mark, now_s)
+            return None
+        if now_s - watched.moved_s < self._after_s:
+            return None
+        reason, why = found
+        self._tell(task, watched, reason, why, now_s)
+        wall_ms = self._clock.wall_ms()
+        source = task.static.source if task.loaded else None
+        oldest_s = source.oldest_s(now_s) if source is not None else None
+        return Stall(
+            job=task.job_id,
+            task=task.name,
+            peer=task.peer,
+            reason=reason,
+            why=shown(why, WHY_CHARACTERS_MAX),
+            since_ms=_rounded(wall_ms - int((now_s - watched.moved_s) * 1000)),
+            alone=is_alone(facts),
+            segments=held_by(task),
+            oldest_ms=0 if oldest_s is None else _rounded(wall_ms - int(oldest_s * 1000)),
+            is_input=source is not None,
+            stack=_stack(runner) if reason in SLOW and facts.step_s else (),
+        )
+
+    def _tell(self, task: Task, watched: _Watched, reason: Reason, why: str, now_s: float) -> None:
+        again_s = None if watched.told_s is None else watched.told_s + LOG_INTERVAL_S
+        if reason is watched.reason and again_s is not None and now_s < again_s:
+            return
+        watched.reason, watched.told_s = reason, now_s
+        logger.info(
+            "job %s, task %s, peer %s does not advance for %.0f s: %s",
+            task.job_id,
+            task.name,
+            task.peer,
+            now_s - watched.moved_s,
+            without_secrets(why),
+        )
+
+    def _report(self, stalls: list[Stall], now_s: float, permitted: bool) -> None:
+        if not permitted or (self._writing is not None and not self._writing.done()):
+            return
+        by_job: dict[JobId, list[Stall]] = {job: [] for job in self._written}
+        for each in stalls:
+            by_job.setdefault(each.job, []).append(each)
+        changed = {}
+        for job, found in by_job.items():
+            found.sort(key=lambda each: (each.reason in _MESSENGERS, each.since_ms))
+            del found[STALLS_MAX:]
+            before, written_s = self._written.get(job, ([], 0.0))
+            due = not before or not found or now_s >= written_s + WRITE_INTERVAL_S
+            if due and found != before:
+                changed[job] = found
+        if changed:
+            self._write(changed, now_s)
+
+    def _write(self, changed: dict[JobId, list[Stall]], now_s: float) -> None:
+        for job, found in changed.items():
+            if found:
+                self._written[job] = (found, now_s)
+            else:
+                self._written.pop(job, None)
+
+        def work() -> None:
+            for job, found in changed.items():
+                try:
+                    publish(self._log, self._log.group, job, found)
+                except OnyxError as error:
+                    logger.info("what keeps job %s could not be reported: %s", job, error)
+
+        self._writing = self._background(work)
+
+
+_MESSENGERS = frozenset({Reason.PEERS, Reason.THREAD, Reason.DOWNSTREAM, Reason.COMPLETIONS})
+
+
+def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> None:
+    """Put the report of a group about a job in the place of the last one."""
+    path = kept.stall(job, group)
+    if not stalls:
+        log.delete_documents(path)
+        return
+    before = log.get_document(path)
+    data = msgspec.json.encode(stalls)
+    log.put_document(path, data, None if before is None else before.version)
+
+
+def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
+    """The task that keeps the shared thread for too long."""
+    for runner in runners:
+        since_s = runner.task.course.step_since_s
+        if runner.shared and since_s is not None and now_s - since_s >= BUSY_S:
+            return runner.task.name
+    return None
+
+
+def _stack(runner: TaskRunner) -> tuple[Frame, ...]:
+    frame: Any = sys._current_frames().get(runner.thread or 0)
+    return tuple(Frame(**each) for each in frames_of(frame))
+
+
+def _rounded(wall_ms: int) -> int:
+    """Two looks at the same moment in the past come to the same."""
+    return round(wall_ms, -3)

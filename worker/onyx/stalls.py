@@ -1,0 +1,142 @@
+"""Why a task does not advance: what a worker reports of it, and what a reader makes of the reports.
+
+A task that waits for another one says so, and that other one has a report of its own. So what is
+shown of a job is the cause, not the messengers: of all that is reported the task that waits for
+nothing but itself or the world, the most downstream one first.
+
+An idle task is not stalled: a source that has nothing to read, an output with nothing to write, a
+job that is suspended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from onyx.ids import JobId, PeerId, TaskName
+
+
+class Reason(StrEnum):
+    """What keeps a task from going on."""
+
+    FUNCTION = "function-running"
+    """The user's function has not come back."""
+    WINDOWS = "windows-running"
+    """The same of an aggregation, a trigger, or what it calls."""
+    CONDITION = "condition-running"
+    """The same of a flow condition or what groups segments."""
+    LIFECYCLE = "lifecycle-running"
+    PLUGIN = "plugin-running"
+    """The plugin of an input or output has not come back."""
+    SPARK = "spark-stage"
+    UNAVAILABLE = "unavailable"
+    """A disk is full, a folder is gone, a server does not answer."""
+    ZOOKEEPER = "zookeeper"
+    START_TASK = "start-task"
+    """A lifecycle's start_task says no."""
+    RESTARTING = "restarting"
+    LOADING = "loading"
+    RECOVERING = "recovering"
+    NOT_DURABLE = "not-durable"
+    """An output has been given segments and does not say that they are durable."""
+    PEERS = "waiting-for-peers"
+    THREAD = "thread-taken"
+    """Another task of the process does not give back the thread that both share."""
+    DOWNSTREAM = "downstream-full"
+    COMPLETIONS = "waiting-for-completions"
+
+
+_LATER = {
+    Reason.RECOVERING: 1,
+    Reason.LOADING: 1,
+    Reason.NOT_DURABLE: 1,
+    Reason.PEERS: 2,
+    Reason.THREAD: 2,
+    Reason.DOWNSTREAM: 2,
+    Reason.COMPLETIONS: 3,
+}
+"""Reasons that may only be messengers of another one, those that say least last."""
+
+SLOW = frozenset(
+    {Reason.FUNCTION, Reason.WINDOWS, Reason.CONDITION, Reason.LIFECYCLE, Reason.PLUGIN}
+)
+"""Reasons for which one peer is slow while others may go on: alone they do not stop a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A place in the user's code."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One task on one peer that does not advance."""
+
+    job: JobId
+    task: TaskName
+    peer: PeerId
+    reason: Reason
+    why: str
+    """In words, without how long."""
+    since_ms: int
+    """Since when, in milliseconds since 1970, by the worker's clock."""
+    alone: bool = False
+    """It holds up the whole job: nothing of it is in its loop yet, or nothing any more."""
+    segments: int = 0
+    """Of an input, those that are read and not complete; else those that wait here."""
+    oldest_ms: int = 0
+    """Of an input: when the oldest of them was read; 0 when that is not known."""
+    is_input: bool = False
+    stack: tuple[Frame, ...] = ()
+    """Where the user's code is, innermost last."""
+
+
+def cause(stalls: Sequence[Stall], order: Sequence[TaskName]) -> Stall | None:
+    """What keeps a job from advancing; None if it is not known to stand still.
+
+    Args:
+        stalls: of the job, from all workers.
+        order: its tasks, parents before children.
+    """
+    if not any(each.alone or each.reason not in SLOW for each in stalls):
+        return None
+    place = {task: number for number, task in enumerate(order)}
+    return min(
+        stalls,
+        key=lambda each: (_LATER.get(each.reason, 0), -place.get(each.task, -1), each.since_ms),
+    )
+
+
+def sentence(found: Stall, stalls: Sequence[Stall], now_ms: int) -> str:
+    """What is shown of a job: task, peer, for how long, why, and what waits for it."""
+    same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
+    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    inputs = [each for each in stalls if each.is_input and each.segments]
+    held = sum(each.segments for each in inputs) or found.segments
+    oldest = min((each.oldest_ms for each in inputs if each.oldest_ms), default=0)
+    age = f", the oldest for {seconds(oldest, now_ms)}" if oldest else ""
+    waiting = f"; {held:,} segments are in flight{age}" if held else ""
+    return (
+        f"does not advance: task {found.task} (peer {found.peer[:8]}{more}), "
+        f"for {seconds(found.since_ms, now_ms)}: {found.why}{waiting}"
+    )
+
+
+def told(found: Stall, stalls: Sequence[Stall]) -> str:
+    """The same for a status that is written only when it changes: since when, not for how long."""
+    same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
+    more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    since = datetime.fromtimestamp(found.since_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"task {found.task} (peer {found.peer[:8]}{more}), since {since}: {found.why}"
+
+
+def seconds(since_ms: int, now_ms: int) -> str:
+    """A time that has passed, by two clocks that may differ."""
+    return f"{max(0, now_ms - since_ms) / 1000:,.0f} s"

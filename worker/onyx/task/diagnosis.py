@@ -1,0 +1,158 @@
+"""From what is seen of a task to why it does not advance: a table, pure.
+
+The facts are read from beside the task, while its thread may be anywhere, also inside a function
+that never comes back. The first row that fits says why; no row means that the task is idle, which
+is no stall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onyx.ids import TaskName
+from onyx.stalls import Reason
+from onyx.task.phases import LOOP_START, Kind, Phase
+
+BUSY_S = 1.0
+"""A step that has taken so long is inside something that does not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is seen of one task on one peer at a moment."""
+
+    kind: Kind
+    phase: Phase
+    maker: str = ""
+    """Its function or plugin."""
+    step_s: float | None = None
+    """For how long it has been in the present step; None between two."""
+    thread_taken_by: TaskName | None = None
+    """Another task that does not give back the thread that both share."""
+    permitted: bool = True
+    obstacle: str = ""
+    """What was Unavailable when the present phase was tried last."""
+    restarts: str = ""
+    """Why its peer is about to be replaced."""
+    not_ready: tuple[TaskName, ...] = ()
+    """Tasks some of whose peers are not ready in this allocation version."""
+    outbox_to: tuple[TaskName, ...] = ()
+    """Tasks that have not taken what this one has made."""
+    in_flight: int = 0
+    """Segments of a source, or emitted by windows, that are not complete."""
+    undurable: int = 0
+    """Segments written by an output, or applied by windows, and not durable."""
+    attempts: int = 0
+    """At sealing, that have failed."""
+    spark: bool = False
+
+
+Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
+
+_BUSY_IN: dict[Phase, tuple[Reason, str]] = {
+    Phase.APPLY_FN: (Reason.FUNCTION, "function {maker} is running"),
+    Phase.ASSIGN_WINDOWS: (
+        Reason.WINDOWS,
+        "windows of the task are running (aggregation, trigger)",
+    ),
+    Phase.START_TASK: (Reason.LIFECYCLE, "lifecycle start_task is running"),
+    Phase.BEFORE_TASK: (Reason.LIFECYCLE, "lifecycle before_task_start is running"),
+    Phase.BEFORE_BATCH: (Reason.LIFECYCLE, "lifecycle before_batch is running"),
+    Phase.AFTER_READ_BATCH: (Reason.LIFECYCLE, "lifecycle after_read_batch is running"),
+    Phase.AFTER_APPLY_FN: (Reason.LIFECYCLE, "lifecycle after_apply_fn is running"),
+}
+_DOING = {
+    Phase.BUILD: "being built",
+    Phase.RECOVER: "taking over",
+    Phase.RESUME: "opening its partitions",
+    Phase.READ_BATCH: "reading",
+    Phase.ROUTE: "writing",
+    Phase.WRITE_BATCH: "writing",
+    Phase.AFTER_BATCH: "making durable",
+    Phase.SEAL: "sealing",
+}
+
+
+def _is_busy(facts: Facts) -> bool:
+    return facts.step_s is not None and facts.step_s >= BUSY_S
+
+
+def _stage(facts: Facts) -> str:
+    return f"Spark stage, attempt {facts.attempts + 1}, is running"
+
+
+def _not_ready(facts: Facts) -> str:
+    tasks = ", ".join(facts.not_ready) or "the other tasks"
+    return f"waits until all peers of {tasks} are ready"
+
+
+def _in_loop(facts: Facts) -> bool:
+    return facts.phase not in EARLY and facts.phase is not Phase.SEAL
+
+
+EARLY = frozenset(
+    {
+        Phase.LOAD_JOB, Phase.START_TASK, Phase.BUILD, Phase.BEFORE_TASK, Phase.WIRE,
+        Phase.RECOVER, Phase.SIGNAL_READY, Phase.AWAIT_READY, Phase.RESUME,
+    }
+)  # fmt: skip
+"""Phases before the loop, in which no peer of the job can work."""
+
+_ROWS: tuple[Row, ...] = (
+    (Reason.THREAD, lambda f: f.thread_taken_by is not None,
+     lambda f: f"shares its thread with task {f.thread_taken_by}, which does not give it back"),
+    (Reason.ZOOKEEPER, lambda f: not f.permitted,
+     lambda _: "ZooKeeper does not answer this worker, so its tasks are paused"),
+    (Reason.RESTARTING, lambda f: bool(f.restarts), lambda f: f.restarts),
+    (Reason.UNAVAILABLE, lambda f: bool(f.obstacle), lambda f: f.obstacle),
+    (Reason.LOADING, lambda f: f.phase is Phase.LOAD_JOB, lambda _: "reads the job from ZooKeeper"),
+    (Reason.START_TASK, lambda f: f.phase is Phase.START_TASK,
+     lambda _: "a lifecycle's start_task says that it may not start yet"),
+    (Reason.PEERS, lambda f: f.phase is Phase.AWAIT_READY, _not_ready),
+    (Reason.RECOVERING, lambda f: f.phase in EARLY and f.kind is Kind.INPUT,
+     lambda _: "waits for the list of partitions, or for how far they were read"),
+    (Reason.RECOVERING, lambda f: f.phase in EARLY, lambda _: "takes over the task's state"),
+    (Reason.SPARK, lambda f: f.phase is Phase.SEAL and f.spark,
+     lambda f: f"Spark stage failed {f.attempts} times and is run again"),
+    (Reason.PLUGIN, lambda f: f.phase is Phase.SEAL,
+     lambda f: f"sealing by {f.maker} failed {f.attempts} times and is tried again"),
+    (Reason.DOWNSTREAM, lambda f: bool(f.outbox_to),
+     lambda f: f"waits for room in front of {', '.join(f.outbox_to)}"),
+    (Reason.NOT_DURABLE, lambda f: f.undurable > 0,
+     lambda f: f"{f.maker} has not made {f.undurable:,} segments durable"),
+    (Reason.COMPLETIONS, lambda f: f.in_flight > 0,
+     lambda _: "nothing that was read is completed"),
+)  # fmt: skip
+
+
+def diagnose(facts: Facts) -> tuple[Reason, str] | None:
+    """Why the task does not advance, in words; None when it has nothing to do."""
+    if _is_busy(facts):
+        return _busy(facts)
+    for reason, fits, why in _ROWS:
+        if fits(facts):
+            return reason, why(facts)
+    return None
+
+
+def is_alone(facts: Facts) -> bool:
+    """Whether nothing of the job can advance while this task does not."""
+    return not _in_loop(facts)
+
+
+def _busy(facts: Facts) -> tuple[Reason, str]:
+    phase = facts.phase
+    if phase is Phase.SEAL and facts.spark:
+        return Reason.SPARK, _stage(facts)
+    if phase in _BUSY_IN:
+        reason, why = _BUSY_IN[phase]
+        return reason, why.format(maker=facts.maker)
+    if phase is Phase.ROUTE and facts.kind is not Kind.OUTPUT:
+        return Reason.CONDITION, "a flow condition, or what groups segments, is running"
+    if facts.kind is Kind.FUNCTION:
+        return Reason.FUNCTION, f"code of the task is running in phase {phase.value}"
+    return Reason.PLUGIN, f"plugin {facts.maker} is {_DOING.get(phase, 'running')}"
+
+
+assert LOOP_START not in EARLY
