@@ -29,8 +29,6 @@ from onyx.flow.predicates import Resolve, Test, compile_predicate
 from onyx.model.job import FlowCondition, Job, Targets
 
 PostTransform = Callable[[Any, Any, Exception], Any]
-Guard = Callable[[PostTransform], PostTransform]
-"""What is put around a transform, to hold what the user's function makes against a rule."""
 MESSAGE_CHARACTERS_MAX = 4_096
 """Of an error, in the segment that describes it."""
 
@@ -230,15 +228,10 @@ def children_of(job: Job, task: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
 
 
-def compile_conditions(
-    job: Job, task: str, resolve: Resolve, guard: Guard = lambda transform: transform
-) -> Conditions | None:
+def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | None:
     """What decides about segments of `task`; None when nothing does: all go everywhere.
 
     A condition from `all` concerns the tasks that have all the children it names.
-
-    Args:
-        guard: around the functions of `postTransform`.
 
     Raises:
         UserError: a predicate is malformed. NameNotRegistered: from `resolve`.
@@ -253,7 +246,7 @@ def compile_conditions(
         if not _concerns(condition, task, children):
             continue
         where = f"job {job.name!r}, flowConditions[{index}] from {task!r}"
-        compiled = _compile(condition, ordinary_children, resolve, guard, where)
+        compiled = _compile(condition, ordinary_children, resolve, where)
         if condition.thrown_exception:
             exceptional.append(compiled)
             named.update(condition.to if not isinstance(condition.to, str) else ())
@@ -279,11 +272,7 @@ def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) ->
 
 
 def _compile(
-    condition: FlowCondition,
-    everyone: tuple[str, ...],
-    resolve: Resolve,
-    guard: Guard,
-    where: str,
+    condition: FlowCondition, everyone: tuple[str, ...], resolve: Resolve, where: str
 ) -> Compiled:
     errors_to = condition.predicate_errors_to
     transform = condition.post_transform
@@ -293,7 +282,7 @@ def _compile(
         errors_to=None if errors_to is None else _targets(errors_to, everyone),
         exclude_keys=frozenset(condition.exclude_keys),
         short_circuit=condition.short_circuit,
-        post_transform=None if transform is None else guard(resolve(transform)),
+        post_transform=None if transform is None else resolve(transform),
         retry=condition.action == "retry",
         retries_max=condition.max_retries,
         where=where,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import msgspec
 
-from onyx.codec.refusals import refusal
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import (
     Conditions,
-    PostTransform,
     children_of,
     compile_conditions,
     everything_to,
@@ -82,7 +79,7 @@ def build(task: Task) -> Progress:
     fn = services.resolve(entry.fn) if entry.fn is not None else None
     params = resolve_params({task.name: services.fn_params(task.name)}, entry)
     groupings = _groupings(task)
-    conditions = compile_conditions(static.job, task.name, services.resolve, _travelling)
+    conditions = compile_conditions(static.job, task.name, services.resolve)
     below = children_of(static.job, task.name)
     static.event.update(params=params, fn=fn)
     cooperative = True
@@ -119,19 +116,6 @@ def build(task: Task) -> Progress:
     task.user_phases = inside.user_phases(task.kind, task.static)
     task.successors = successors(task.kind, _nothing_to_do(task.static))
     return Progress.ADVANCED
-
-
-def _travelling(transform: PostTransform) -> PostTransform:
-    """A transform that raises for a segment which cannot travel to another task."""
-
-    def checked(event: Any, cause: Any, error: Exception) -> Any:
-        made = transform(event, cause, error)
-        wrong = refusal(made) if type(made) is dict else None
-        if wrong is not None:
-            raise wrong
-        return made
-
-    return checked
 
 
 def _nothing_to_do(static: Static) -> frozenset[Phase]:
