@@ -3,21 +3,25 @@
 B7 segments are acked before they are durable; B9 state is taken over without a fence; B13 the
 watermark of a task is the maximum of its channels; B14 sessions that meet keep both extents; B19
 ids are forgotten as soon as their trees are complete, though whoever takes over begins further
-back; B20 emissions are sent before they are durable; B21 acks count in every allocation version.
+back; B20 emissions are sent before they are durable; B21 acks count in every allocation version;
+B22 what failed or is retried counts as applied; B23 what rests before a retry is forgotten when the
+job is re-allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from tests.sim.windows.process import Process
 
-from onyx.flow.batch import U64
+from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ledger.pending import PendingWindow, Range
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
 from onyx.task.source import Source
@@ -27,6 +31,7 @@ from onyx.windows.session_window import Session, SessionWindow
 from onyx.windows.watermarks import IDLE, Mark, Quiet
 
 _cut = Windowing.cut
+_fresh = Windowing.fresh
 _join = SessionWindow._join
 _take_durable = Windowing.take_durable
 
@@ -85,6 +90,23 @@ def _any_version(
         found.post(roots, values)
 
 
+def _count_as_applied(
+    windowing: Windowing, batch: Batch, withdrawn: Sequence[int]
+) -> list[bool] | None:
+    """B22."""
+    if withdrawn and batch.roots is not None and batch.ids is not None:
+        chosen = list(withdrawn)
+        windowing._apply(batch.roots[chosen], batch.ids[chosen])
+    return _fresh(windowing, batch, withdrawn)
+
+
+def _forget_resting(window: PendingWindow) -> list[Range]:
+    """B23."""
+    window._resting.clear()
+    window._make_due(window._positions(np.uint8(1)))
+    return window.due()
+
+
 _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
@@ -93,6 +115,8 @@ _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B19": (Source, "frontiers", _complete_frontiers),
     "B20": (Windowing, "cut", _send_early),
     "B21": (Process, "on_acks", _any_version),
+    "B22": (Windowing, "fresh", _count_as_applied),
+    "B23": (PendingWindow, "replay_all", _forget_resting),
 }
 NAMES = tuple(_PLANTS)
 

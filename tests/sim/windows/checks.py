@@ -5,7 +5,8 @@ watermarks never fall or run ahead of the source, and what is late was so; W4 se
 keep the gap;
 W5 what the log says is what its owner has; W6 refinements add up; W7 a committed part is not lost;
 F2 nothing of an older version is stored when a newer one has begun; C5 what counts as processed is
-durable, and what may come again is known; U no task fails; V3 the job ends.
+durable, and what may come again is known; D1 what fails for good is a dead letter once, and nothing
+else is; U no task fails; V3 the job ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests.sim.windows.failing import number_of
 from tests.sim.windows.story import keys_of, leaves_in
 from tests.sim.windows.violation import fatal
 
@@ -248,6 +250,10 @@ class Checks:
                 _text(each) for each in places["write"].segments() if each["kind"] == "keys"
             )
         assert written == expected, f"W2: fired and written: {_difference(expected, written)}"
+        if "dead" in places:
+            letters = Counter(map(number_of, places["dead"].segments()))
+            bad = story.failing.letters()
+            assert letters == bad, f"D1: bad {bad}, dead letters {letters}"
         if "late" in places:
             told = Counter(_text(each) for each in places["late"].segments())
             wanted = Counter(map(_text, late))
@@ -328,7 +334,10 @@ class Checks:
             if emission["child"] is not None:
                 return {emission["child"]: 1}
             return {"again": 1} | ({} if story.reduces["again"] else {"write": 1})
-        count = len(story.partitions[index][position]["leaves"])
+        segment = story.partitions[index][position]
+        if "bad" in segment:
+            return {"dead": 1}
+        count = len(segment["leaves"])
         found = {"gather": count}
         if not story.reduces["gather"]:
             found["again"] = count

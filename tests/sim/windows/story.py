@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
+
 Segment = dict[str, Any]
 
 LEAVES_MAX = 60
@@ -43,6 +45,11 @@ class Story:
     """The source is not more disordered than that, so nothing may ever be late."""
     reduces: Mapping[str, bool] = field(default_factory=dict)
     """Whether `gather` and `again` pass on only what their triggers emit."""
+    failing: Failing = field(default_factory=Failing)
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """What the names in the job stand for."""
+        return FUNCTIONS | self.failing.functions(fall_apart)
 
     def window(self, name: str) -> Mapping[str, Any]:
         return next(each for each in self.spec["windows"] if each["id"] == name)
@@ -175,7 +182,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 # --- drawing a job ------------------------------------------------------------------------------
 
 
-def draw_story(choice: random.Random) -> Story:
+def draw_story(choice: random.Random, failures: random.Random) -> Story:
+    """`failures`: for what fails, so that all else is as without."""
     honest = choice.random() < 0.75
     real_ms = choice.choice((0, 500, 3_000, 8_000))
     disorder_ms = real_ms if honest else 0
@@ -193,7 +201,13 @@ def draw_story(choice: random.Random) -> Story:
         "windows": [window for window, _ in gather + again],
         "triggers": [trigger for _, trigger in gather + again],
     }
-    return Story(spec, partitions, leaves, disorder_ms, honest, reduces)
+    failing = draw_failing(failures, spec, len(leaves))
+    if failing is not None:
+        add_to(spec, failing, failures)
+        parts = list(map(list, partitions))
+        add_bad(parts, failing, failures)
+        partitions = tuple(map(tuple, parts))
+    return Story(spec, partitions, leaves, disorder_ms, honest, reduces, failing or Failing())
 
 
 def _draw_segments(

@@ -76,6 +76,8 @@ def draw_options(choice: random.Random, pages: random.Random) -> Options:
             ledger=LedgerSettings(
                 frontier_interval_s=choice.choice((0.02, 0.1, 0.5)),
                 ack_interval_s=choice.choice((0.0, 0.05)),
+                retry_delay_s=0.02,
+                retry_delay_max_s=1.0,
             ),
             state=StateSettings(
                 chunk_interval_s=choice.choice((0.0, 0.05, 0.3)),
@@ -96,7 +98,10 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")
-        self.story: Story = draw_story(random.Random(f"{seed}/story"))
+        self.story: Story = draw_story(
+            random.Random(f"{seed}/story"), random.Random(f"{seed}/failures")
+        )
+        self.functions = self.story.functions()
         self.options = options = draw_options(
             random.Random(f"{seed}/options"), random.Random(f"{seed}/pages")
         )
