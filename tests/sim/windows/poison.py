@@ -48,7 +48,8 @@ class Poison:
         places = [
             (partition, position)
             for partition, segments in enumerate(world.story.partitions)
-            for position in range(len(segments))
+            for position, segment in enumerate(segments)
+            if "bad" not in segment
         ]
         chosen = choice.sample(places, min(len(places), choice.choice((0, 0, 1, 2))))
         self._left = dict.fromkeys(chosen, DEATHS)
@@ -62,7 +63,7 @@ class Poison:
         """A function in which the process dies over such a segment."""
 
         def called(segment: Mapping[str, Any]) -> Any:
-            place = self._times.get(segment["time"]) if "leaves" in segment else None
+            place = self._times.get(segment["time"]) if _is_whole(segment) else None
             if place is not None and self._left[place]:
                 self._left[place] -= 1
                 process.deaths = process.recorded.deaths()
@@ -106,3 +107,9 @@ def recording(world: World) -> Recorder:
     made = Recorder(descriptor, world.clock)
     os.close(descriptor)
     return made
+
+
+def _is_whole(segment: Mapping[str, Any]) -> bool:
+    """Whether it is one of the source that is good for something; only these have a time of their
+    own."""
+    return "leaves" in segment and "bad" not in segment

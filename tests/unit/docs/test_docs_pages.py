@@ -56,6 +56,17 @@ def anchors(page: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
+def ways_of(condition: dict[str, Any]) -> list[tuple[str, str]]:
+    """The edges that a condition asks for; of one that names no children, some."""
+    sources, to = condition["from"], condition["to"]
+    children = ["sink"] if isinstance(to, str) else to
+    return [
+        (source, child)
+        for source in ([sources] if isinstance(sources, str) else sources)
+        for child in children
+    ]
+
+
 def job_around(part: dict[str, Any]) -> dict[str, Any]:
     """A whole job around a part of one: other tasks are put before, behind and between."""
     catalog = {entry["name"]: entry for entry in part.get("catalog", ())}
@@ -63,7 +74,7 @@ def job_around(part: dict[str, Any]) -> dict[str, Any]:
     windows, triggers = windows_around(part)
     sources = [each for each, entry in catalog.items() if entry["type"] == "input"] or ["source"]
     ends = [each for each, entry in catalog.items() if entry["type"] != "input"] or ["sink"]
-    ways = {(each["from"], child) for each in conditions for child in each["to"]}
+    ways = {way for each in conditions for way in ways_of(each)}
     ways |= {(each["task"], "sink") for each in windows if each["task"] not in ends}
     functions = sorted({parent for parent, _ in ways})
     edges = [(source, each) for source in sources for each in [*functions, *ends]] + sorted(ways)

@@ -28,7 +28,8 @@ def test_a_job_that_we_ship_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
-    assert {path.parent.name for path in JOBS} == {"flights", "hello", "windows", "jobs"}
+    folders = {path.parent.name for path in JOBS}
+    assert folders == {"failures", "flights", "hello", "windows", "jobs"}
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "windows.yaml"])

@@ -247,7 +247,8 @@ FLOW_CONDITION = Section(
             "Children to send to when the predicate holds.",
             required=True, origin="flow/to",
             restriction="Children of from. all comes first, none first or directly after all, "
-            "and both need shortCircuit.",
+            "and both need shortCircuit. Conditions that retry may stand anywhere among those with "
+            "shortCircuit.",
         ),
         Key(
             "predicate", Predicate(),

@@ -19,6 +19,8 @@ def add_edges(spec: Draft) -> None:
         edges = spec["workflow"]
         if name is None or target is None or (name, target) in edges:
             continue
+        if good(draft, "type") == "output":
+            continue
         if _problem((name, target), spec) is None:
             spec["workflow"] = (*edges, (name, target))
 

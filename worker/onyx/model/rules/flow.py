@@ -107,11 +107,16 @@ def check_order(spec: Draft, path: str, report: Report) -> None:
         _check_order_of_one(conditions, report)
 
 
+def _retries(draft: Draft) -> bool:
+    """Where it sends nothing because of that, it may stand anywhere."""
+    return bool(good(draft, "action") == "retry")
+
+
 def _check_order_of_one(conditions: list[tuple[Draft, str]], report: Report) -> None:
     ordinary = ""
     for index, (draft, path) in enumerate(conditions):
-        to = good(draft, "to")
-        before = [good(each, "to") for each, _ in conditions[:index]]
+        to = None if _retries(draft) else good(draft, "to")
+        before = [good(each, "to") for each, _ in conditions[:index] if not _retries(each)]
         if to == "all" and before:
             report.add(at(path, "to"), "all must come first among the conditions of its task")
         if to == "none" and before not in ([], ["all"]):
