@@ -14,6 +14,9 @@ from tests.operator.harness import Logs, Operator, cluster, job, settings
 
 from onyx_operator.clusters.resources import KINDS
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""A process that is killed closes nothing; here it leaves open connections to the collector."""
+
 CHILDREN = {resource.plural for resource in KINDS}
 QUICK = settings(CLUSTERS_RESYNC_INTERVAL_S="0.1")
 

@@ -39,6 +39,8 @@ CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
 """Our own kinds."""
 WAIT_S = 60.0
 """Longest wait for what must come true; a test fails after it."""
+CLOSING_S = 0.05
+"""Time in which connections that have been closed are seen to be."""
 _HAND = Write(manager="test")
 
 
@@ -206,5 +208,8 @@ class FakeApi:
         self.url = f"http://{host}:{port}"
         self._started.set()
         await self._stop.wait()
+        await site.stop()
+        await asyncio.sleep(CLOSING_S)  # who was being accepted is closed below, with all others
         self._http.cut.set()
         await runner.cleanup()
+        await asyncio.sleep(CLOSING_S)
