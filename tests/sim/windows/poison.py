@@ -49,21 +49,23 @@ class Poison:
             (partition, position)
             for partition, segments in enumerate(world.story.partitions)
             for position, segment in enumerate(segments)
-            if "bad" not in segment
+            if "bad" not in segment and segment["leaves"]
         ]
         chosen = choice.sample(places, min(len(places), choice.choice((0, 0, 1, 2))))
         self._left = dict.fromkeys(chosen, DEATHS)
-        self._times = {
-            world.story.partitions[partition][position]["time"]: (partition, position)
+        self._leaves = {
+            world.story.partitions[partition][position]["leaves"][0][0]: (partition, position)
             for partition, position in chosen
         }
+        """By the first leaf of each."""
         self._reports = 0
 
     def guarded(self, process: Process, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function in which the process dies over such a segment."""
 
         def called(segment: Mapping[str, Any]) -> Any:
-            place = self._times.get(segment["time"]) if _is_whole(segment) else None
+            leaves = segment["leaves"] if _is_whole(segment) else None
+            place = self._leaves.get(leaves[0][0]) if leaves else None
             if place is not None and self._left[place]:
                 self._left[place] -= 1
                 process.deaths = process.recorded.deaths()
@@ -110,6 +112,5 @@ def recording(world: World) -> Recorder:
 
 
 def _is_whole(segment: Mapping[str, Any]) -> bool:
-    """Whether it is one of the source that is good for something; only these have a time of their
-    own."""
+    """Whether it is one of the source that is good for something."""
     return "leaves" in segment and "bad" not in segment
