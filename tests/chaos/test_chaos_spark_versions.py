@@ -82,6 +82,7 @@ def test_a_result_holds_what_every_version_wrote_whoever_was_killed(
             if not number % 2:  # or while it is taken over from
                 workers[1].kill()
                 workers[1] = cluster.start_worker(PEERS)
+            cluster.await_members(workers, PEERS)  # one is there to vouch for the next version
             cluster.await_ready(job)
             cluster.client.gc()
         gate.open(1)
