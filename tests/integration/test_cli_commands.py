@@ -178,7 +178,8 @@ def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["state"] == "killed"
     assert answer["exception"]["message"] == "boom at 1"
-    assert "task work, apply-fn: my_tasks:boom raised ValueError: boom at 1" in done.stderr
+    assert "my_tasks:boom raised ValueError: boom at 1" in answer["exception"]["detail"]
+    assert "boom at 1" not in done.stderr, "it is said once"
     assert next(row for row in answer["tasks"] if row["task"] == "work")["errors"] == 2
 
 

@@ -22,6 +22,9 @@ groups, peers, jobs, tasks = map(st.sampled_from, (GROUPS, PEERS, JOBS, TASKS))
 counts = st.integers(0, 4)
 limits = st.one_of(st.none(), st.integers(1, 4), st.just("Infinity"))
 tags = st.lists(st.sampled_from(TAGS), unique=True)
+runs = st.lists(
+    st.tuples(st.just(0), counts, counts).map(lambda each: (each[0], *sorted(each[1:]))), max_size=2
+)
 
 ARGUMENTS = {
     "prepare-join-cluster": {"joiner": groups},
@@ -63,6 +66,21 @@ ARGUMENTS = {
     "exhaust-input": {"job": jobs, "task": tasks, "partitions": st.none() | st.lists(counts)},
     "seal-output": {"job": jobs, "task": tasks},
     "signal-ready": {"id": peers, "version": st.none() | st.integers(0, 60)},
+    "check-job": {"id": st.just("check"), "digest": st.just("d")},
+    "vouch-job": {
+        "id": st.just("check"),
+        "group": groups,
+        "problems": st.lists(st.just("a problem"), max_size=2),
+    },
+    "restart-task": {"job": jobs, "task": tasks, "afresh": st.booleans()},
+    "report-loss": {
+        "job": jobs,
+        "task": tasks,
+        "loss": st.sampled_from(["loss-1", "loss-2"]),
+        "runs": runs,
+        "id": st.sampled_from(["", "0123456789abcdef"]),
+        "afresh": st.booleans(),
+    },
     "gc": {"id": st.just("client"), "jobs": st.none() | st.lists(jobs)},
 }
 commands = st.sampled_from(sorted(ARGUMENTS)).flatmap(
