@@ -14,7 +14,10 @@ from tests.operator.harness import Logs, Operator, cluster, job, settings
 
 from onyx_operator.clusters.resources import KINDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("leftovers_collected"),
+]
 """A process that is killed closes nothing; here it leaves open connections to the collector."""
 
 CHILDREN = {resource.plural for resource in KINDS}

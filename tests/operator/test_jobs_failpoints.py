@@ -20,7 +20,10 @@ from tests.operator.workers import Workers
 from onyx.ids import JobId
 from onyx.replica.state import Replica
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("leftovers_collected"),
+]
 """A process that is killed closes nothing; here it leaves open connections to the collector."""
 
 

@@ -98,6 +98,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "watermarkKey is only for": edited(JOB, ("catalog.1.watermarkKey", "at")),
     "allowedDisorder is only for": edited(JOB, ("catalog.1.allowedDisorder", [1, "minute"])),
     "idleTimeout is only for": edited(JOB, ("catalog.1.idleTimeout", 5)),
+    "onMissingKey is only for": edited(JOB, ("catalog.0.onMissingKey", "group")),
+    "deadLetter is only for": edited(JOB, ("catalog.1.deadLetter", "failed")),
     "nPeers cannot be given together": edited(
         JOB, ("catalog.0.nPeers", 1), ("catalog.0.minPeers", 1)
     ),
@@ -109,6 +111,9 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "range is only for": edited(JOB, windowed("global", range=RANGE)),
     "allowedLateness is only for": edited(JOB, windowed("global", allowedLateness=RANGE)),
     "lateTo is only for": edited(JOB, windowed("global", lateTo="late")),
+    "sessionKey is only for": edited(
+        JOB, windowed("fixed", windowKey="at", range=RANGE, sessionKey="user")
+    ),
     "slide is needed for": edited(JOB, windowed("sliding", windowKey="at", range=RANGE)),
     "slide is only for": edited(JOB, windowed("global", slide=RANGE)),
     "timeoutGap is needed for": edited(JOB, windowed("session", windowKey="at")),
