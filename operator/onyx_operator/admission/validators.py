@@ -13,6 +13,7 @@ from typing import Any
 from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
+from onyx.model.notices import notices
 from onyx.model.parse import parse_declared
 from onyx.model.parse_cluster import parse_cluster
 from onyx.model.report import at
@@ -48,7 +49,8 @@ def _job(job: Object) -> Verdict:
     misread = tuple(islice(_misread(job.get("spec"), "spec"), MISREAD_MAX))
     point, resumes = parsed.resume_point, declared.upgrade_policy == "Resume"
     stays = resumes and point is not None and (point.tasks or point.windows)
-    return Verdict(wrong_options(parsed), (*misread, *((_ANSWERED,) if stays else ())))
+    answered = (_ANSWERED,) if stays else ()
+    return Verdict(wrong_options(parsed), (*misread, *answered, *notices(parsed)))
 
 
 def _misread(value: Any, path: str) -> Iterator[Problem]:

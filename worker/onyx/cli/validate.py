@@ -15,6 +15,7 @@ from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job
+from onyx.model.notices import notices
 from onyx.model.parse import parse_manifest
 from onyx.model.parse_cluster import is_cluster, parse_cluster_manifest
 from onyx.model.reading import ambiguities
@@ -34,8 +35,8 @@ def validate(
     """
     import_from(file.parent, Path())
     try:
-        name, told = _checked(file, modules)
-        warnings = ambiguities(read_file(file), str(file))
+        name, told, noticed = _checked(file, modules)
+        warnings = [*ambiguities(read_file(file), str(file)), *noticed]
     except ManifestError as error:
         if not as_json:
             raise
@@ -51,12 +52,13 @@ def validate(
         print(f"{file}: {told}")
 
 
-def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
-    """Name of what a file holds, and what to say of it; raises ManifestError when it is wrong."""
+def _checked(file: Path, modules: list[str] | None) -> tuple[str, str, tuple[Problem, ...]]:
+    """Name of what a file holds, what to say of it, and warnings; raises ManifestError when it is
+    wrong."""
     text = read_file(file)
     if is_cluster(text):
         cluster = parse_cluster_manifest(text, str(file))
-        return cluster.name, f"cluster {cluster.name} is valid"
+        return cluster.name, f"cluster {cluster.name} is valid", ()
     job = parse_manifest(text, str(file))
     problems = [
         *wrong_options(job),
@@ -65,7 +67,8 @@ def _checked(file: Path, modules: list[str] | None) -> tuple[str, str]:
     if problems:
         raise ManifestError(problems)
     tasks, edges = len(job.catalog), len(job.workflow)
-    return job.name, f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
+    told = f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
+    return job.name, told, notices(job)
 
 
 def unresolved(job: Job, modules: Sequence[str]) -> list[Problem]:
