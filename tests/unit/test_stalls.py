@@ -33,6 +33,17 @@ def stall(task, reason, since_ms=0, peer="p1", **more):
         ([stall("parse", Reason.FUNCTION)], None),
         ([stall("parse", Reason.LIFECYCLE, alone=True)], "parse"),
         ([stall("write", Reason.SPARK, alone=True)], "write"),
+        ([stall("read", Reason.RETRY), stall("write", Reason.NOT_DURABLE)], "write"),
+        ([stall("parse", Reason.SUSPECTS), stall("read", Reason.RETRY)], "read"),
+        ([stall("write", Reason.NOT_DURABLE, in_time=True)], None),
+        (
+            [
+                stall("read", Reason.COMPLETIONS, in_time=True),
+                stall("write", Reason.NOT_DURABLE, in_time=True),
+                stall("parse", Reason.FUNCTION),
+            ],
+            "parse",
+        ),
     ],
 )
 def test_the_most_downstream_task_that_waits_for_no_other_is_the_cause(stalls, root):

@@ -41,6 +41,10 @@ class Reason(StrEnum):
     RECOVERING = "recovering"
     NOT_DURABLE = "not-durable"
     """An output has been given segments and does not say that they are durable."""
+    RETRY = "waiting-for-retry"
+    """Segments rest before a flow condition has them read again."""
+    SUSPECTS = "suspects"
+    """Segments that have ended a worker process are tried one by one, alone in the process."""
     PEERS = "waiting-for-peers"
     THREAD = "thread-taken"
     """Another task of the process does not give back the thread that both share."""
@@ -52,7 +56,9 @@ _LATER = {
     Reason.RECOVERING: 1,
     Reason.LOADING: 1,
     Reason.NOT_DURABLE: 1,
+    Reason.RETRY: 1,
     Reason.PEERS: 2,
+    Reason.SUSPECTS: 2,
     Reason.THREAD: 2,
     Reason.DOWNSTREAM: 2,
     Reason.COMPLETIONS: 3,
@@ -94,6 +100,8 @@ class Stall:
     oldest_ms: int = 0
     """Of an input: when the oldest of them was read; 0 when that is not known."""
     is_input: bool = False
+    in_time: bool = False
+    """The job itself has it rest for so long (`batchTimeout`, `rollSeconds`)."""
     stack: tuple[Frame, ...] = ()
     """Where the user's code is, innermost last."""
 
@@ -109,8 +117,9 @@ def cause(stalls: Sequence[Stall], order: Sequence[TaskName]) -> Stall | None:
         return None
     place = {task: number for number, task in enumerate(order)}
     return min(
-        stalls,
+        (each for each in stalls if not each.in_time),
         key=lambda each: (_LATER.get(each.reason, 0), -place.get(each.task, -1), each.since_ms),
+        default=None,
     )
 
 
@@ -133,8 +142,13 @@ def told(found: Stall, stalls: Sequence[Stall]) -> str:
     """The same for a status that is written only when it changes: since when, not for how long."""
     same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-    since = datetime.fromtimestamp(found.since_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = instant(found.since_ms)
     return f"task {found.task} (peer {found.peer[:8]}{more}), since {since}: {found.why}"
+
+
+def instant(wall_ms: int) -> str:
+    """A moment in milliseconds since 1970, to the second."""
+    return datetime.fromtimestamp(wall_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(since_ms: int, now_ms: int) -> str:

@@ -14,6 +14,7 @@ from onyx.log import kept
 from onyx.peer.watch import Watch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
+from onyx.task.source import Source
 from onyx.telemetry.interface import GroupMetrics
 
 SEGMENTS = [{"n": n} for n in range(4)]
@@ -31,8 +32,10 @@ class Metrics(GroupMetrics):
 class Watched:
     """A bench under a watch, whose tasks share one thread."""
 
-    def __init__(self, fn=lambda segment: segment, **more):
-        self.bench = Bench(chain(SEGMENTS, fn="m:fn", **more), {"m:fn": fn})
+    def __init__(self, fn=lambda segment: segment, functions=None, write=None, **more):
+        spec = chain(SEGMENTS, fn="m:fn", **more)
+        spec["catalog"][-1].update(write or {})
+        self.bench = Bench(spec, {"m:fn": fn, **(functions or {})})
         self.metrics = Metrics()
         self.looks = 0
         self.watch = Watch(self.bench.log, self.metrics, self.bench.clock, self.now, AFTER_S)
@@ -106,6 +109,56 @@ def test_an_output_that_has_no_room_is_reported_after_a_while_and_until_it_goes_
     assert watched.bench.completed
     assert watched.reported == []
     assert watched.metrics.found == []
+
+
+def test_segments_that_rest_before_a_retry_are_counted_with_the_next_try():
+    def fails(segment):
+        raise ValueError
+
+    retry = {
+        "from": "work", "to": "none", "thrownException": True, "shortCircuit": True,
+        "predicate": "m:always", "action": "retry",
+    }  # fmt: skip
+    everything = {"from": "work", "to": ["write"], "predicate": "m:always"}
+    functions = {"m:always": lambda *_: True}
+    watched = Watched(fails, functions=functions, flowConditions=[retry, everything])
+    watched.bench.start()
+    for _ in range(40):
+        watched.bench.settle()
+        watched.look()
+    found = watched.cause
+    assert (found.task, found.reason) == ("read", Reason.RETRY)
+    assert found.why.startswith("4 segments wait for a retry, the next at 1970-01-01T00:")
+
+
+def test_a_batch_that_fills_for_its_time_out_is_no_stall(monkeypatch):
+    monkeypatch.setattr(Source, "finished_reading", lambda _: False)  # else nothing is waited for
+    watched = Watched(work={"batchTimeout": 40_000, "batchSize": 10})
+    watched.bench.start()
+    for _ in range(30):
+        watched.bench.settle()
+        watched.look()
+        assert watched.cause is None
+        assert watched.metrics.found == []
+    assert watched.bench.outputs["write"][0].written == []
+    assert [each.reason for each in watched.reported] == [Reason.COMPLETIONS]
+    for _ in range(12):
+        watched.bench.settle()
+        watched.look()
+    assert watched.bench.outputs["write"][0].written == SEGMENTS
+
+
+def test_a_quiet_part_is_a_stall_only_when_it_is_over_due():
+    watched = Watched(write={"options": {"rollSeconds": 40}})
+    watched.bench.start()
+    watched.bench.outputs["write"][0].flushes = False
+    watched.bench.settle()
+    watched.look(40 + AFTER_S - 2)
+    assert watched.cause is None
+    assert watched.metrics.found == []
+    watched.look(4)
+    assert (watched.cause.task, watched.cause.reason) == ("write", Reason.NOT_DURABLE)
+    assert {reason for _, _, reason, _ in watched.metrics.found} >= {Reason.NOT_DURABLE}
 
 
 def test_the_function_that_keeps_the_thread_is_the_cause_and_shows_where_it_is():

@@ -19,7 +19,6 @@ from onyx.task import acker as acker_module
 from onyx.task.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.messages import Stop
 from onyx.task.phases import Kind, Phase
-from onyx.task.state import Sealing
 from onyx.task.wiring import Site
 from onyx.transport.interface import FLUSH, Channel
 
@@ -236,30 +235,6 @@ def test_sealing_is_tried_again_before_it_kills_the_job(failures: int) -> None:
         told = bench.exceptions[0]
         assert (told["phase"], told["type"], told["message"]) == ("seal", "OSError", "disk full")
         assert "3 times" in told["detail"]
-
-
-def test_an_attempt_to_seal_can_be_seen_from_outside_while_it_lasts() -> None:
-    seen: list[Sealing | None] = []
-
-    class Watched(Bench):
-        def build_output(self, plugin: str, context: PluginContext) -> Output:
-            built = super().build_output(plugin, context)
-            seal = built.seal
-
-            def watched() -> None:
-                seen.append(self.task("write").sealing)
-                seal()
-
-            built.seal = watched  # type: ignore[method-assign]
-            return built
-
-    bench = Watched(chain(segments(3)), SAME, seal_failures=1)
-    write = bench.task("write")
-    for _ in range(3):
-        bench.settle()
-        bench.clock.advance(1.0)
-    assert [(each.attempt, each.is_stage) for each in seen if each] == [(1, False), (2, False)]
-    assert write.sealing is None
 
 
 def test_an_output_seals_though_control_items_keep_coming() -> None:

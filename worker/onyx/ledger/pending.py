@@ -221,6 +221,11 @@ class PendingWindow:
                 heapq.heappush(self._resting, (until_s, first, end))
 
     @property
+    def resting(self) -> int:
+        """Positions that rest before they are read again; from any thread, about."""
+        return int(np.count_nonzero(self._state == _RESTING)) if self._resting else 0
+
+    @property
     def rested_s(self) -> float:
         """When something has rested long enough; never: infinity."""
         return self._resting[0][0] if self._resting else math.inf

@@ -1,7 +1,7 @@
 """What a valid job says that has no effect: warnings, for who validates or applies it.
 
-A key that only informs people is not wrong, so it is not a rule; but whoever sets it may expect that
-it does something.
+A key that only informs people is not wrong, so it is not a rule; but whoever sets it may expect
+that it does something.
 """
 
 from __future__ import annotations

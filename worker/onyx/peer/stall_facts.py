@@ -6,8 +6,11 @@ changes is wrong once; whoever looks every second goes by what stays.
 
 from __future__ import annotations
 
+from math import isfinite
+
 from onyx.ids import TaskName
 from onyx.replica.state import Replica
+from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
 from onyx.task.phases import Kind
 from onyx.task.state import Task
@@ -44,6 +47,10 @@ def facts_of(
         not_ready=_not_ready(replica, task),
         outbox_to=live.outbox.waits_for() if live is not None else (),
         in_flight=in_flight,
+        resting=source.resting if source is not None else 0,
+        next_try=_next_try(task, now_s),
+        held_back=task.course.held_back_in is task.phase,
+        suspects=_suspects(task),
         undurable=undurable,
         attempts=task.seal_attempts,
         spark=entry is not None and entry.plugin == SPARK,
@@ -78,6 +85,18 @@ def held_by(task: Task) -> int:
 def _undurable(task: Task) -> int:
     sink = task.static.sink if task.loaded else None
     return sink.waiting_segments if sink is not None else 0
+
+
+def _next_try(task: Task, now_s: float) -> str:
+    source = task.static.source if task.loaded else None
+    if source is None or not isfinite(source.rested_s):
+        return ""
+    return instant(task.services.clock.wall_ms() + round((source.rested_s - now_s) * 1000))
+
+
+def _suspects(task: Task) -> int:
+    """That are still to be tried, the present one included."""
+    return int(task.alone) + min(len(task.parts.waiting), task.parts.suspects)
 
 
 def _restarts(task: Task) -> str:

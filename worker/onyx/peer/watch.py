@@ -28,7 +28,7 @@ from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
-from onyx.task.diagnosis import BUSY_S, diagnose, is_alone
+from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
 from onyx.task.exceptions import frames_of, shown
 from onyx.task.state import Task
 from onyx.telemetry.interface import GroupMetrics
@@ -101,7 +101,8 @@ class Watch:
                 stalls.append((name, found, now_s - self._tasks[key].moved_s))
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
-        self._metrics.stalls([(name, each.task, each.reason, age) for name, each, age in stalls])
+        late = [(name, each, age) for name, each, age in stalls if not each.in_time]
+        self._metrics.stalls([(name, each.task, each.reason, age) for name, each, age in late])
         self._report([each for _, each, _ in stalls], now_s, permitted)
 
     def close(self) -> None:
@@ -128,7 +129,9 @@ class Watch:
         if now_s - watched.moved_s < self._after_s:
             return None
         reason, why = found
-        self._tell(task, watched, reason, why, now_s)
+        in_time = now_s - watched.moved_s < self._after_s + _allowed_s(task, reason)
+        if not in_time:
+            self._tell(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
         source = task.static.source if task.loaded else None
         oldest_s = source.oldest_s(now_s) if source is not None else None
@@ -143,6 +146,7 @@ class Watch:
             segments=held_by(task),
             oldest_ms=0 if oldest_s is None else _rounded(wall_ms - int(oldest_s * 1000)),
             is_input=source is not None,
+            in_time=in_time,
             stack=_stack(runner) if reason in SLOW and facts.step_s else (),
         )
 
@@ -206,6 +210,10 @@ def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> N
     before = log.get_document(path)
     data = msgspec.json.encode(stalls)
     log.put_document(path, data, None if before is None else before.version)
+
+
+def _allowed_s(task: Task, reason: Reason) -> float:
+    return allowed_s(reason, task.static.entry, task.static.job) if task.loaded else 0.0
 
 
 def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onyx.ids import TaskName
+from onyx.model.job import CatalogEntry, Job
 from onyx.stalls import Reason
 from onyx.task.phases import LOOP_START, Kind, Phase
 
+ROLL_OPTION = "rollSeconds"
 BUSY_S = 1.0
 """A step that has taken so long is inside something that does not come back."""
 
@@ -41,6 +43,14 @@ class Facts:
     """Tasks that have not taken what this one has made."""
     in_flight: int = 0
     """Segments of a source, or emitted by windows, that are not complete."""
+    resting: int = 0
+    """Of these, segments that wait for a retry."""
+    next_try: str = ""
+    """When the first of them is read again."""
+    held_back: bool = False
+    """Another task of the process is to be alone in user code, with a suspect."""
+    suspects: int = 0
+    """Segments over which processes have died, of the batch, that it has yet to try."""
     undurable: int = 0
     """Segments written by an output, or applied by windows, and not durable."""
     attempts: int = 0
@@ -117,10 +127,16 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"Spark stage failed {f.attempts} times and is run again"),
     (Reason.PLUGIN, lambda f: f.phase is Phase.SEAL,
      lambda f: f"sealing by {f.maker} failed {f.attempts} times and is tried again"),
+    (Reason.SUSPECTS, lambda f: f.held_back,
+     lambda _: "waits while segments that have ended a worker process are tried alone"),
+    (Reason.SUSPECTS, lambda f: f.suspects > 0,
+     lambda f: f"tries {f.suspects:,} segments that have ended a worker process one by one"),
     (Reason.DOWNSTREAM, lambda f: bool(f.outbox_to),
      lambda f: f"waits for room in front of {', '.join(f.outbox_to)}"),
     (Reason.NOT_DURABLE, lambda f: f.undurable > 0,
      lambda f: f"{f.maker} has not made {f.undurable:,} segments durable"),
+    (Reason.RETRY, lambda f: f.resting > 0,
+     lambda f: f"{f.resting:,} segments wait for a retry, the next at {f.next_try}"),
     (Reason.COMPLETIONS, lambda f: f.in_flight > 0,
      lambda _: "nothing that was read is completed"),
 )  # fmt: skip
@@ -134,6 +150,26 @@ def diagnose(facts: Facts) -> tuple[Reason, str] | None:
         if fits(facts):
             return reason, why(facts)
     return None
+
+
+def allowed_s(reason: Reason, task: CatalogEntry, job: Job) -> float:
+    """How long the job itself has a task rest for a reason: that is no stall.
+
+    An output keeps a quiet part open for its `rollSeconds`. A batch may be filled for its
+    `batchTimeout` at each task on the way, and is complete only when its part is closed.
+    """
+    if reason is Reason.NOT_DURABLE:
+        return _roll_s(task)
+    if reason is Reason.COMPLETIONS:
+        filling_ms = sum(each.batch_timeout for each in job.catalog)
+        return filling_ms / 1000 + max(map(_roll_s, job.catalog))
+    return 0.0
+
+
+def _roll_s(task: CatalogEntry) -> float:
+    """By the option that all outputs have which roll by time; of a user's it may be anything."""
+    found = task.options.get(ROLL_OPTION)
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def is_alone(facts: Facts) -> bool:

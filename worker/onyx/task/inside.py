@@ -47,7 +47,9 @@ def run(task: Task, phase: Phase, work: Callable[[Task], Progress]) -> Progress:
         if len(batch) == 1 and batch.ids is not None:
             id = int(batch.ids[0])
     if not task.slot.begin(phase.value, roots, id, task.alone):
+        task.course.held_back_in = phase
         return Progress.WAITING
+    task.course.held_back_in = None
     try:
         return work(task)
     finally:

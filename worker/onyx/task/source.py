@@ -129,7 +129,7 @@ class Source:
         self._turn = 0
         self._next_check_s = 0.0
         self._back_off = back_off
-        self._rested_s = math.inf
+        self.rested_s = math.inf
         """When something has rested long enough to be read again."""
         self._since_flush = 0
         self._waiting_for_room = 0
@@ -143,6 +143,11 @@ class Source:
     @property
     def in_flight(self) -> int:
         return sum(each.window.in_flight for each in self.partitions.values())
+
+    @property
+    def resting(self) -> int:
+        """Segments that wait for a retry, about."""
+        return sum(each.window.resting for each in tuple(self.partitions.values()))
 
     def oldest_s(self, now_s: float) -> float | None:
         """Seconds since the oldest segment in flight was sent; None if there is none."""
@@ -234,7 +239,7 @@ class Source:
         for number, mine in self._by_partition(roots):
             window = self.partitions[number].window
             window.retry_roots(mine, retries_max, now_s)
-            self._rested_s = min(self._rested_s, window.rested_s)
+            self.rested_s = min(self.rested_s, window.rested_s)
 
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
@@ -406,7 +411,7 @@ class Source:
 
     def _check_timeouts(self) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s >= self._rested_s:
+        if now_s >= self.rested_s:
             self._take_rested(now_s)
         if not self._tracked or now_s < self._next_check_s:
             return
@@ -418,7 +423,7 @@ class Source:
         for partition in self.partitions.values():
             partition.to_retry.extend(partition.window.rested(now_s))
         rested_s = (each.window.rested_s for each in self.partitions.values())
-        self._rested_s = min(rested_s, default=math.inf)
+        self.rested_s = min(rested_s, default=math.inf)
 
     def _by_partition(self, roots: U64) -> list[tuple[int, U64]]:
         """Increasing roots of the partitions that are here."""

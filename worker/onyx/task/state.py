@@ -153,19 +153,6 @@ class Parts:
     """That came with it, and go on with the last part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sealing:
-    """An output that is being sealed at this moment, which may take hours. Frozen, so that any
-    thread may look at it."""
-
-    attempt: int
-    """From 1."""
-    since_s: float
-    """Monotonic."""
-    is_stage: bool
-    """A Spark stage runs."""
-
-
 @dataclass(slots=True)
 class Course:
     """How a task gets on, for who looks at it from another thread."""
@@ -178,15 +165,14 @@ class Course:
     """When to log what the phase waits for, if it still does then."""
     superseded_s: float | None = None
     """Since when what it has begun is lost to it, until it is wired anew."""
+    held_back_in: Phase | None = None
+    """The phase in which it waits because another task is to be alone in user code."""
     batches: int = 0
     """How often it has come to the end of its loop."""
 
 
 class Task:
     """Not thread-safe except `post`."""
-
-    sealing: Sealing | None = None
-    """The attempt that is made now."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from onyx.task.dispatch import put_to_child, send, send_emissions
 from onyx.task.failures import Failure
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.source import Source
-from onyx.task.state import Sealing, Task
+from onyx.task.state import Task
 from onyx.task.verdicts import decide
 from onyx.task.window_end import has_ended
 from onyx.transport.interface import FLUSH, Control, ControlKind
@@ -233,7 +233,6 @@ def seal(task: Task) -> Progress:
     if now_s < task.retry_after_s:
         return Progress.WAITING
     is_stage = task.static.entry.plugin == SPARK
-    task.sealing = Sealing(task.seal_attempts + 1, now_s, is_stage)
     try:
         sink.seal()
     except Blocked:
@@ -250,8 +249,6 @@ def seal(task: Task) -> Progress:
             raise Failure(Phase.SEAL.value, error, detail) from error
         task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
         return Progress.WAITING
-    finally:
-        task.sealing = None
     if is_stage:
         task.metrics.spark_stage(clock.monotonic_s() - now_s, ok=True)
     task.seal_wanted = False
