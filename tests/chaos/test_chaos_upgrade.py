@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,11 +21,11 @@ from tests.support.exactly_once import (
     manifest,
     written,
 )
+from tests.support.processes import onyx
 
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.server import ZooKeeperServer
-from onyx.settings import to_environment
 
 pytestmark = pytest.mark.server
 SEGMENTS = 120_000
@@ -56,17 +53,6 @@ def submit_after(cluster: Cluster, spec: dict[str, Any], old: JobId) -> JobId:
             if "has not begun yet" not in str(error) or time.monotonic() > until_s:
                 raise
             time.sleep(0.05)
-
-
-def onyx(cluster: Cluster, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "onyx.cli", *map(str, arguments)],
-        env={**os.environ, **to_environment(cluster.settings)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_windows_are_exactly_right_through_many_versions_of_a_job(
@@ -102,20 +88,20 @@ def test_a_plan_tells_what_is_carried_over_before_anything_happens(
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         old = cluster.submit(version(tmp_path, 0))
         file.write_text(json.dumps(changed))
-        told = onyx(cluster, "submit", file, "--resume", old, "--dry-run")
+        told = onyx(cluster.settings, "submit", file, "--resume", old, "--dry-run")
         assert told.returncode == 2, told.stderr
         assert "range was" in " ".join(told.stdout.split())
         assert "spec.resumePoint.windows.sums" in told.stdout
-        refused = onyx(cluster, "submit", file, "--resume", old)
+        refused = onyx(cluster.settings, "submit", file, "--resume", old)
         assert refused.returncode == 1
         assert cluster.client.status(old).state == "waiting"
         cluster.start_workers(1, PEERS)
         changed["spec"]["resumePoint"] = {"windows": {"sums": "initialize"}}
         file.write_text(json.dumps(changed))
-        told = onyx(cluster, "submit", file, "--resume", old, "--dry-run", "--json")
+        told = onyx(cluster.settings, "submit", file, "--resume", old, "--dry-run", "--json")
         assert told.returncode == 0, told.stderr
         fates = {step["name"]: step["fate"] for step in json.loads(told.stdout)["steps"]}
         assert (fates["sums"], fates["counts"]) == ("initialized", "carried over")
-        job = onyx(cluster, "submit", file, "--resume", old).stdout.strip()
+        job = onyx(cluster.settings, "submit", file, "--resume", old).stdout.strip()
         assert cluster.client.status(old).state == "killed"
         assert cluster.client.job(JobId(job)).resume_point is not None

@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +13,13 @@ import pytest
 import trustme
 from tests.support.certificates import WORKERS, Secret
 from tests.support.cluster import Cluster
+from tests.support.processes import onyx
 
 from onyx import api
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.query import WindowView
-from onyx.settings import Settings, StateSettings, ZooKeeperSettings, to_environment
+from onyx.settings import StateSettings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
 GROUPS, WIDTH = 8, 1_000
@@ -77,18 +75,6 @@ def cluster(
         state = StateSettings(url=str(tmp_path / "state"))
         cluster.settings = dataclasses.replace(cluster.settings, state=state)
         yield cluster
-
-
-def onyx(settings: Settings, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command, as a person calls it on a worker's machine."""
-    return subprocess.run(
-        [sys.executable, "-m", "onyx.cli", *map(str, arguments)],
-        env={**os.environ, **to_environment(settings)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def full_extents(view: WindowView) -> int:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.support.cluster import Cluster
+from tests.support.processes import onyx
 
 from onyx import vouching
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId
 from onyx.log.server import ZooKeeperServer
-from onyx.settings import to_environment
 
 pytestmark = pytest.mark.server
 PEERS = 4
@@ -178,17 +175,6 @@ def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work(
     assert all(worker.running for worker in cluster.workers)
 
 
-def onyx(cluster: Cluster, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "onyx.cli", *map(str, arguments)],
-        env={**os.environ, **to_environment(cluster.settings)},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-
-
 def test_the_command_line_tells_it_and_fills_in_the_other_job(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
@@ -208,21 +194,21 @@ def test_the_command_line_tells_it_and_fills_in_the_other_job(
         good.write_text(yaml.safe_dump(manifest({**SPEC, **answers})))
         wrong.write_text(yaml.safe_dump(manifest({**SPEC, "resumePoint": {"job": "other"}})))
 
-        dry = onyx(cluster, "submit", bad, "--resume", job, "--dry-run")
+        dry = onyx(cluster.settings, "submit", bad, "--resume", job, "--dry-run")
         assert dry.returncode == 2, dry.stderr
         assert "offered has no 'added'" in dry.stdout
         assert "1 of 2 workers" in dry.stdout
-        refused = onyx(cluster, "submit", bad, "--resume", job)
+        refused = onyx(cluster.settings, "submit", bad, "--resume", job)
         assert refused.returncode == 1
         assert "offered has no 'added'" in refused.stderr
-        contradiction = onyx(cluster, "submit", wrong, "--resume", job)
+        contradiction = onyx(cluster.settings, "submit", wrong, "--resume", job)
         assert contradiction.returncode == 2
         assert "spec.resumePoint.job: is 'other'" in contradiction.stderr
         assert still_runs(cluster, job)
 
-        dry = onyx(cluster, "submit", good, "--resume", job, "--dry-run", "--json")
+        dry = onyx(cluster.settings, "submit", good, "--resume", job, "--dry-run", "--json")
         assert dry.returncode == 0, dry.stdout + dry.stderr
         assert json.loads(dry.stdout)["problems"] == []
-        new = JobId(onyx(cluster, "submit", good, "--resume", job).stdout.strip())
+        new = JobId(onyx(cluster.settings, "submit", good, "--resume", job).stdout.strip())
         cluster.await_ready(new)
         assert cluster.replica.killed_jobs == (job,)

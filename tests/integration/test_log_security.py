@@ -219,7 +219,8 @@ def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     ]
     end = threading.Event()
     for server, ensemble in zip(servers, ensembles, strict=True):
-        member = stack.enter_context(Member(server, ensemble, "127.0.0.1", lambda _: None))
+        member = Member(server, ensemble, "127.0.0.1", lambda _: None)
+        stack.callback(member.close)
         running = threading.Thread(target=run_until, args=(end, member, server))
         stack.callback(running.join)
         running.start()

@@ -83,9 +83,13 @@ class Logs:
     def __init__(self) -> None:
         self._logs: dict[str, MemoryLog] = {}
         self._lock = threading.Lock()
+        self.away = threading.Event()
+        """While set, no log can be opened."""
 
     def connect(self, found: Settings) -> ClientLog:
         """What an operator is given to open a log."""
+        if self.away.is_set():
+            raise Unavailable("no ZooKeeper answers")
         return self.log(found.tenancy_id).client()
 
     def log(self, tenancy: str = "default.onyx") -> MemoryLog:

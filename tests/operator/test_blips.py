@@ -3,7 +3,6 @@ and objects that strain the API server are taken as they come."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -13,22 +12,16 @@ from tests.operator.harness import Logs, Operator, cluster, job
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
 
-from onyx.errors import Unavailable
-from onyx.log.interface import ClientLog
-from onyx.settings import Settings
-
 
 def test_a_job_that_has_ended_stays_as_it_is_while_the_log_is_away(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
-    def away(found: Settings) -> ClientLog:
-        raise Unavailable("no ZooKeeper answers")
-
     api.create(cluster())
     with Operator(api, logs.connect, FAST):
         workers.finish(started(api))
         ended = api.wait_for("onyxjobs", "job", phase("Completed", "Completed"))
-    with Operator(api, away, FAST):
+    logs.away.set()
+    with Operator(api, logs.connect, FAST):
         api.create(job("going"))
         api.wait_for("onyxjobs", "going", phase("Pending", "LogUnreachable"))
         assert api.get("onyxjobs", "job") == ended
@@ -42,22 +35,15 @@ def told(api: FakeApi) -> set[tuple[str, str]]:
 def test_an_edit_of_a_job_that_has_ended_waits_for_the_log(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
-    away = threading.Event()
-
-    def connect(found: Settings) -> ClientLog:
-        if away.is_set():
-            raise Unavailable("no ZooKeeper answers")
-        return logs.connect(found)
-
     api.create(cluster())
-    with Operator(api, connect, FAST):
+    with Operator(api, logs.connect, FAST):
         workers.finish(first := started(api))
         api.wait_for("onyxjobs", "job", phase("Completed"))
-    away.set()
-    with Operator(api, connect, FAST):
+    logs.away.set()
+    with Operator(api, logs.connect, FAST):
         api.patch("onyxjobs", "job", {"spec": {"catalog": job(batch_size=20)["spec"]["catalog"]}})
         api.wait_for("onyxjobs", "job", lambda each: each["status"]["reason"] == "LogUnreachable")
-        away.clear()
+        logs.away.clear()
         api.wait_for("onyxjobs", "job", lambda each: each["status"]["jobId"] != first)
 
 

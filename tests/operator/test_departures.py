@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any
 
 import pytest
@@ -15,12 +14,9 @@ from tests.operator.job_world import UID
 from tests.operator.test_watches import eventually, namespace
 from tests.operator.workers import Workers
 
-from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.log.interface import ClientLog
 from onyx.model.parse import parse_declared
 from onyx.replica.planning import submission
-from onyx.settings import Settings
 from onyx_operator.jobs.owners import Owner, owner_of, read_owner
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")
@@ -79,6 +75,13 @@ def test_a_job_that_is_deleted_while_no_operator_runs_is_killed_by_the_next_one(
         assert kept in logs.replica().jobs
 
 
+def left(api: FakeApi, logs: Logs) -> str:
+    """A job that goes on when its operator has ended; its id."""
+    api.create(cluster())
+    with Operator(api, logs.connect, QUICK):
+        return started(api)
+
+
 def running_beside(api: FakeApi) -> str:
     api.create(job("beside"))
     found = api.wait_for("onyxjobs", "beside", lambda each: each["status"]["submittedAt"])
@@ -88,9 +91,7 @@ def running_beside(api: FakeApi) -> str:
 def test_an_object_of_the_same_name_starts_when_the_former_job_has_been_killed(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
-    api.create(cluster())
-    with Operator(api, logs.connect, QUICK):
-        first = started(api)
+    first = left(api, logs)
     api.delete("onyxjobs", "job")
     api.create(job())
     with Operator(api, logs.connect, QUICK):
@@ -131,25 +132,16 @@ def test_a_job_that_is_deleted_with_its_cluster_is_killed(
 def test_a_job_whose_log_is_away_is_left_in_time_with_a_warning_and_killed_when_it_is_back(
     api: FakeApi, logs: Logs, workers: Workers
 ) -> None:
-    away = threading.Event()
-
-    def connect(found: Settings) -> ClientLog:
-        if away.is_set():
-            raise Unavailable("no ZooKeeper answers")
-        return logs.connect(found)
-
-    api.create(cluster())
-    with Operator(api, connect, QUICK):
-        job_id = started(api)
-    away.set()
-    with Operator(api, connect, QUICK):
+    job_id = left(api, logs)
+    logs.away.set()
+    with Operator(api, logs.connect, QUICK):
         api.wait_for("onyxjobs", "job", lambda found: found["status"]["reason"] == "LogUnreachable")
         api.delete("onyxjobs", "job")
         assert api.get("onyxjobs", "job") is None
         told(api, "LeftRunning")
         assert [each["type"] for each in events(api, "LeftRunning")] == ["Warning"]
         assert job_id in logs.replica().jobs
-        away.clear()
+        logs.away.clear()
         killed(logs, job_id)
 
 

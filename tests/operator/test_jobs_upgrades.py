@@ -22,6 +22,13 @@ from onyx_operator.jobs.spec import read_spec
 ANSWER = {"tasks": {"read": "initialize"}}
 
 
+@pytest.fixture
+def eager(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Looks soon whether an upgrade that was refused can be taken now."""
+    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
+    return operator
+
+
 def catalog(batch_size: int = 10, generated: bool = False) -> list[dict[str, Any]]:
     """Of the job; `generated`: it reads what no other input has read before."""
     found: list[dict[str, Any]] = job(batch_size=batch_size)["spec"]["catalog"]
@@ -95,13 +102,8 @@ def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
 
 
 def test_an_edit_that_workers_cannot_run_stops_nothing_until_others_come(
-    api: FakeApi,
-    logs: Logs,
-    workers: Workers,
-    operator: Operator,
-    monkeypatch: pytest.MonkeyPatch,
+    api: FakeApi, logs: Logs, workers: Workers, eager: Operator
 ) -> None:
-    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
     first = started(api, upgradePolicy="Resume")
     workers.problems = ["task read: there is no m:gone"]
     declare(api, catalog=catalog(20))
@@ -126,14 +128,9 @@ def test_an_edit_waits_for_the_answers_of_workers(
 
 
 def test_an_edit_that_would_have_no_peers_waits_for_more(
-    api: FakeApi,
-    logs: Logs,
-    workers: Workers,
-    operator: Operator,
-    monkeypatch: pytest.MonkeyPatch,
+    api: FakeApi, logs: Logs, workers: Workers, eager: Operator
 ) -> None:
     """Four peers are there; the new one needs five."""
-    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
     first = started(api, upgradePolicy="Resume")
     wanted = catalog(20)
     wanted[0]["minPeers"] = 7

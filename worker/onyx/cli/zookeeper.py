@@ -56,7 +56,8 @@ def run_zookeeper(
     with contextlib.ExitStack() as stack:
         member: Member | None = None
         if ensemble is not None:
-            member = stack.enter_context(Member(server, ensemble, chosen.host, _say))
+            member = Member(server, ensemble, chosen.host, _say)
+            stack.callback(member.close)
         _open_pages(found, server, member, stack)
         stack.callback(server.stop)
         if member is None:

@@ -13,7 +13,6 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 
 import msgspec
 
@@ -73,17 +72,6 @@ class FormationPort:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="onyx-formation")
         self._thread = threading.Thread(target=self._accept, name="onyx-formation", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> FormationPort:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop listening and end the threads."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 from onyx.log import holding
 from onyx.log.formation import Decision, Holds, Join, Vote, Wait, decide
@@ -54,15 +53,8 @@ class Member:
         self._obstacle, self._complaint = "", ""
         self._port = FormationPort(ensemble, host, self._told, server.certificates)
 
-    def __enter__(self) -> Member:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the port; the server goes on."""
         self._port.close()
 
     @property
