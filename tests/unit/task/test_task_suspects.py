@@ -26,6 +26,7 @@ class Job(Bench):
         self.batches: list[list[int]] = []
         self.seen: list[tuple[int, ...]] = []
         functions = {"m:same": self._work, "m:yes": lambda *_: True, "m:told": _told}
+        functions |= more.pop("functions", {})
         settings = Settings(task=TaskSettings(losses_max=3))
         work = {"batchFn": True, **more.pop("work", {})}
         super().__init__(
@@ -79,6 +80,7 @@ def job() -> Iterator[Callable[..., Job]]:
         os.close(each)
 
 
+MADE = {"plugin": "generator", "options": {"segments": 20, "fn": "m:made"}}
 DEAD_LETTER = [
     {
         "from": "work",
@@ -145,8 +147,9 @@ def test_one_that_has_lost_too_many_is_refused_and_the_job_killed_with_its_place
     assert bench.proposals("kill-job") == [{"job": bench.id}]
     report = bench.exceptions[0]
     assert report["type"] == "PoisonSegment"
-    assert "partition 0 of read at position 7 has ended its worker process 3 times" in str(
-        report["detail"]
+    assert str(report["detail"]).startswith(
+        "the segment that comes from partition 0 of read at position 7 has ended its worker "
+        "process 3 times"
     )
 
 
@@ -184,6 +187,22 @@ def test_a_task_whose_hooks_end_the_process_again_and_again_kills_the_job(
     bench.settle()
     assert bench.batches == []
     assert "over no segment" in bench.exceptions[0]["detail"]
+
+
+def test_a_death_while_an_input_makes_segments_is_over_none_and_of_its_task(
+    job: Callable[..., Job],
+) -> None:
+    seen: list[tuple[str, str, bool]] = []
+
+    def made(n: int) -> Segment:
+        assert isinstance(bench.recorder, Recorder)
+        seen.extend((each.task, each.phase, each.over_segments) for each in bench.recorder.deaths())
+        return {"n": n}
+
+    bench = job(read=MADE, functions={"m:made": made})
+    bench.settle()
+    assert bench.completed
+    assert set(seen) == {("read", "read-batch", False)}
 
 
 def test_what_was_taken_apart_is_dropped_with_its_allocation_and_comes_again(

@@ -8,7 +8,7 @@ trace in windows, or its replay would count twice or not at all.
 from __future__ import annotations
 
 from onyx.codec.refusals import refusal
-from onyx.errors import SegmentError
+from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import Batch, Segment
 from onyx.flow.conditions import Conditions, everything_to
@@ -19,8 +19,15 @@ from onyx.flow.outgoing import Routed
 from onyx.flow.routing import route_batch
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.task.failures import Failure, blamed, place
-from onyx.task.phases import Phase
+from onyx.task.phases import Kind, Phase
 from onyx.task.state import Task
+
+MEND = "; mend it"
+MEND_OR_ROUTE = (
+    f"{MEND}, give the task a deadLetter, or route its exceptions with a flow condition that has "
+    "thrownException: true"
+)
+"""What an output raises is no failure of one segment: nothing else can take it."""
 
 
 def decide(task: Task, batch: Batch, leaves: Leaves) -> Routed:
@@ -80,7 +87,8 @@ def _failure(task: Task, batch: Batch, leaves: Leaves, failures: list[SegmentFai
     phase."""
     (index, error), many = failures[0], len(failures)
     if any(error is raised for _, raised in leaves.failures):
-        phase, detail = Phase.APPLY_FN, blamed(_maker(task), error)
+        poison = isinstance(error, PoisonSegment)
+        phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(_maker(task), error)
     elif any(error is refused for _, refused in leaves.refusals):
         phase, detail = Phase.ASSIGN_WINDOWS, f"windows of {task.name}: {error}"
     elif isinstance(error, Refusal | RetriesExhausted | SegmentError):
@@ -90,10 +98,7 @@ def _failure(task: Task, batch: Batch, leaves: Leaves, failures: list[SegmentFai
     if many > 1:
         detail += f" ({many} segments of the batch failed)"
     if phase is Phase.APPLY_FN:
-        detail += (
-            "; mend it, give the task a deadLetter, or route its exceptions with a flow condition "
-            "that has thrownException: true"
-        )
+        detail += MEND if task.kind is Kind.OUTPUT else MEND_OR_ROUTE
     return Failure(phase.value, error, detail, many, batch.segments[index])
 
 
