@@ -11,9 +11,12 @@ from tests.support.bench import Bench, chain
 
 from onyx import recorder
 from onyx.flow.batch import Segment
+from onyx.peer.stall_facts import facts_of
 from onyx.recorder import Recorder
 from onyx.replica.entry import Command
 from onyx.settings import Settings, TaskSettings
+from onyx.stalls import Reason
+from onyx.task.diagnosis import diagnose
 
 SEGMENTS = [{"n": n} for n in range(20)]
 POISON = 7
@@ -285,3 +288,24 @@ def test_what_is_refused_leaves_no_trace_in_windows_and_goes_to_the_dead_letter(
     (letter,) = bench.written("bad")
     assert letter["segment"] == {"n": POISON}
     assert letter["error"]["type"] == "PoisonSegment"
+
+
+def test_who_waits_for_a_suspect_to_be_tried_alone_says_so(job: Callable[..., Job]) -> None:
+    made, somebody = job(), object()
+    assert isinstance(made.recorder, Recorder)
+    made.start()
+    made.recorder.enter(somebody, alone=True)
+    for _ in range(20):
+        made.round()
+    work = made.task("work")
+
+    def why() -> tuple[Reason, str] | None:
+        return diagnose(facts_of(work, made.replica(), 0.0, True, None))
+
+    found = why()
+    assert found is not None
+    assert found[0] is Reason.SUSPECTS
+    made.recorder.leave(somebody)
+    made.settle()
+    assert made.completed
+    assert why() is None
