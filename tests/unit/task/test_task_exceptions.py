@@ -3,6 +3,8 @@ that the user's objects do when they are looked at does harm."""
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 import pytest
@@ -62,6 +64,24 @@ def test_the_users_places_the_causes_and_the_segment_are_shown():
     assert "caused by ValueError: invalid literal for int() with base 10: '4111-1111'" in lines
     assert lines[-1] == "segment: {'card': '4111-1111', 'n': 2}"
     assert failure_text.sentence(told()).startswith("task work, apply-fn: m:fails raised Runtime")
+
+
+def decodes():
+    return json.loads("{")
+
+
+@pytest.mark.parametrize(
+    ("work", "functions"),
+    [(decodes, ["decodes", "loads"]), (partial(json.loads, "{"), [])],
+    ids=["called by the user", "called by an executor"],
+)
+def test_the_standard_library_is_shown_only_below_the_users_code(work, functions):
+    with ThreadPoolExecutor(1) as executor:
+        error = executor.submit(work).exception()
+    assert error is not None
+    shown = [each["function"] for each in exceptions.frames(error)]
+    assert shown[: len(functions)] == functions
+    assert bool(shown) == bool(functions)
 
 
 def test_values_can_be_hidden_and_then_appear_nowhere():

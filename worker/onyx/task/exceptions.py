@@ -8,10 +8,12 @@ methods of the user's objects, which may raise or return megabytes, and none of 
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import reprlib
+import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -47,13 +49,22 @@ def chain(error: BaseException) -> list[dict[str, Any]]:
 
 
 def frames(error: BaseException) -> list[dict[str, Any]]:
-    """Where in the user's code, innermost last."""
-    places = [
-        (frame.f_code.co_filename, line, frame.f_code.co_name)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not is_ours(frame.f_globals)
-    ]
+    """Where in the user's code, and below it in what that calls; innermost last."""
+    walked = traceback.walk_tb(error.__traceback__)
+    not_before = itertools.dropwhile(lambda each: _is_pythons(each[0]), _not_ours(walked))
+    places = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in not_before]
     return [place(*each) for each in places[-FRAMES_MAX:]]
+
+
+def _not_ours(walked: Iterable[tuple[FrameType, int]]) -> Iterator[tuple[FrameType, int]]:
+    return (each for each in walked if not is_ours(each[0].f_globals))
+
+
+def _is_pythons(frame: FrameType) -> bool:
+    """Of the standard library: executors and readers that Onyx has called, if the user's code is
+    not above them."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def frames_of(frame: FrameType | None) -> list[dict[str, Any]]:
