@@ -69,9 +69,10 @@ def test_zookeeper_is_lost_and_comes_back_while_a_job_runs(release: Release) -> 
     squares = release.start_squares("lost-zookeeper", per_second=200)
     squares.await_some()
 
-    before = uid(release, release.zookeeper())
-    release.kube.delete_at_once("pod", release.zookeeper())
-    until(lambda: uid(release, release.zookeeper()) != before, "ZooKeeper comes back")
+    server = release.zookeeper()
+    before = uid(release, server)
+    release.kube.delete_at_once("pod", server)
+    until(lambda: uid(release, server) != before, "ZooKeeper comes back")
 
     squares.assert_goes_on()
     squares.stop_and_assert_whole()
