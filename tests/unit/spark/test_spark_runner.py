@@ -119,6 +119,16 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
 
 
 @pytest.mark.server
+def test_a_worker_that_has_used_a_connect_server_runs_other_masters(
+    user_code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as PySpark leaves it behind
+    request = request_for("stages_of_a_user:doubled", user_code)
+    run_in_process(request, 120.0, lambda: True)
+    assert pq.read_table(request.target).num_rows == 3
+
+
+@pytest.mark.server
 def test_a_stage_that_does_not_exist_is_told_without_starting_spark(user_code: Path) -> None:
     with pytest.raises(UserFunctionError, match="has no 'nothing'"):
         run_in_process(request_for("stages_of_a_user:nothing", user_code), 60.0, lambda: True)

@@ -30,6 +30,15 @@ POLL_INTERVAL_S = 0.5
 STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
 _MODULE = "onyx.spark.run_stage"
+_ELSEWHERE = {
+    "MASTER",
+    "SPARK_API_MODE",
+    "SPARK_CONNECT_MODE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_LOCAL_REMOTE",
+    "SPARK_REMOTE",
+}
+"""Variables by which PySpark runs elsewhere than the task says; some it sets by itself."""
 
 
 def run_in_process(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
@@ -63,11 +72,12 @@ def _started(request: StageRequest, scratch: str) -> subprocess.Popen[bytes]:
 
 def _environment(master: str, scratch: str) -> dict[str, str]:
     """Ours, with a Java that Spark can use and the modules that we can import: the stage's process
-    and Spark's own Python workers must find the user's code."""
+    and Spark's own Python workers must find the user's code. Where the stage runs is for the task
+    to say: a worker whose user has used Spark Connect would start no other master any more."""
     from onyx.java import java_home_for_spark
 
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
         "TMPDIR": scratch,
         "JAVA_HOME": str(java_home_for_spark()),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
