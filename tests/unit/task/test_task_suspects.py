@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from tests.support.bench import Bench, chain
 from onyx import recorder
 from onyx.flow.batch import Segment
 from onyx.peer.stall_facts import facts_of
+from onyx.plugins.generator import GeneratorInput
 from onyx.recorder import Recorder
 from onyx.replica.entry import Command
 from onyx.settings import Settings, TaskSettings
@@ -206,6 +207,24 @@ def test_a_death_while_an_input_makes_segments_is_over_none_and_of_its_task(
     bench.settle()
     assert bench.completed
     assert set(seen) == {("read", "read-batch", False)}
+
+
+def test_a_death_while_an_input_lists_its_partitions_is_of_its_task(
+    job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, str, bool]] = []
+    partitions = GeneratorInput.partitions
+
+    def listed(plugin: GeneratorInput) -> Sequence[str]:
+        assert isinstance(bench.recorder, Recorder)
+        seen.extend((each.task, each.phase, each.over_segments) for each in bench.recorder.deaths())
+        return partitions(plugin)
+
+    monkeypatch.setattr(GeneratorInput, "partitions", listed)
+    bench = job(read=MADE, functions={"m:made": lambda n: {"n": n}})
+    bench.settle()
+    assert bench.completed
+    assert seen == [("read", "partitions", False)]
 
 
 def test_what_was_taken_apart_is_dropped_with_its_allocation_and_comes_again(

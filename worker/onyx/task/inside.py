@@ -11,11 +11,14 @@ something new, and everybody who wants to be alone would wait for them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from onyx.model.job import CatalogEntry
 from onyx.recorder import UNNAMED
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.state import Static, Task
+
+T = TypeVar("T")
 
 OWN = ":"
 """In the name of a plugin that is the user's."""
@@ -28,7 +31,7 @@ NO_BATCH = frozenset({Phase.RESUME, Phase.READ_BATCH})
 def user_phases(kind: Kind, static: Static) -> frozenset[Phase]:
     """Phases in which a task runs code of the user's, as far as it has been built."""
     windowed, has = static.windowed is not None, static.lifecycles.has
-    reads = kind is Kind.INPUT and _reads_with_user_code(static.entry)
+    reads = kind is Kind.INPUT and reads_with_user_code(static.entry)
     there = {
         Phase.START_TASK: has("start_task"),
         Phase.BUILD: OWN in (static.entry.plugin or ""),
@@ -47,8 +50,22 @@ def user_phases(kind: Kind, static: Static) -> frozenset[Phase]:
     return frozenset(phase for phase, runs in there.items() if runs)
 
 
-def _reads_with_user_code(entry: CatalogEntry) -> bool:
+def reads_with_user_code(entry: CatalogEntry) -> bool:
+    """Whether code of the user's makes the segments of an input."""
     return OWN in (entry.plugin or "") or GENERATED_BY in entry.options
+
+
+def run_beside(task: Task, what: str, work: Callable[[], T]) -> T:
+    """Do work of the user's over no segment on another thread than the task's, noted in a place of
+    its own. Nobody waits with it: what is beside a suspect leaves in doubt whose death it was."""
+    slot = task.services.recorder.slot(task.job_id, task.name)
+    noted = slot.begin(what, None, 0, False)
+    try:
+        return work()
+    finally:
+        if noted:
+            slot.end()
+        slot.close()
 
 
 def run(task: Task, phase: Phase, work: Callable[[Task], Progress]) -> Progress:

@@ -14,7 +14,7 @@ from onyx.errors import UserError
 from onyx.flow.refusals import Refusals
 from onyx.ids import GroupId
 from onyx.replica.state import Partitions
-from onyx.task import committing, inheriting, windowed
+from onyx.task import committing, inheriting, inside, windowed
 from onyx.task.acks import AckSender
 from onyx.task.ends import END_PARTITION, EndOfInput
 from onyx.task.event_time import event_time_of
@@ -149,7 +149,7 @@ def _register(task: Task, source: Source) -> Progress:
     drains = task.job_id in task.services.replica().draining_jobs
 
     def store() -> tuple[str, int]:
-        names = [] if drains else list(source.plugin.partitions())
+        names = [] if drains else _partition_names(task, source)
         if len(names) > END_PARTITION:
             raise UserError(
                 f"task {task.name}: the source has {len(names):,} partitions, but at most "
@@ -165,6 +165,15 @@ def _register(task: Task, source: Source) -> Progress:
             "register-partitions", job=task.job_id, task=task.name, count=count, digest=digest
         )
     return Progress.WAITING
+
+
+def _partition_names(task: Task, source: Source) -> list[str]:
+    def names() -> list[str]:
+        return list(source.plugin.partitions())
+
+    if not inside.reads_with_user_code(task.static.entry):
+        return names()
+    return inside.run_beside(task, "partitions", names)
 
 
 def _owned(task: Task) -> dict[int, str]:
