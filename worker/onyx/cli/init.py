@@ -23,11 +23,15 @@ def divide(pid: int | None = None) -> None:
     """
     if (os.getpid() if pid is None else pid) != 1:
         return
+    # A signal that comes between the two has to wait for a handler that knows the worker.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     worker = os.fork()
     if worker == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
     for number in PASSED_ON:
         signal.signal(number, lambda received, _: os.kill(worker, received))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os._exit(_bury_until(worker))
 
 
