@@ -141,11 +141,30 @@ def test_a_majority_that_lost_its_volumes_does_not_outvote_the_server_that_has_t
         first.start()
         for each in ensemble.servers:
             ensemble.await_obstacle(each, "no leader is elected")
+        for lost in second, third:
+            ensemble.await_output(lost, "Unexpected empty data tree")
 
         for each in ensemble.servers:
             each.stop()
         (first.folder / "ensemble").write_text("1")  # as the documentation says
         ensemble.start()
+        assert names(settings, *ensemble.servers) == [["kept"]] * 3
+
+
+def test_a_server_that_died_when_it_had_just_received_the_data_starts_again(
+    tmp_path: Path,
+) -> None:
+    """ZooKeeper writes the snapshot of a leader first and the epoch after it."""
+    with RunningEnsemble(tmp_path / "zookeeper") as ensemble:
+        first = ensemble.servers[0]
+        settings = settings_for(first.address)
+        append(settings, "kept")
+        first.lose_volume()
+        ensemble.start(first)
+        first.kill()
+        (first.folder / "ensemble").unlink(missing_ok=True)
+        (first.folder / "version-2" / "currentEpoch").write_text("-1")
+        ensemble.start(first)
         assert names(settings, *ensemble.servers) == [["kept"]] * 3
 
 

@@ -165,6 +165,15 @@ class Ensemble:
             pause.wait(_POLL_S)
         raise AssertionError(f"{server.obstacle()}\n{server.output()[-2_000:]}")
 
+    def await_output(self, server: Server, text: str) -> None:
+        """Wait until a server has written this."""
+        pause = threading.Event()
+        for _ in range(int(WAIT_S / _POLL_S)):
+            if text in server.output():
+                return
+            pause.wait(_POLL_S)
+        raise AssertionError(server.output()[-2_000:])
+
     def await_ready(self, servers: list[Server]) -> None:
         """Wait until the readiness probes of these succeed."""
         pause = threading.Event()

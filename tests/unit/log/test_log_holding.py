@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.log.holding import Holding, allow_empty, claim, found, read_holding, serves
+from onyx.log.holding import (
+    Holding,
+    allow_empty,
+    claim,
+    forget_no_epoch,
+    found,
+    read_holding,
+    serves,
+)
 from onyx.log.server_config import Ensemble
 
 THIRD = Ensemble(3, ("a:1:2", "b:1:2", "c:1:2"))
@@ -87,3 +95,29 @@ def test_leave_to_vote_while_empty_does_not_outlast_the_start_that_it_was_for(
     assert (tmp_path / "initialize").exists()
     allow_empty(tmp_path, allowed=False)
     assert not (tmp_path / "initialize").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {}),
+        ({"currentEpoch": "-1", "acceptedEpoch": "-1"}, {}),
+        ({"currentEpoch": "-1\n", "acceptedEpoch": "4"}, {"acceptedEpoch": "4"}),
+        ({"currentEpoch": "0", "acceptedEpoch": "1"}, {"currentEpoch": "0", "acceptedEpoch": "1"}),
+        (
+            {"currentEpoch": "", "acceptedEpoch": "\xff"},
+            {"currentEpoch": "", "acceptedEpoch": "\xff"},
+        ),
+    ],
+)
+def test_only_an_epoch_that_says_that_there_is_none_is_forgotten(
+    tmp_path: Path, before: dict[str, str], after: dict[str, str]
+) -> None:
+    forget_no_epoch(tmp_path)
+    write_data(tmp_path)
+    for name, text in before.items():
+        (tmp_path / "version-2" / name).write_bytes(text.encode("latin-1"))
+    forget_no_epoch(tmp_path)
+    (tmp_path / "version-2" / "snapshot.0").unlink()
+    left = (tmp_path / "version-2").iterdir()
+    assert {each.name: each.read_bytes().decode("latin-1") for each in left} == after

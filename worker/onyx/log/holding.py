@@ -6,6 +6,12 @@ served as one of three, `1` for data of a server that stood alone, `1 to 3` whil
 formed around it. Files of data without that record prove nothing: an ensemble that never served has
 them too.
 
+ZooKeeper keeps two epochs beside its data: the one in which it last followed a leader, and the
+newest that it has promised to follow. A server that starts empty and may not vote writes -1 into
+both, and refuses to start once it has data, its first snapshot from a leader included, while they
+say so. Such an epoch is forgotten before each start: ZooKeeper derives it from the data again. A
+real epoch is a promise and is never touched.
+
 A server that is left alone may lack what the majority of the others had agreed on, so the folder of
 an ensemble is refused to a smaller one.
 """
@@ -21,6 +27,8 @@ from onyx.log.server_config import Ensemble
 
 DATA, ID, RECORD, INITIALIZE = "version-2", "myid", "ensemble", "initialize"
 _FILES_OF_DATA = ("snapshot.*", "log.*")
+_EPOCHS = ("currentEpoch", "acceptedEpoch")
+_NO_EPOCH = b"-1"
 
 
 class Holding(Enum):
@@ -92,6 +100,14 @@ def allow_empty(folder: Path, allowed: bool) -> None:
         _write(folder / INITIALIZE, "")
     else:
         (folder / INITIALIZE).unlink(missing_ok=True)
+
+
+def forget_no_epoch(folder: Path) -> None:
+    """Remove the epochs that say that there is none: the server may hold data by now, or vote."""
+    for name in _EPOCHS:
+        path = folder / DATA / name
+        if path.exists() and path.read_bytes().strip() == _NO_EPOCH:
+            path.unlink()
 
 
 def _has_data(folder: Path) -> bool:

@@ -274,6 +274,7 @@ class ZooKeeperServer:
                 folder, self._host, self.port, self._tick_ms, self._ensemble, stores
             )
             holding.allow_empty(folder, empty_may_vote)
+            holding.forget_no_epoch(folder)
             path = folder / "zoo.cfg"
             path.write_text(config.text(), encoding="utf-8")
         except OSError as error:
