@@ -7,12 +7,12 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from onyx.errors import SettingsError
-from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, locate
+from onyx.errors import SettingsError, contained
+from onyx.telemetry.logs import ERROR_CHARACTERS_MAX, configure, describe, locate
 
 log = logging.getLogger("onyx.peer")
 
@@ -125,3 +125,18 @@ def test_lines_below_the_level_and_chatter_of_libraries_are_not_written() -> Non
 def test_wrong_settings_are_told(level: str, log_format: str) -> None:
     with pytest.raises(SettingsError, match="expected"):
         configure(level, log_format)
+
+
+def test_what_a_library_raised_and_is_no_exception_is_described() -> None:
+    class Foreign:
+        def __str__(self) -> str:
+            return "broker away"
+
+    told = describe(cast("BaseException", Foreign()))
+
+    assert (told["type"].rpartition(".")[2], told["text"], told["at"]) == (
+        "Foreign",
+        "broker away",
+        [],
+    )
+    assert "broker away" in str(contained(cast("BaseException", Foreign()), "plugin kafka"))

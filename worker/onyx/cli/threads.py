@@ -42,13 +42,13 @@ class ThreadWatch:
         if not name.startswith(OURS):
             logger.error("thread %s has ended: %s", name, told, exc_info=end.exc_value)
             return
+        self.failure = InvariantViolated(f"thread {name} has ended: {told}")
         logger.critical(
             "thread %s has ended, a bug in Onyx, please report it; the process ends too: %s",
             name,
             told,
             exc_info=end.exc_value,
         )
-        self.failure = InvariantViolated(f"thread {name} has ended: {told}")
 
 
 def end_within(timeout_s: float) -> None:

@@ -93,8 +93,8 @@ class Loop:
         try:
             self._go_round()
         except BaseException as error:
+            self._crashed(error)  # first: whatever becomes of the line, the process ends
             logger.exception("a bug in Onyx: please report it")
-            self._crashed(error)
 
     def _go_round(self) -> None:
         wait_s = IDLE_WAIT_FIRST_S

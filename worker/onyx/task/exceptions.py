@@ -50,7 +50,7 @@ def chain(error: BaseException) -> list[dict[str, Any]]:
 
 def frames(error: BaseException) -> list[dict[str, Any]]:
     """Where in the user's code, and below it in what that calls; innermost last."""
-    walked = traceback.walk_tb(error.__traceback__)
+    walked = traceback.walk_tb(getattr(error, "__traceback__", None))
     not_before = itertools.dropwhile(lambda each: _is_pythons(each[0]), _not_ours(walked))
     places = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in not_before]
     return [place(*each) for each in places[-FRAMES_MAX:]]
@@ -137,5 +137,5 @@ def _walk(error: BaseException) -> Iterator[tuple[str, BaseException]]:
             waiting += [("one of several", member) for member in each.exceptions[:ERRORS_MAX]]
         if each.__cause__ is not None:
             waiting.append(("caused by", each.__cause__))
-        elif each.__context__ is not None and not each.__suppress_context__:
+        elif isinstance(each.__context__, BaseException) and not each.__suppress_context__:
             waiting.append(("while handling", each.__context__))

@@ -72,6 +72,7 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.raiseExceptions = False  # what cannot be logged ends no thread
     logging.getLogger("onyx").setLevel(level.upper())
 
 
@@ -82,7 +83,8 @@ def truncated(text: str, characters_max: int = ERROR_CHARACTERS_MAX) -> str:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as fields: type, text (cut), and places, without the lines of code."""
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+    # Libraries in C have raised what is no exception and has no traceback.
+    frames = traceback.extract_tb(getattr(error, "__traceback__", None))[-FRAMES_MAX:]
     return {
         "type": type(error).__qualname__,
         "text": truncated(message_of(error)),
