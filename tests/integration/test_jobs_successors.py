@@ -21,7 +21,7 @@ from onyx.log.server import ZooKeeperServer
 pytestmark = pytest.mark.server
 PEERS = 4
 OFFERED = """
-import os, time
+import time
 from onyx.errors import UserError
 from onyx.plugins.blackhole import blackhole_output
 
@@ -30,9 +30,6 @@ def same(segment):
 
 def hangs():
     time.sleep(3600)
-
-def dies():
-    os._exit(3)
 
 def exits():
     raise SystemExit("not today")
