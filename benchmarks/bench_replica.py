@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, Measured, parser, publish
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine
-from onyx.replica.consequences import settle
+from onyx.replica.derived import settle
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
 

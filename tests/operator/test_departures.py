@@ -16,7 +16,7 @@ from tests.operator.workers import Workers
 
 from onyx.ids import JobId
 from onyx.model.parse import parse_declared
-from onyx.replica.planning import submission
+from onyx.replica.submission import submission
 from onyx_operator.jobs.owners import Owner, owner_of, read_owner
 
 QUICK = settings(JOBS_RESYNC_INTERVAL_S="0.2", JOBS_RELEASE_TIMEOUT_S="2")

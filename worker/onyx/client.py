@@ -28,9 +28,9 @@ from onyx.model.parse import parse_mapping, to_mapping
 from onyx.path_names import path_name
 from onyx.replica import canonical, machine
 from onyx.replica.entry import Command, Entry
-from onyx.replica.planning import submission
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
+from onyx.replica.submission import submission
 from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
 from onyx.upgrade.plan import Plan, without_answers

@@ -8,7 +8,7 @@ escape, and no two texts that a file system holds for one after Unicode normalis
 form fits a file name of 255 bytes beside a task's name and what stores add.
 
 The rule is applied where a name is read (`model/kinds`), where an entry of the log is
-(`replica/commands/contract`), and again by whoever makes a path of it, because those are the last
+(`replica/command`), and again by whoever makes a path of it, because those are the last
 to know. Escaping other names was rejected: what a user sees in a folder should be what the user
 wrote, and two ways to write a name are two names sooner or later. Names that sources give
 (partitions, which are paths by nature) are never parts of a path: they get numbers.

@@ -8,7 +8,7 @@ from tests.conformance import manifests
 
 from onyx.ids import JobId
 from onyx.model.parse import parse_mapping
-from onyx.replica.planning import submission
+from onyx.replica.submission import submission
 
 DIGEST = "digest-of-the-job"
 

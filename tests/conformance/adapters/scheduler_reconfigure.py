@@ -11,7 +11,7 @@ from typing import Any
 from tests.conformance import replicas
 
 from onyx.ids import Position
-from onyx.replica.consequences import settle
+from onyx.replica.derived import settle
 from onyx.replica.invariants import slots_are_unique, tags_are_kept
 from onyx.replica.state import Replica
 

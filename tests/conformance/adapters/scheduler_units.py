@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance import replicas
 
 from onyx.ids import JobId, PeerId, Position
-from onyx.replica.consequences import elected_sealer
+from onyx.replica.derived import elected_sealer
 from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.scheduling.demand import demand, kinds_of_peers
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, split_by_share

@@ -10,7 +10,7 @@ from immutables import Map
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import invariants, machine
 from onyx.replica.entry import Command, Entry
-from onyx.replica.scheduling import reconfigure
+from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
 

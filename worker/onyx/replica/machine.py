@@ -15,10 +15,10 @@ from dataclasses import replace
 import msgspec
 
 from onyx.ids import GroupId
-from onyx.replica import duties
+from onyx.replica import reconcile
+from onyx.replica.command import Arguments, CommandModule, Diff
 from onyx.replica.commands import COMMANDS
-from onyx.replica.commands.contract import Arguments, CommandModule, Diff
-from onyx.replica.consequences import settle
+from onyx.replica.derived import settle
 from onyx.replica.effects import Effect
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
@@ -63,11 +63,11 @@ def reactions(entry: Entry, old: Replica, new: Replica, me: GroupId) -> tuple[Co
 
 def effects(entry: Entry, old: Replica, new: Replica, me: GroupId) -> tuple[Effect, ...]:
     """What the group `me` must do in the world, in order: stops before starts."""
-    found = tuple(duties.changes(old, new, me))
+    found = tuple(reconcile.changes(old, new, me))
     if is_void(old, entry) or (decoded := _decoded(entry.command)) is None:
         return found
     _, args = decoded
-    return (*found, *duties.of_entry(entry, args, old, new, me))
+    return (*found, *reconcile.of_entry(entry, args, old, new, me))
 
 
 def is_void(replica: Replica, entry: Entry) -> bool:

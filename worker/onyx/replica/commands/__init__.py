@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onyx.replica.command import CommandModule
 from onyx.replica.commands import (
     abort_join_cluster,
     accept_join_cluster,
@@ -26,7 +27,6 @@ from onyx.replica.commands import (
     suspend_job,
     vouch_job,
 )
-from onyx.replica.commands.contract import CommandModule
 from onyx.structs import prepared
 
 _MODULES: tuple[CommandModule, ...] = (

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.replica import ring
-from onyx.replica.commands.contract import Arguments, Diff, Group
+from onyx.replica.command import Arguments, Diff, Group
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 

@@ -8,7 +8,7 @@ from immutables import Map
 from msgspec import field
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Group, Peer, no_reactions
+from onyx.replica.command import Arguments, Diff, Group, Peer, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "add-virtual-peer"

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Digest, no_reactions
+from onyx.replica.command import Arguments, Diff, Digest, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "check-job"

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, no_reactions
 from onyx.replica.state import NOTHING, Replica
 
 NAME = "drain-job"

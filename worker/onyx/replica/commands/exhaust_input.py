@@ -13,7 +13,7 @@ from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import JobId, Position, TaskName
-from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.jobs import end_without_outputs, sources
 from onyx.replica.state import Replica
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onyx.ids import GroupId, Position
 from onyx.replica import jobs, members, ring
-from onyx.replica.commands.contract import Arguments, Diff, Group
+from onyx.replica.command import Arguments, Diff, Group
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 

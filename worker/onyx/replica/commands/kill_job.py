@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "kill-job"

@@ -9,7 +9,7 @@ from msgspec import field
 
 from onyx.ids import GroupId, Position
 from onyx.replica import jobs, members
-from onyx.replica.commands.contract import Arguments, Diff, Group, Peer
+from onyx.replica.command import Arguments, Diff, Group, Peer
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 

@@ -13,7 +13,7 @@ from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Digest, Job, Task, no_reactions
+from onyx.replica.command import Arguments, Diff, Digest, Job, Task, no_reactions
 from onyx.replica.jobs import end_without_outputs, sources
 from onyx.replica.state import Partitions, Replica
 

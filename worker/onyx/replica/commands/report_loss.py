@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from onyx.ids import Position
 from onyx.replica import losses
-from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.losses import COUNTED_MAX, REPORTS_KEPT_MAX, SUSPECT_RUNS_MAX
 from onyx.replica.state import NOTHING, Replica
 

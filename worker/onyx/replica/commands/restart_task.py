@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.state import NOTHING, Replica
 
 NAME = "restart-task"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onyx.ids import Position
-from onyx.replica.commands.contract import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "resume-job"

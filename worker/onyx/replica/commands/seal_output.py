@@ -8,7 +8,7 @@ from immutables import Map
 
 from onyx.ids import Position, TaskName
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.command import Arguments, Diff, Job, Task, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "seal-output"

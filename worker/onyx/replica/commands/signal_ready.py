@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import Arguments, Diff, Peer, no_reactions
+from onyx.replica.command import Arguments, Diff, Peer, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "signal-ready"

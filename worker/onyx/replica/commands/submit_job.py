@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs
-from onyx.replica.commands.contract import (
+from onyx.replica.command import (
     Arguments,
     Count,
     Diff,

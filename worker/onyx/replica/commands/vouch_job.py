@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.ids import Position
+from onyx.replica.command import Arguments, Diff, Group, no_reactions
 from onyx.replica.commands.check_job import Check
-from onyx.replica.commands.contract import Arguments, Diff, Group, no_reactions
 from onyx.replica.state import Replica
 
 NAME = "vouch-job"

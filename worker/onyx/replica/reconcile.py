@@ -14,8 +14,8 @@ from immutables import Map
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.replica import ring
+from onyx.replica.command import Arguments
 from onyx.replica.commands import abort_join_cluster, check_job, prepare_join_cluster
-from onyx.replica.commands.contract import Arguments
 from onyx.replica.effects import (
     BackOff,
     CheckJob,

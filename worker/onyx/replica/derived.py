@@ -12,8 +12,8 @@ from immutables import Map
 
 from onyx.ids import JobId, PeerId, Position, Slot, TaskName
 from onyx.replica import jobs
-from onyx.replica.scheduling import reconfigure
 from onyx.replica.scheduling.ackers import choose_ackers
+from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.state import NOTHING, Replica
 
 Place = tuple[JobId, TaskName]

@@ -6,8 +6,8 @@ from tests.support.replica_log import ReplicaLog
 from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
-from onyx.replica.planning import submission
 from onyx.replica.state import Replica
+from onyx.replica.submission import submission
 
 JOB = Job(
     "flights",
