@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.support.logs import Inbox, expire_session, settings_for
+from tests.support.memory_log import MemoryLog
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, GroupLog, Origin, Session
-from onyx.log.memory import MemoryLog
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
 from onyx.settings import LogSettings, Settings

@@ -26,12 +26,12 @@ from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import WAIT_S, FakeApi
 from tests.support.chart import NAMESPACE, objects
+from tests.support.memory_log import MemoryLog
 from tests.support.rbac import Right, covers, granted, right_of
 
 from onyx.errors import Unavailable
 from onyx.ids import Position
 from onyx.log.interface import ClientLog
-from onyx.log.memory import MemoryLog
 from onyx.replica import machine
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.memory_log import MemoryLog
 
 from onyx.ids import JobId
-from onyx.log.memory import MemoryLog
 from onyx.model.crd_status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 
 import msgspec
+from tests.support.memory_log import MemoryLog
 
 from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin
-from onyx.log.memory import MemoryLog
 from onyx.replica import machine
 from onyx.replica.effects import CheckJob, Effect, JobReady, RewireTask, SealOutput, StartTask
 from onyx.replica.entry import Command, Entry

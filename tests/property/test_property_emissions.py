@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.clocks import ManualClock
 
 from onyx.ledger.lineage import partitions_of, positions_of
-from onyx.seams import ManualClock
 from onyx.task.emissions import CHECK_INTERVAL_S, Emission, Emissions
 from onyx.task.windowing import Taken
 

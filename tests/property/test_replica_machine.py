@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.invariants import transition_violations, violations
 
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine
 from onyx.replica.commands import COMMANDS, NAMES
 from onyx.replica.entry import Command, Entry
-from onyx.replica.invariants import transition_violations, violations
 from onyx.replica.state import Replica
 
 GROUPS = [f"g{number}" for number in range(4)]

@@ -8,14 +8,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.clocks import ManualClock
+from tests.support.memory_log import MemoryLog
 
 from onyx.flow.batch import U64
 from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
-from onyx.log.memory import MemoryLog
 from onyx.model.parse import parse_mapping
 from onyx.plugins.protocol import Cursor
-from onyx.seams import ManualClock
 from onyx.task.frontier import FrontierStore
 from onyx.task.source import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN, Source
 

@@ -10,10 +10,10 @@ import zlib
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.clocks import ManualClock
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.seams import ManualClock
 from onyx.settings import TransportSettings
 from onyx.transport import frames
 from onyx.transport.inbox import Inboxes

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.tasks import Running
+from tests.support import invariants
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import GroupId, PeerId, Position
-from onyx.replica import invariants
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 

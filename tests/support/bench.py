@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 from immutables import Map
+from tests.support.clocks import ManualClock
+from tests.support.memory_log import MemoryLog
 
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
-from onyx.log.memory import MemoryLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
@@ -29,7 +30,6 @@ from onyx.recorder import NoRecorder, Recording
 from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
-from onyx.seams import ManualClock
 from onyx.settings import Settings
 from onyx.state.memory_store import MemoryChunkStore
 from onyx.task import machine

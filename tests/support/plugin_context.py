@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.support.clocks import ManualClock
+
 from onyx.errors import NameNotRegistered
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import PluginContext
-from onyx.seams import Clock, ManualClock
+from onyx.seams import Clock
 
 
 def plugin_context(

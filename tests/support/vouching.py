@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tests.support.memory_log import MemoryLog
+
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Origin
-from onyx.log.memory import MemoryLog
 from onyx.replica.entry import Command, Entry
 
 

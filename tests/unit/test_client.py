@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.support.memory_log import MemoryLog
 
 from onyx import client as client_module
 from onyx.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.log.memory import MemoryLog
 from onyx.model.parse import parse_mapping
 from onyx.replica import canonical
 from onyx.replica.entry import Command, Entry

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 from immutables import Map
+from tests.support.clocks import ManualClock
+from tests.support.memory_log import MemoryLog
 
 from onyx.client import Client
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.grouping import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
-from onyx.log.memory import MemoryLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.query import Question, StateReader, WindowView
 from onyx.replica.state import Replica
-from onyx.seams import ManualClock
 from onyx.transport.queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL, Extent
 

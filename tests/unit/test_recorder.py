@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.clocks import ManualClock
 
 from onyx import recorder
 from onyx.ids import JobId, TaskName
 from onyx.recorder import ALONE_PAUSE_S, ALONE_WAIT_MAX_S, RESERVED_S, ROOTS_MAX, Recorder, Slot
-from onyx.seams import ManualClock
 
 JOB = JobId("job-1")
 

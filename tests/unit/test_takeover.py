@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.support.memory_log import MemoryLog
 from tests.support.vouching import voucher
 
 from onyx import takeover
 from onyx.client import Client
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
-from onyx.log.memory import MemoryLog
 from onyx.model.job import Job, ResumePoint
 from onyx.model.parse import parse_mapping
 from onyx.replica.entry import Command

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.support.memory_log import MemoryLog
 from tests.support.vouching import voucher
 
 from onyx import vouching
 from onyx.client import Client
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId, Position
-from onyx.log.memory import MemoryLog
 from onyx.model.job import Job
 from onyx.model.parse import parse_mapping
 from onyx.replica import machine

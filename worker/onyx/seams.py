@@ -28,23 +28,6 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class ManualClock:
-    """A clock that moves only when told to."""
-
-    def __init__(self, now_s: float = 0.0) -> None:
-        self.now_s = now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def wall_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def advance(self, seconds: float) -> None:
-        assert seconds >= 0, "monotonic time never goes back"
-        self.now_s += seconds
-
-
 class Randomness(Protocol):
     """The three draws that Onyx needs; `random.Random` has them."""
 

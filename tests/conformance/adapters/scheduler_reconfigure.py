@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance import replicas
+from tests.support.invariants import slots_are_unique, tags_are_kept
 
 from onyx.ids import Position
 from onyx.replica.derived import settle
-from onyx.replica.invariants import slots_are_unique, tags_are_kept
 from onyx.replica.state import Replica
 
 

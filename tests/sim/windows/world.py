@@ -27,6 +27,7 @@ from tests.sim.windows.process import Process, Work
 from tests.sim.windows.storage import Documents, Faults, Place, Storage
 from tests.sim.windows.story import Story, draw_story
 from tests.sim.windows.violation import Violation
+from tests.support.clocks import ManualClock
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parse import parse_mapping, to_mapping
@@ -34,7 +35,6 @@ from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
-from onyx.seams import ManualClock
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
 
 FAMILIES = ("crash", "zombie", "rescale", "store", "refuse", "lose", "slow", "late", "lag", "jump")

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.clocks import ManualClock
 
 from onyx import recorder
 from onyx.cli import losses
 from onyx.ids import JobId, TaskName
 from onyx.peer import reporting
 from onyx.recorder import Inside, Recorder
-from onyx.seams import ManualClock
 
 
 @pytest.fixture

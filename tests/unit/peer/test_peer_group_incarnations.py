@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.memory_log import MemoryLog
 
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import GroupLog, Origin
-from onyx.log.memory import MemoryLog
 from onyx.peer.peer_group import PeerGroup
 from onyx.replica import machine
 from onyx.replica.entry import Entry

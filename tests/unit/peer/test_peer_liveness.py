@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
+from tests.support.clocks import ManualClock
 
 from onyx.ids import GroupId, PeerId
 from onyx.peer.group import GroupState
 from onyx.peer.liveness import Liveness, Watched, obstacle
 from onyx.replica.state import Replica
-from onyx.seams import ManualClock
 
 ME = GroupId("g1")
 PEERS = (PeerId("p1"), PeerId("p2"))

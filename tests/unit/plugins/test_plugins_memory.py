@@ -3,13 +3,13 @@
 import json
 
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.plugins.channel import open_channel
 from onyx.plugins.protocol import START, Cursor
 from onyx.plugins.registry import build_input, build_output
-from onyx.seams import ManualClock
 
 
 def drain(reader):

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.plugins import directory_parts
 from onyx.plugins.registry import build_output
-from onyx.seams import ManualClock
 
 OPENED = []
 

@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.plugin_context import plugin_context
 from tests.support.transactions import AFTER, BEFORE, MemoryStore
 
@@ -11,7 +12,6 @@ from onyx.errors import Fenced, Unavailable, UserError
 from onyx.plugins.protocol import Output, TransactionalOutput
 from onyx.plugins.roll_limits import RollLimits
 from onyx.plugins.transactions import TransactionWriter
-from onyx.seams import ManualClock
 from onyx.testing.plugin_kit import check_output
 
 

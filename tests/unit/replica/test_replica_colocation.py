@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.invariants import transition_violations, violations
 from tests.support.replica_log import ReplicaLog
 
-from onyx.replica.invariants import transition_violations, violations
 from onyx.replica.scheduling.colocation import tasks_on
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica

@@ -3,11 +3,11 @@ import pkgutil
 import pytest
 from immutables import Map
 from tests.support.hostile_names import KNOWN
+from tests.support.invariants import violations
 from tests.support.replica_log import ReplicaLog
 
 from onyx.replica import canonical, commands
 from onyx.replica.commands import COMMANDS, NAMES
-from onyx.replica.invariants import violations
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 
 

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
+from tests.support.invariants import STATES, STEPS, transition_violations, violations
 from tests.support.replica_log import ReplicaLog
-
-from onyx.replica.invariants import STATES, STEPS, transition_violations, violations
 
 
 def healthy():

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
+from tests.support import invariants
 
 from onyx.ids import GroupId, JobId, PeerId, Position
-from onyx.replica import invariants, machine
+from onyx.replica import machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.scheduling.explain import why_waiting

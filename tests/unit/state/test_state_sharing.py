@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.memory_log import MemoryLog
 
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
-from onyx.log.memory import MemoryLog
 from onyx.settings import Settings, StateSettings
 from onyx.state.interface import ChunkStore
 from onyx.state.sharing import check_shared

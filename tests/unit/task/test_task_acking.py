@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.bench import Bench, chain
+from tests.support.clocks import ManualClock
 
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.acker import Acker
 from onyx.ledger.lineage import RANGE_POSITIONS
 from onyx.plugins.protocol import Output, PluginContext
-from onyx.seams import ManualClock
 from onyx.task import acker as acker_module
 from onyx.task.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.messages import Stop

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.bench import Bench, chain
+from tests.support.clocks import ManualClock
 
 from onyx.plugins.indexed import IndexedReader
-from onyx.seams import ManualClock
 from onyx.task.filling import FilledReader, Filling
 
 SEGMENTS = [{"n": n} for n in range(30)]

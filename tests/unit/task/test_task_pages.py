@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.support.bench import Bench
+from tests.support.clocks import ManualClock
 
-from onyx.seams import ManualClock
 from onyx.settings import Settings, StateSettings
 from onyx.task import emissions as bounds
 from onyx.task.emissions import Emission, Emissions

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.clocks import ManualClock
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.model.job import CatalogEntry
-from onyx.seams import ManualClock
 from onyx.task.source_times import SourceTimes
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 

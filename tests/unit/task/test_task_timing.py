@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.seams import ManualClock
+from tests.support.clocks import ManualClock
+
 from onyx.task.timing import BatchTimer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 

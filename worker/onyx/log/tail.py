@@ -10,10 +10,6 @@ falls behind a collection would wait for ever.)
 A watch fires once and, when a connection breaks, fires with type NONE and is gone, even if the same
 session comes back. So every cause in `Cause` lists again, which arms it again; the slow poll also
 asks for the origin when nothing is listed, because a log may have been collected entirely.
-
-The simulator plants its bugs by subclasses: B3 (reader stuck below the origin) overrides `on_gap`
-to return nothing, B4 (watch not armed again) overrides `relist` to return nothing for NONE,
-CONNECTED and POLL.
 """
 
 from __future__ import annotations
@@ -158,7 +154,7 @@ class LogTail:
         return (Deliver(origin), *self._advance())
 
     def relist(self, cause: Cause) -> Actions:
-        """List the children and arm the watch, whatever the cause. Seam for planted bug B4."""
+        """List the children and arm the watch, whatever the cause."""
         self._polled = self._polled or cause in (Cause.START, Cause.CONNECTED, Cause.POLL)
         if self._listing:
             if self._list_again in (None, Cause.CHANGED):
@@ -168,7 +164,7 @@ class LogTail:
         return (ListChildren(cause),)
 
     def on_gap(self, first: Position) -> Actions:
-        """The lowest child is not the next number: ask the origin. Seam for planted bug B3."""
+        """The lowest child is not the next number: ask the origin."""
         return self._ask_origin()
 
     def _ask_again(self, cause: Cause) -> Actions:

@@ -10,10 +10,6 @@ When a reply is lost the entries may or may not be in the log. They are sent aga
 one not acknowledged, once the *same* session is connected again; entries carry `(writer, sequence)`
 and a replica ignores what it has seen. When the session has expired or the pulse is gone, all is
 dropped: only a new incarnation may write.
-
-The simulator plants its bugs by subclasses: B2 (append without fence) overrides `fence`, B6 (append
-of a dead incarnation under a new session) overrides `on_session` so that LOST re-sends. B1 (repeats
-have effect) is in the replica.
 """
 
 from __future__ import annotations
@@ -134,7 +130,7 @@ class AppendQueue:
         return self._send()
 
     def fence(self) -> GroupId | None:
-        """The pulse that every transaction checks. Seam for planted bug B2."""
+        """The pulse that every transaction checks."""
         return self.group
 
     def _send(self) -> Append | None:

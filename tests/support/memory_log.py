@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from tests.support.memory_log_store import MemoryStore
+
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import Fenced, InvariantViolated, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin, Session
 from onyx.log.loop import Loop
-from onyx.log.memory_store import MemoryStore
 from onyx.log.paths import Paths
 from onyx.log.writer import Append, AppendQueue, Reply, check_size
 from onyx.replica.entry import Command, Entry
