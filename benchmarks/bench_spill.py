@@ -24,7 +24,7 @@ from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, run
 
 from onyx.flow.grouping import SHARDS, shard_of
-from onyx.state.spilled import Spill
+from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.task_windows import TaskWindows
 

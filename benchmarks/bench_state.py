@@ -28,8 +28,8 @@ from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.directory_store import DirectoryStore
 from onyx.state.recovery import recover
+from onyx.state.stores.directory import DirectoryStore
 
 SHARDS = 32
 CHUNK_IDS, CHUNK_RECORDS = 10_000, 1_000

@@ -29,7 +29,7 @@ from tests.support.window_strategies import (
     scripts,
 )
 
-from onyx.state.spilled import Spill
+from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing, Runs
@@ -333,7 +333,7 @@ def spill(
 ) -> Iterator[Spill]:
     """With pages so small that most things take several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("onyx.state.spilled.PAGE", 2)
+        patch.setattr("onyx.state.local.spilled.PAGE", 2)
         yield Spill(tmp_path_factory.mktemp("scratch"), extents_max=request.param)
 
 

@@ -21,8 +21,8 @@ from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings
 from onyx.state import collecting, log, reading, recovery
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.recovery import Recovered, recover
+from onyx.state.stores.memory import MemoryChunkStore
 
 SHARDS = 4
 SETTINGS = StateSettings()

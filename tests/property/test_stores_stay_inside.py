@@ -25,11 +25,11 @@ from onyx.plugins.directory_parts import DirectoryParts
 from onyx.plugins.object_parts import ObjectParts
 from onyx.spark.request import StageRequest
 from onyx.spark.stage import Workplace, run_stage
-from onyx.state.directory_store import DirectoryStore
-from onyx.state.interface import ChunkStore
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.names import LogKey, TaskPlace
-from onyx.state.stores import open_store, remove
+from onyx.state.stores.directory import DirectoryStore
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
+from onyx.state.stores.opening import open_store, remove
 
 SECRET = b"of another"
 hostile = settings(

@@ -31,7 +31,7 @@ from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Command
 from onyx.replica.state import Partitions, Replica
 from onyx.settings import Settings
-from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
 from onyx.task.acker import AckerTask
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from onyx.errors import Unavailable
-from onyx.state.interface import ChunkStore, Stored
+from onyx.state.stores.interface import ChunkStore, Stored
 
 
 class Killed(BaseException):

@@ -11,7 +11,7 @@ from typing import Any
 from tests.conformance.manifests import function
 from tests.conformance.values import same, value
 
-from onyx.windows.aggregations import Aggregation
+from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.compile import built_in
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from tests.conformance.windowing import function, groups_of, trigger_of, window_of, windows_of
 
 from onyx.model.job import Trigger
+from onyx.windows.assigning.places import Places
 from onyx.windows.compile import compile_window
-from onyx.windows.places import Places
 from onyx.windows.task_windows import TaskWindows
-from onyx.windows.triggers import CompiledTrigger, counted
+from onyx.windows.triggers.trigger import CompiledTrigger, counted
 
 GLOBAL = {
     "window/id": "w",

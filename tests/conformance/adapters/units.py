@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.windows.places import Places
+from onyx.windows.assigning.places import Places
 from onyx.windows.units import is_time, standard, standard_unit
 
 

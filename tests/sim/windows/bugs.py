@@ -27,7 +27,7 @@ from onyx.state.reading import Reader
 from onyx.task.source import Source
 from onyx.task.windowing import Columns, Windowing
 from onyx.windows import watermarks
-from onyx.windows.session_window import Session, SessionWindow
+from onyx.windows.types.session import Session, SessionWindow
 from onyx.windows.watermarks import IDLE, Mark, Quiet
 
 _cut = Windowing.cut

@@ -23,9 +23,9 @@ from onyx.ids import GroupId
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
-from onyx.state.interface import Stored
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.names import LogKey, TaskPlace
+from onyx.state.stores.interface import Stored
+from onyx.state.stores.memory import MemoryChunkStore
 
 _CHUNK = re.compile(r"/\d{8}\Z")
 

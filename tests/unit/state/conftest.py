@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.support.object_stores import ObjectStore
 
-from onyx.state.interface import ChunkStore
-from onyx.state.memory_store import MemoryChunkStore
-from onyx.state.stores import open_store
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
+from onyx.state.stores.opening import open_store
 
 
 @pytest.fixture(params=["memory", "directory", "fake_s3", "minio"])

@@ -8,9 +8,9 @@ import pytest
 from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.recovery import Inherited, Recovered, read_state, recover
 from onyx.state.shard_state import ShardState
+from onyx.state.stores.memory import MemoryChunkStore
 
 SETTINGS = StateSettings()
 

@@ -12,9 +12,9 @@ from tests.support.s3_server import S3Server
 from onyx.errors import Fenced
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.interface import ChunkStore
 from onyx.state.recovery import Recovered, recover
-from onyx.state.stores import open_store, remove
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.opening import open_store, remove
 
 SETTINGS = StateSettings()
 

@@ -13,12 +13,12 @@ from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable
 from onyx.settings import StateSettings
 from onyx.state import log as log_module
 from onyx.state.chunks import Chunk, ShardChange, Watermark
-from onyx.state.directory_store import DirectoryStore
-from onyx.state.interface import ChunkStore
 from onyx.state.log import StateLog
-from onyx.state.memory_store import MemoryChunkStore
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.recovery import Recovered, recover
+from onyx.state.stores.directory import DirectoryStore
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
 
 SETTINGS = StateSettings()
 PLACE = TaskPlace("job", "task")

@@ -11,9 +11,9 @@ from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.settings import Settings, StateSettings
-from onyx.state.interface import ChunkStore
 from onyx.state.sharing import check_shared
-from onyx.state.stores import open_store, remove, state_place
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.opening import open_store, remove, state_place
 
 JOB = JobId("job")
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
-from onyx.state.scratch import Scratch, scratch_folder
-from onyx.state.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
+from onyx.state.local.scratch import Scratch, scratch_folder
+from onyx.state.local.spilled import PAGE, FrozenSpill, Spill, SpilledBucket
 from onyx.windows.buckets import Bucket, Form
 from onyx.windows.groups import Shards, group_value, hashable_key, load_key
 

@@ -11,9 +11,9 @@ import pytest
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.local.spool import Spool
 from onyx.state.recovery import ShardState, recover
-from onyx.state.spool import Spool
+from onyx.state.stores.memory import MemoryChunkStore
 
 
 def limited(folder: Path) -> StateSettings:

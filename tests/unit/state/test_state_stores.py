@@ -12,10 +12,10 @@ from tests.support.object_stores import ObjectStore
 from tests.support.s3_server import S3Server
 
 from onyx.errors import Unavailable, UserError
-from onyx.state import directory_store
-from onyx.state.directory_store import DirectoryStore
-from onyx.state.interface import ChunkStore, Stored
-from onyx.state.stores import open_store, remove
+from onyx.state.stores import directory as directory_store
+from onyx.state.stores.directory import DirectoryStore
+from onyx.state.stores.interface import ChunkStore, Stored
+from onyx.state.stores.opening import open_store, remove
 
 
 def test_what_is_created_is_read_by_its_name(chunks: ChunkStore) -> None:

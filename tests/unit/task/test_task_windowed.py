@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench
 
-from onyx.state.memory_store import MemoryChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from onyx.errors import UserError
-from onyx.windows.places import Places
+from onyx.windows.assigning.places import Places
 
 NOON_MS = 1_442_145_600_000
 OF_TIME = Places("hourly", "count", "at", time=True)

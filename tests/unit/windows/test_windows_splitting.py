@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.windows.splitting import PLACE_MAX, by_extent, split
-from onyx.windows.tiling import Tiling
+from onyx.windows.assigning.splitting import PLACE_MAX, by_extent, split
+from onyx.windows.assigning.tiling import Tiling
 
 PLACES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
 TILINGS = st.builds(

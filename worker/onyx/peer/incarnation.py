@@ -75,9 +75,9 @@ from onyx.replica.state import Replica
 from onyx.resolve import Resolver
 from onyx.seams import Clock, Randomness
 from onyx.settings import Settings
-from onyx.state.interface import ChunkStore
-from onyx.state.memory_store import MemoryChunkStore
-from onyx.state.stores import open_store, remove, state_place
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
+from onyx.state.stores.opening import open_store, remove, state_place
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport

@@ -27,8 +27,8 @@ from onyx.codec.values import encode_values
 from onyx.errors import StateError
 from onyx.flow.batch import U64
 from onyx.state.chunks import Chunk, ShardChange, Watermark
+from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskPlace
-from onyx.state.spool import Keep, Kept
 
 MAGIC = b"ONYXST"
 FORMAT_VERSION = 2

@@ -15,9 +15,9 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.state.interface import ChunkStore
 from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
+from onyx.state.stores.interface import ChunkStore
 
 _logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from onyx.state.chunk_codec import Frame, Kind, Section, encode_chunk, sections_
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
-from onyx.state.interface import ChunkStore
 from onyx.state.names import LogKey, TaskPlace
+from onyx.state.stores.interface import ChunkStore
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onyx.state.interface import Stored
+from onyx.state.stores.interface import Stored
 
 _NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
 

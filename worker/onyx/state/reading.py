@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
-from onyx.state.interface import ChunkStore
+from onyx.state.local.spool import Keep
 from onyx.state.names import Listed, LogKey, TaskPlace
-from onyx.state.spool import Keep
+from onyx.state.stores.interface import ChunkStore
 
 THREADS = 8
 AHEAD_CHUNKS_MAX = 64

@@ -32,12 +32,12 @@ from onyx.settings import StateSettings
 from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk, Watermark
 from onyx.state.gathering import Gathered
-from onyx.state.interface import ChunkStore
+from onyx.state.local.spool import Keep, keep_of
 from onyx.state.log import StateLog
 from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
-from onyx.state.spool import Keep, keep_of
+from onyx.state.stores.interface import ChunkStore
 
 __all__ = ["Inherited", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 

@@ -11,7 +11,7 @@ from onyx.codec.values import decode_values
 from onyx.flow.batch import Segment
 from onyx.state.chunk_codec import StoredShard, sections_of
 from onyx.state.chunks import ShardChange
-from onyx.state.spool import Kept, bytes_of
+from onyx.state.local.spool import Kept, bytes_of
 
 
 @dataclass(slots=True)

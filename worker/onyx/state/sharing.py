@@ -15,7 +15,7 @@ from onyx.errors import StateError, Unavailable
 from onyx.ids import JobId, PeerId
 from onyx.log import kept
 from onyx.log.interface import LogReader
-from onyx.state.interface import ChunkStore
+from onyx.state.stores.interface import ChunkStore
 
 _NAME = "place.id"
 """Beside the tasks of a job, whose names have no dot."""

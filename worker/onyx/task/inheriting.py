@@ -38,7 +38,7 @@ from onyx.state.gathering import Gathered
 from onyx.state.recovery import Inherit, Inherited, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
-from onyx.state.stores import state_place
+from onyx.state.stores.opening import state_place
 from onyx.task.context import plugin_context
 from onyx.task.frontier import Frontier, FrontierStore
 from onyx.task.state import Task

@@ -9,7 +9,7 @@ from typing import TypeVar
 from onyx.errors import Fenced
 from onyx.state.recovery import Inherit, Recovered, recover
 from onyx.state.sharing import check_shared
-from onyx.state.stores import state_place
+from onyx.state.stores.opening import state_place
 from onyx.task.state import Task
 
 logger = logging.getLogger("onyx.task")

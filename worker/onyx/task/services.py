@@ -19,7 +19,7 @@ from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
-from onyx.state.interface import ChunkStore
+from onyx.state.stores.interface import ChunkStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 

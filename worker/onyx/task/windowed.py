@@ -17,8 +17,8 @@ from onyx.flow.batch import Batch, Segment
 from onyx.flow.failing import one_by_one
 from onyx.flow.grouping import keys_of, naming, shard_of
 from onyx.flow.leaves import Leaves
+from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
-from onyx.state.spilled import holder
 from onyx.task.carry_out import carry_out, fire, next_page, told
 from onyx.task.emissions import Emissions
 from onyx.task.failures import Failure

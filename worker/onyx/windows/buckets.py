@@ -1,9 +1,9 @@
 """Buckets: states by group, and who makes them.
 
 A window holds all its state in buckets, so that whoever runs it may hand in others than these,
-which keep everything in memory: `state/spilled.py` has some that put on disk what is used least.
-Therefore windows ask for groups by iterating, keep no state between two calls, and have `trim`
-called when a call ends.
+which keep everything in memory: `state/local/spilled.py` has some that put on disk what is used
+least. Therefore windows ask for groups by iterating, keep no state between two calls, and have
+`trim` called when a call ends.
 """
 
 from __future__ import annotations

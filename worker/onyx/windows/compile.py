@@ -11,14 +11,14 @@ from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
 from onyx.model import names
 from onyx.model.job import Job, Trigger, Window
-from onyx.windows import aggregations
-from onyx.windows.aggregations import Aggregation
-from onyx.windows.calls import find_calls, find_function
+from onyx.windows.aggregations import aggregation as aggregations
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.tiling import Tiling
 from onyx.windows.firing import Number
-from onyx.windows.places import Places
-from onyx.windows.tiling import Tiling
-from onyx.windows.triggers import CompiledTrigger, Refinement
+from onyx.windows.triggers.trigger import CompiledTrigger, Refinement
 from onyx.windows.units import is_time, standard
+from onyx.windows.user_functions import find_calls, find_function
 
 
 @dataclass(frozen=True, slots=True)

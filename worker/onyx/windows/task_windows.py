@@ -15,15 +15,15 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.windows.bucket_window import BucketWindow
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import CompiledWindow, CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records
-from onyx.windows.session_window import SessionWindow
-from onyx.windows.window_state import NOTHING_SEEN, WindowState
+from onyx.windows.types.numbered import BucketWindow
+from onyx.windows.types.session import SessionWindow
+from onyx.windows.window import NOTHING_SEEN, WindowState
 
 RUN_MAX = 1_000
 """Firings that are made at once."""

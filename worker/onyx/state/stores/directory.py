@@ -20,7 +20,7 @@ from onyx.durable import make_durable_directory
 from onyx.errors import Unavailable, UserError
 from onyx.path_names import is_path_name, path_of_names
 from onyx.rooted import opened
-from onyx.state.interface import Stored
+from onyx.state.stores.interface import Stored
 
 _TEMPORARY = "."
 """First character of the names of files that are being written."""

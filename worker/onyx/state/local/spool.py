@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onyx.settings import StateSettings
-from onyx.state.scratch import scratch_folder
+from onyx.state.local.scratch import scratch_folder
 
 
 class Spooled(NamedTuple):

@@ -21,7 +21,7 @@ from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SettingsError
 from onyx.flow.grouping import key_bytes
 from onyx.settings import StateSettings
-from onyx.state.scratch import Scratch, scratch_folder
+from onyx.state.local.scratch import Scratch, scratch_folder
 from onyx.windows.buckets import Bucket, Form, Holder, InMemory, Pair, pages
 from onyx.windows.groups import Shards, dump_key, group_value, load_key
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from onyx.windows.aggregations import Aggregation
+from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.buckets import Bucket
 from onyx.windows.groups import Shards, dump_key, dump_keys
-from onyx.windows.passing import Keys
 from onyx.windows.records import Records, tell
+from onyx.windows.types.passing import Keys
 
 
 class BucketChanges:

@@ -32,8 +32,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onyx.model.job import Trigger
-from onyx.windows.calls import Call
 from onyx.windows.firing import Number
+from onyx.windows.user_functions import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.aggregations import Aggregation
+from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.buckets import Form, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
@@ -22,9 +22,9 @@ from onyx.windows.firing import Firing, Number, Runs
 from onyx.windows.groups import Shards, dump_key, load_key
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, tell
-from onyx.windows.triggers import CompiledTrigger
-from onyx.windows.underway import Unit
-from onyx.windows.window_state import WindowState
+from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.trigger import CompiledTrigger
+from onyx.windows.window import WindowState
 
 Owner = tuple[Any, Any]
 """A group and a session key."""

@@ -24,7 +24,7 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.model.job import Window
 from onyx.windows.buckets import Bucket, Form
-from onyx.windows.calls import Call
+from onyx.windows.user_functions import Call
 
 
 class Aggregation:

@@ -14,16 +14,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.aggregations import Count
-from onyx.windows.bucket_extents import BucketExtents
+from onyx.windows.aggregations.aggregation import Count
+from onyx.windows.assigning.splitting import Part, by_extent, split
 from onyx.windows.buckets import Holder, Pair, pages
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.firing import Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
-from onyx.windows.passing import Keys, Passing
 from onyx.windows.prepared import Taken
-from onyx.windows.splitting import Part, by_extent, split
-from onyx.windows.triggers import CompiledTrigger
+from onyx.windows.triggers.trigger import CompiledTrigger
+from onyx.windows.types.numbered_base import BucketExtents
+from onyx.windows.types.passing import Keys, Passing
 
 GLOBAL = 1
 """Number of the only extent of a global window."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onyx.windows.bucket_changes import BucketChanges
 from onyx.windows.buckets import Bucket, Frozen, Holder
 from onyx.windows.compile import CompiledWindow
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Number
 from onyx.windows.groups import Shards, dump_key, dump_keys, load_key, load_keys
-from onyx.windows.passing import Half, Keys, Passing
 from onyx.windows.records import Record, Records, tell
-from onyx.windows.underway import Unit
-from onyx.windows.window_state import WindowState
+from onyx.windows.triggers.progress import Unit
+from onyx.windows.types.numbered_changes import BucketChanges
+from onyx.windows.types.passing import Half, Keys, Passing
+from onyx.windows.window import WindowState
 
 EVERYWHERE = (float("-inf"), float("inf"))
 

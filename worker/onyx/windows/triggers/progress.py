@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onyx.windows.groups import dump_keys, load_keys
-from onyx.windows.passing import Keys
 from onyx.windows.records import Record, Records, tell
+from onyx.windows.types.passing import Keys
 
 Place = tuple[str, str, int]
 """Of a trigger, for a type of event, a shard."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from onyx.path_names import path_of_names
-from onyx.state.interface import Stored
+from onyx.state.stores.interface import Stored
 
 
 class MemoryChunkStore:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from onyx.windows.dues import Dues
 from onyx.windows.records import Record, Records, tell
-from onyx.windows.triggers import CompiledTrigger
+from onyx.windows.triggers.trigger import CompiledTrigger
 
 
 class Timers:

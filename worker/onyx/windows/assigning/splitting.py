@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onyx.windows.assigning.tiling import Tiling
 from onyx.windows.firing import Number
-from onyx.windows.tiling import Tiling
 
 
 class Part(NamedTuple):

@@ -7,7 +7,7 @@ from onyx.objects.bucket import Bucket, only_if
 from onyx.objects.connection import ConditionFailed
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_of_names
-from onyx.state.interface import Stored
+from onyx.state.stores.interface import Stored
 
 
 class ObjectChunkStore:

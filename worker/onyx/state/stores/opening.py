@@ -8,9 +8,9 @@ from pathlib import Path
 from onyx.errors import UserError
 from onyx.objects.urls import is_url, parse_url
 from onyx.settings import Settings
-from onyx.state.directory_store import GROUP, PRIVATE, DirectoryStore
-from onyx.state.interface import ChunkStore
-from onyx.state.object_store import ObjectChunkStore
+from onyx.state.stores.directory import GROUP, PRIVATE, DirectoryStore
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.objects import ObjectChunkStore
 
 __all__ = ["ChunkStore", "open_store", "remove", "state_place"]
 

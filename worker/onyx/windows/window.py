@@ -22,10 +22,10 @@ from onyx.windows.firing import EventType, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, tell
-from onyx.windows.timers import Timers
-from onyx.windows.trigger_states import NOTHING, TriggerStates
-from onyx.windows.triggers import CompiledTrigger, counted
-from onyx.windows.underway import Underway, Unit
+from onyx.windows.triggers.group_states import NOTHING, TriggerStates
+from onyx.windows.triggers.progress import Underway, Unit
+from onyx.windows.triggers.timers import Timers
+from onyx.windows.triggers.trigger import CompiledTrigger, counted
 
 NOTHING_SEEN = float("-inf")
 

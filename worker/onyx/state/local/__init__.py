@@ -1,0 +1,1 @@
+"""State on the local disk of a worker: a cache of the state log, gone with its process."""

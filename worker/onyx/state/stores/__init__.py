@@ -1,0 +1,1 @@
+"""Where chunks are kept: a shared directory, an object store, or memory."""

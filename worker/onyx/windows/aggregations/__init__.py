@@ -1,0 +1,1 @@
+"""Aggregations: what is computed over the segments of an extent."""

@@ -1,0 +1,1 @@
+"""Triggers: when an extent fires, and what each trigger remembers for it."""
