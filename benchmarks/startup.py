@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from onyx import api
 from onyx.cli.worker import Worker
-from onyx.model.parse import parse_manifest
+from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 job = parse_manifest(Path(sys.argv[1]).read_bytes(), "job")
 folder = tempfile.TemporaryDirectory()

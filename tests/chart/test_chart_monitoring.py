@@ -11,7 +11,7 @@ import pytest
 from tests.support import promql
 from tests.support.chart import ROOT, named, objects, value_set
 
-from onyx.model.crd_status import PHASES
+from onyx.model.crd.status import PHASES
 from onyx.telemetry import catalog
 from onyx_operator import metrics as operator_metrics
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from tests.support.chart import NAMESPACE, SETS, Object, named, objects, pod_specs, value_set
 
-from onyx.model.parse import parse_manifest
-from onyx.model.parse_cluster import parse_cluster
+from onyx.model.parsing.cluster import parse_cluster
+from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
 from onyx_operator.admission.server import PATHS
 from onyx_operator.clusters.pool import pool_name, selector

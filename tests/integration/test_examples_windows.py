@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onyx.model.parse import parse_manifest
+from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 from onyx.testing import TestEnv, with_test_env
 

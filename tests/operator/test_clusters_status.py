@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.operator.clusters import CODE, SMALL, WHOLE, cluster, pool
 
-from onyx.model import crd_cluster
+from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.status import Outcome, deleting, status
 from onyx_operator.clusters.telling import news

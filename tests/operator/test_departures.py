@@ -15,7 +15,7 @@ from tests.operator.test_watches import eventually, namespace
 from tests.operator.workers import Workers
 
 from onyx.ids import JobId
-from onyx.model.parse import parse_declared
+from onyx.model.parsing.job import parse_declared
 from onyx.replica.submission import submission
 from onyx_operator.jobs.owners import Owner, owner_of, read_owner
 

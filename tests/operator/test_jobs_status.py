@@ -10,7 +10,7 @@ import pytest
 from tests.support.memory_log import MemoryLog
 
 from onyx.ids import JobId
-from onyx.model.crd_status import CONDITIONS, PHASES
+from onyx.model.crd.status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
 from onyx_operator.jobs.frontiers import READ_MAX, Frontiers

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onyx.errors import ManifestError
 from onyx.model import names, workflow
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
-from onyx.model.parse import job_hash, parse_manifest, parse_mapping, to_mapping
+from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping, to_mapping
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=8)
 SCALARS = (

@@ -14,7 +14,7 @@ from tests.support.memory_log import MemoryLog
 from onyx.flow.batch import U64
 from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.protocol import Cursor
 from onyx.task.frontier import FrontierStore
 from onyx.task.source import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN, Source

@@ -22,7 +22,7 @@ from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping, to_mapping
+from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onyx.model.schema import told_default
+from onyx.model.keys.section import told_default
 
 RELEASED = Path(__file__).parent / "crds_released"
 CURRENT = Path(__file__).parents[2] / "crds"

@@ -9,7 +9,7 @@ import pytest
 
 from onyx.checks import wrong_options
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 
 READ: dict[str, Any] = {"plugin": "sequence", "options": {"segments": []}}
 WRITE: dict[str, Any] = {"plugin": "blackhole"}

@@ -12,7 +12,7 @@ from onyx.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
 from onyx.replica.entry import Command, Entry
 

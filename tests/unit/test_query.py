@@ -17,7 +17,7 @@ from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.grouping import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.query import Question, StateReader, WindowView
 from onyx.replica.state import Replica
 from onyx.transport.queries import StateAnswer, StateQuery

@@ -14,7 +14,7 @@ from onyx.client import Client
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
 from onyx.model.job import Job, ResumePoint
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica.entry import Command
 from onyx.upgrade.plan import in_place_of
 

@@ -16,7 +16,7 @@ from onyx.client import Client
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId, Position
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica import machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica

@@ -28,7 +28,7 @@ from onyx.log.server import ZooKeeperServer
 from onyx.log.session import zookeeper_certificates
 from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
 from onyx.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView

@@ -23,8 +23,8 @@ from onyx.ids import GroupId, JobId, Position
 from onyx.log import kept
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.model.kinds import JOB_ID
-from onyx.model.parse import parse_mapping, to_mapping
+from onyx.model.keys.kinds import JOB_ID
+from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.path_names import path_name
 from onyx.replica import canonical, machine
 from onyx.replica.entry import Command, Entry

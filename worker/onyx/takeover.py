@@ -9,7 +9,7 @@ from onyx.ids import JobId
 from onyx.log import kept
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, ResumePoint
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica import jobs
 from onyx.replica.state import NOTHING, Replica
 from onyx.upgrade.plan import Plan

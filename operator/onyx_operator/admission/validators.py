@@ -14,8 +14,8 @@ from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
 from onyx.model.notices import notices
-from onyx.model.parse import parse_declared
-from onyx.model.parse_cluster import parse_cluster
+from onyx.model.parsing.cluster import parse_cluster
+from onyx.model.parsing.job import parse_declared
 from onyx.model.report import at
 
 Object = Mapping[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import ManifestError
-from onyx.model.parse_cluster import parse_cluster
+from onyx.model.parsing.cluster import parse_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import connection

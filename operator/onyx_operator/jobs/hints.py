@@ -12,7 +12,7 @@ from typing import Any
 from onyx.errors import ManifestError, Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job
-from onyx.model.parse import parse_declared
+from onyx.model.parsing.job import parse_declared
 
 
 def hints(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:

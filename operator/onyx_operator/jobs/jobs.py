@@ -18,7 +18,7 @@ from typing import Any
 
 from onyx.errors import JobRefused, OnyxError, Problem, Unavailable, UserError
 from onyx.ids import JobId
-from onyx.model.crd_status import PHASES
+from onyx.model.crd.status import PHASES
 from onyx.model.declaration import JobRef
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.conditions import by_type, change

@@ -11,7 +11,7 @@ from onyx.errors import ManifestError, Problem
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
-from onyx.model.parse import job_hash, parse_declared, parse_manifest
+from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.upgrade.plan import without_answers
 from onyx_operator.jobs.seen import job_id
 

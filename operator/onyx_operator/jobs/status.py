@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.model.crd_status import TASKS_MAX
+from onyx.model.crd.status import TASKS_MAX
 from onyx_operator.conditions import Truth, Verdict, cut, dated
 from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, identity

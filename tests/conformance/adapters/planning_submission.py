@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance import manifests
 
 from onyx.ids import JobId
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica.submission import submission
 
 DIGEST = "digest-of-the-job"

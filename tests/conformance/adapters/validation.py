@@ -16,9 +16,9 @@ from tests.conformance import manifests
 from onyx.errors import ManifestError, Problem
 from onyx.model.bundle import add_task, check_options
 from onyx.model.information import SECTIONS
-from onyx.model.kinds import Text
-from onyx.model.parse import check_entry, parse_mapping
-from onyx.model.schema import Key, Section
+from onyx.model.keys.kinds import Text
+from onyx.model.keys.section import Key, Section
+from onyx.model.parsing.job import check_entry, parse_mapping
 
 _LATER_KEYS = {
     key.origin for section in SECTIONS.values() for key in section.keys if key.era == "0.10+"

@@ -30,7 +30,7 @@ from tests.sim.windows.violation import Violation
 from tests.support.clocks import ManualClock
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
-from onyx.model.parse import parse_mapping, to_mapping
+from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.entry import Command

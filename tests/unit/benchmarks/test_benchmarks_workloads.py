@@ -12,7 +12,7 @@ import yaml
 from benchmarks import data, harness, onyx_ways, workload
 from benchmarks.workload import Goal, Workload
 
-from onyx.model.parse import parse_manifest
+from onyx.model.parsing.job import parse_manifest
 
 JOBS = Path(workload.__file__).parent / "jobs"
 

@@ -17,8 +17,8 @@ from onyx.model.names import (
     REFINEMENTS,
     TRIGGERS,
 )
-from onyx.model.parse import parse_manifest, parse_mapping
-from onyx.model.parse_cluster import parse_cluster_manifest
+from onyx.model.parsing.cluster import parse_cluster_manifest
+from onyx.model.parsing.job import parse_manifest, parse_mapping
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {

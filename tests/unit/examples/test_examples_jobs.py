@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onyx.model.functions import function_names
-from onyx.model.parse import parse_manifest
+from onyx.model.parsing.job import parse_manifest
 from onyx.resolve import Resolver
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from onyx.errors import ManifestError
-from onyx.model.parse import parse_mapping
-from onyx.model.reading import ambiguities
+from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.text import ambiguities
 
 JOB = """apiVersion: onyx.dev/v1alpha1
 kind: OnyxJob

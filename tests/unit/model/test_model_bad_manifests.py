@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import ManifestError, Problem
-from onyx.model.parse import parse_manifest
+from onyx.model.parsing.job import parse_manifest
 
 FILES = sorted((Path(__file__).parent / "bad").glob("*.yaml"))
 

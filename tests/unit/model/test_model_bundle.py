@@ -6,8 +6,8 @@ import pytest
 
 from onyx.errors import ManifestError
 from onyx.model.bundle import add_task
-from onyx.model.kinds import Count, Text
-from onyx.model.schema import Key, Section
+from onyx.model.keys.kinds import Count, Text
+from onyx.model.keys.section import Key, Section
 
 READ = {"name": "read", "type": "input", "batchSize": 10, "plugin": "lib.s3:source"}
 S3 = Section(

@@ -8,7 +8,7 @@ import pytest
 
 from onyx.errors import ManifestError
 from onyx.model.cluster import Cluster, CodeSource, DataVolume, EnvVar, TlsSource
-from onyx.model.parse_cluster import is_cluster, parse_cluster, parse_cluster_manifest
+from onyx.model.parsing.cluster import is_cluster, parse_cluster, parse_cluster_manifest
 
 WHOLE = """
 apiVersion: onyx.dev/v1alpha1

@@ -10,7 +10,7 @@ import pytest
 from onyx.errors import ManifestError
 from onyx.model.declaration import Declaration, FailurePolicy, JobRef
 from onyx.model.job import ResumePoint
-from onyx.model.parse import job_hash, parse_declared, parse_mapping, to_mapping
+from onyx.model.parsing.job import job_hash, parse_declared, parse_mapping, to_mapping
 from onyx.upgrade.plan import in_place_of, without_answers
 
 SPEC: dict[str, Any] = {

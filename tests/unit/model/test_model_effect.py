@@ -9,7 +9,7 @@ import pytest
 
 import onyx
 from onyx.model.information import SECTIONS
-from onyx.model.schema import Key
+from onyx.model.keys.section import Key
 
 ROOT = Path(onyx.__file__).parent
 CODE = "\n".join(

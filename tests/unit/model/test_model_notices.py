@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from onyx.cli import app
 from onyx.model.notices import notices
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx_operator.admission.validators import judge
 
 TOLD = "spec.catalog[1].medium: only informs whoever reads the job"

@@ -10,7 +10,7 @@ import pytest
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.job import CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
-from onyx.model.parse import check_entry, job_hash, parse_manifest, parse_mapping, to_mapping
+from onyx.model.parsing.job import check_entry, job_hash, parse_manifest, parse_mapping, to_mapping
 
 FLIGHTS = """\
 apiVersion: onyx.dev/v1alpha1

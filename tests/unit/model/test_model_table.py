@@ -11,8 +11,8 @@ from onyx.model.information import SECTIONS
 from onyx.model.information_cluster import CLUSTER_SECTIONS
 from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
 from onyx.model.information_upgrade import RESUME_POINT
+from onyx.model.keys.section import Entries, Entry, Section
 from onyx.model.names import yaml_key
-from onyx.model.schema import Entries, Entry, Section
 
 EACH = pytest.mark.parametrize(
     "section",

@@ -14,7 +14,7 @@ from tests.support.feeds import Fed, Feed
 from onyx.flow.batch import Segment
 from onyx.ids import TaskName
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.settings import Settings
 from onyx.task import window_setup
 from onyx.task.event_time import EventTime, Origin, needs

@@ -9,7 +9,7 @@ from tests.support.replica_log import ReplicaLog
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
 from onyx.task.wiring import Wiring, wire
 

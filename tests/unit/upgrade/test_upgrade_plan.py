@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import in_place_of, plan
 from onyx.upgrade.translation import Translation, numbers
 

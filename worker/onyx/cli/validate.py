@@ -16,9 +16,9 @@ from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.model.notices import notices
-from onyx.model.parse import parse_manifest
-from onyx.model.parse_cluster import is_cluster, parse_cluster_manifest
-from onyx.model.reading import ambiguities
+from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
+from onyx.model.parsing.job import parse_manifest
+from onyx.model.parsing.text import ambiguities
 from onyx.resolve import Resolver
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]

@@ -13,10 +13,10 @@ from typing import Any
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.information import SECTIONS
-from onyx.model.parse import check_entry
-from onyx.model.plain import plain
+from onyx.model.keys.section import Section
+from onyx.model.parsing.job import check_entry
+from onyx.model.parsing.plain import plain
 from onyx.model.report import ROOT, Report, at
-from onyx.model.schema import Section
 
 _LISTS = ("lifecycles", "flowConditions", "windows", "triggers")
 
@@ -67,8 +67,8 @@ def _check(section: str, index: int, entry: Any, options: Section | None) -> tup
 def check_options(section: Section, options: Any, path: str = "options") -> tuple[Problem, ...]:
     """What is wrong with the `options` of a plugin or function that declares them as a section.
 
-    A plugin's author writes the keys with the kinds of `onyx.model.kinds`; unknown keys are told
-    with the nearest known one, like everywhere in a manifest.
+    A plugin's author writes the keys with the kinds of `onyx.model.keys`; the problem of an unknown
+    key names the nearest known one, as everywhere in a manifest.
     """
     report = Report()
     section.read(plain(options, report), path or ROOT, report)

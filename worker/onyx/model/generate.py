@@ -9,7 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from onyx.model import crd, crd_cluster, crd_parts, reference, reference_cluster
+from onyx.model.crd import cluster as crd_cluster
+from onyx.model.crd import job as crd
+from onyx.model.crd import parts as crd_parts
+from onyx.model.reference import cluster as reference_cluster
+from onyx.model.reference import job as reference
 
 ROOT = Path(__file__).parents[3]
 CRD_FOLDERS = ("crds", "charts/onyx/crds")

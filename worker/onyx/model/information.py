@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onyx.model import names
-from onyx.model.compound import Amount, Edge, ListOf, OneOrMore, Predicate
 from onyx.model.information_declaration import DECLARATION
 from onyx.model.information_upgrade import RESUME_POINT
 from onyx.model.information_windows import TRIGGER, WINDOW
 from onyx.model.job import EMPTY, CatalogEntry, FlowCondition, Job, Lifecycle
-from onyx.model.kinds import Choice, Count, Flag, Function, Metadata, Name, Options, Text
-from onyx.model.schema import Entries, Entry, Key, Section, doc_key, options_key
+from onyx.model.keys.compound import Amount, Edge, ListOf, OneOrMore, Predicate
+from onyx.model.keys.kinds import Choice, Count, Flag, Function, Metadata, Name, Options, Text
+from onyx.model.keys.section import Entries, Entry, Key, Section, doc_key, options_key
 
 TASKS_MAX = 256
 EDGES_MAX = 1_024

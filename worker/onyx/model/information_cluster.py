@@ -27,12 +27,12 @@ from onyx.model.cluster import (
     TlsSource,
     ZooKeeperAccess,
 )
-from onyx.model.compound import ListOf
 from onyx.model.information import API_VERSION
 from onyx.model.job import EMPTY
-from onyx.model.kinds import Choice, Count, Flag, Options, PathName, Text
-from onyx.model.kinds_kubernetes import SECONDS, MapOf, Matching, count_or_percent, quantity
-from onyx.model.schema import Entries, Entry, Key, Section
+from onyx.model.keys.compound import ListOf
+from onyx.model.keys.kinds import Choice, Count, Flag, Options, PathName, Text
+from onyx.model.keys.kubernetes import SECONDS, MapOf, Matching, count_or_percent, quantity
+from onyx.model.keys.section import Entries, Entry, Key, Section
 
 KIND = "OnyxCluster"
 WORKERS_MAX = 1_000

@@ -11,9 +11,9 @@ from onyx.model.declaration import (
     FailurePolicy,
     JobRef,
 )
-from onyx.model.kinds import Choice, Count
-from onyx.model.kinds_kubernetes import Matching
-from onyx.model.schema import Entry, Key, Section
+from onyx.model.keys.kinds import Choice, Count
+from onyx.model.keys.kubernetes import Matching
+from onyx.model.keys.section import Entry, Key, Section
 
 RETRIES_MAX = 1_000
 SECONDS_MAX = 31_536_000

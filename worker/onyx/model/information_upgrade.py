@@ -7,10 +7,10 @@ unless something is said of it.
 
 from __future__ import annotations
 
-from onyx.model.compound import MapOf
 from onyx.model.job import EMPTY, ResumePoint
-from onyx.model.kinds import Choice, Name, PathName
-from onyx.model.schema import Key, Section
+from onyx.model.keys.compound import MapOf
+from onyx.model.keys.kinds import Choice, Name, PathName
+from onyx.model.keys.section import Key, Section
 
 _MODE = Choice(("resume", "initialize"))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onyx.model import names
-from onyx.model.compound import Aggregation, Amount, ListOf
 from onyx.model.job import Trigger, Window
-from onyx.model.kinds import Anything, Choice, Count, Flag, Function, Name, Share, Text
-from onyx.model.schema import Key, Section, doc_key, options_key
+from onyx.model.keys.compound import Aggregation, Amount, ListOf
+from onyx.model.keys.kinds import Anything, Choice, Count, Flag, Function, Name, Share, Text
+from onyx.model.keys.section import Key, Section, doc_key, options_key
 
 _TIME = Amount(names.TIME_UNITS)
 _TIME_OR_ELEMENTS = Amount(names.TIME_UNITS + names.ELEMENT_UNITS)

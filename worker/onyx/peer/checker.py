@@ -17,7 +17,7 @@ import msgspec
 from onyx.checks import wrong_options
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands.vouch_job import NAME, PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX
 from onyx.replica.effects import CheckJob
 from onyx.replica.entry import Command

@@ -28,7 +28,7 @@ from onyx.ledger.lineage import renumbered
 from onyx.log import kept
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import Former, Token, TransactionalOutput
 from onyx.replica import jobs

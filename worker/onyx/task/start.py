@@ -15,7 +15,7 @@ from onyx.flow.conditions import (
 )
 from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
-from onyx.model.parse import parse_mapping
+from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children
 from onyx.task import inside, suspects, window_setup
 from onyx.task.context import plugin_context

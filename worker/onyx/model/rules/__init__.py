@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report
 from onyx.model.rules import (
     catalog,
@@ -20,7 +21,6 @@ from onyx.model.rules import (
     windows,
     workflow,
 )
-from onyx.model.schema import Draft
 
 EntryRule = Callable[[Draft, str, Report], None]
 JobRule = Callable[[Draft, str, Report], None]

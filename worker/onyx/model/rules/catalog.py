@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.job import CatalogEntry
+from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import Report, at, listed, told
 from onyx.model.rules.looking import entries, good
-from onyx.model.schema import Draft
 
 PENDING_TIMEOUT_MS: int = CatalogEntry("", "", 1).pending_timeout
 """Of an input that does not say."""

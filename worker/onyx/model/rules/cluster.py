@@ -6,9 +6,9 @@ from typing import Any
 
 from onyx.errors import SettingsError
 from onyx.model.cluster import SET_BY_OPERATOR
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest
 from onyx.model.rules.looking import entries, good
-from onyx.model.schema import Draft
 from onyx.settings import from_environment, variables
 
 _OWN_FOLDER = "/tmp"  # noqa: S108 - the name of a mount, not a file

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onyx.model.information import SPEC
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at
-from onyx.model.schema import Draft
 
 
 def check_source(spec: Draft, path: str, report: Report) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onyx.model import names
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, listed
 from onyx.model.rules.looking import entries, good, task_names, whole
-from onyx.model.schema import Draft
 
 _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "threshold": ("segment",),

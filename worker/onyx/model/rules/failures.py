@@ -4,9 +4,9 @@ tasks share one would have to say so six times more."""
 from __future__ import annotations
 
 from onyx.model import workflow
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good, known_tasks
-from onyx.model.schema import Draft
 
 
 def add_edges(spec: Draft) -> None:

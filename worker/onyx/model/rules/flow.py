@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from onyx.model import workflow
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good
-from onyx.model.schema import Draft
 
 
 def check_entry(draft: Draft, path: str, report: Report) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good, known_tasks
-from onyx.model.schema import Draft
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from onyx.model.keys.section import Draft
 from onyx.model.report import INVALID, at
-from onyx.model.schema import Draft
 
 
 def good(draft: Draft, field: str) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, listed, nearest, told
 from onyx.model.rules.looking import good, known_tasks, whole
-from onyx.model.schema import Draft
 
 _KEPT = "nothing is kept at most once; choose at-least-once or exactly-once"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from onyx.model import names
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good, known_tasks, whole
-from onyx.model.schema import Draft
 from onyx.model.workflow import children
 
 EXTENTS_MAX = 10_000

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from onyx.model import workflow
 from onyx.model.information import DEPTH_MAX
+from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, told
 from onyx.model.rules.looking import entries, good, known_tasks
-from onyx.model.schema import Draft
 
 
 def _edges(spec: Draft, path: str) -> Iterator[tuple[tuple[str, str], str]]:

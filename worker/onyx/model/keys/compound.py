@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.model import names
-from onyx.model.kinds import ANYTHING, Choice, Count, Function, Kind, Name, Schema, Text, refuse
+from onyx.model.keys.kinds import (
+    ANYTHING,
+    Choice,
+    Count,
+    Function,
+    Kind,
+    Name,
+    Schema,
+    Text,
+    refuse,
+)
 from onyx.model.report import INVALID, Report, at, listed
 
 LIST_ITEMS_MAX = 256

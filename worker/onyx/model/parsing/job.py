@@ -15,20 +15,20 @@ from typing import Any
 from onyx.errors import Problem
 from onyx.model.canonical import canonical_json, job_hash, to_mapping
 from onyx.model.declaration import Declaration
-from onyx.model.drafts import draft_of, draft_of_text
 from onyx.model.information import MANIFEST, SECTIONS, SPEC
 from onyx.model.information_declaration import DECLARATION
 from onyx.model.job import Job
+from onyx.model.keys.section import Draft, Entries
 from onyx.model.names import is_job_name
-from onyx.model.object_meta import NameRule, read_name
-from onyx.model.plain import plain
-from onyx.model.reading import MANIFEST_BYTES_MAX
+from onyx.model.parsing.drafts import draft_of, draft_of_text
+from onyx.model.parsing.object_meta import NameRule, read_name
+from onyx.model.parsing.plain import plain
+from onyx.model.parsing.text import MANIFEST_BYTES_MAX
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.declaration import check_source
 from onyx.model.rules.failures import add_edges
 from onyx.model.rules.looking import good
-from onyx.model.schema import Draft, Entries
 
 __all__ = [
     "check_entry",

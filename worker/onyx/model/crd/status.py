@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.model.crd_parts import conditions, integer, object_of, text
-from onyx.model.kinds import Schema
+from onyx.model.crd.parts import conditions, integer, object_of, text
+from onyx.model.keys.kinds import Schema
 
 PHASES = (
     "Pending", "Submitted", "Waiting", "Running", "Suspended", "Draining", "Completed", "Stopped",

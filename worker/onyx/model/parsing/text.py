@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from onyx.errors import Problem
-from onyx.model.plain import DEPTH_MAX, VALUES_MAX
+from onyx.model.parsing.plain import DEPTH_MAX, VALUES_MAX
 from onyx.model.report import INVALID, ROOT, Report, at, told
 
 MANIFEST_BYTES_MAX = 1_048_576

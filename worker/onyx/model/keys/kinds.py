@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from onyx import path_names
 from onyx.model import names
-from onyx.model.plain import INTEGER_MAX, INTEGER_MIN
+from onyx.model.parsing.plain import INTEGER_MAX, INTEGER_MIN
 from onyx.model.report import INVALID, Report, at, listed, nearest, told
 
 Schema = dict[str, Any]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.kinds import Count, Kind, Schema, refuse
+from onyx.model.keys.kinds import Count, Kind, Schema, refuse
 from onyx.model.report import INVALID, Report, at
 
 _QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from onyx.errors import ManifestError
-from onyx.model.plain import plain
-from onyx.model.reading import read_text
+from onyx.model.keys.section import Draft
+from onyx.model.parsing.plain import plain
+from onyx.model.parsing.text import read_text
 from onyx.model.report import INVALID, Report
-from onyx.model.schema import Draft
 
 Check = Callable[[Any, Report], Draft]
 """Makes a draft of plain values; a draft with problems is never used."""

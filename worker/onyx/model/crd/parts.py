@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from onyx.model.kinds import Schema
+from onyx.model.keys.kinds import Schema
 
 Rule = tuple[str, str]
 """An expression of CEL, and what to say when it does not hold."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model.crd_parts import (
+from onyx.model.crd.parts import (
     column,
     conditions,
     integer,
@@ -16,9 +16,9 @@ from onyx.model.crd_parts import (
 )
 from onyx.model.information import API_VERSION
 from onyx.model.information_cluster import CLUSTER, KIND
-from onyx.model.kinds import Schema
+from onyx.model.keys.kinds import Schema
+from onyx.model.keys.section import Entry
 from onyx.model.names import CLUSTER_NAME
-from onyx.model.schema import Entry
 
 _SPEC_RULES = (
     (

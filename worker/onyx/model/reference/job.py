@@ -7,7 +7,7 @@ from typing import Any
 from onyx.model.information import API_VERSION, KIND, SECTIONS
 from onyx.model.information_declaration import DECLARATION, FAILURE_POLICY, JOB_REF
 from onyx.model.information_upgrade import RESUME_POINT
-from onyx.model.schema import Entries, Entry, Key, Section, told_default
+from onyx.model.keys.section import Entries, Entry, Key, Section, told_default
 
 _PAGES = {
     "spec": "job",

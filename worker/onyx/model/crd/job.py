@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model import crd_status
-from onyx.model.crd_parts import column, resource, root, validations
+from onyx.model.crd import status as crd_status
+from onyx.model.crd.parts import column, resource, root, validations
 from onyx.model.information import API_VERSION, KIND, OBJECT_SPEC
-from onyx.model.kinds import Schema
+from onyx.model.keys.kinds import Schema
+from onyx.model.keys.section import Entries, Entry, Key, Section
 from onyx.model.names import JOB_NAME
-from onyx.model.schema import Entries, Entry, Key, Section
 
 _PEER_RULES = (
     (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from onyx.model.information import API_VERSION
 from onyx.model.information_cluster import CLUSTER, KIND
-from onyx.model.reference import shown_default
-from onyx.model.schema import Entries, Entry, Key, Section
+from onyx.model.keys.section import Entries, Entry, Key, Section
+from onyx.model.reference.job import shown_default
 
 FILE = "cluster.md"
 _HEAD = f"""# Cluster

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onyx.model.job import EMPTY
-from onyx.model.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
+from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
 from onyx.model.names import yaml_key
 from onyx.model.report import INVALID, Report, at, listed, nearest
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.cluster import Cluster
-from onyx.model.drafts import draft_of, draft_of_text
 from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST, KIND
+from onyx.model.keys.section import Draft
 from onyx.model.names import is_cluster_name
-from onyx.model.object_meta import NameRule, read_name
-from onyx.model.reading import read_text
+from onyx.model.parsing.drafts import draft_of, draft_of_text
+from onyx.model.parsing.object_meta import NameRule, read_name
+from onyx.model.parsing.text import read_text
 from onyx.model.report import Report
 from onyx.model.rules.cluster import check_cluster
 from onyx.model.rules.looking import good
-from onyx.model.schema import Draft
 
 _NAMES = NameRule(
     "cluster",

@@ -1,0 +1,1 @@
+"""The custom resource definitions of OnyxJob and OnyxCluster, derived from the keys."""
