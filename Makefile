@@ -66,7 +66,7 @@ monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: 
 
 objects: setup ## Test s3:// paths with a real object store, MinIO (first time: builds it with Go, some 10 minutes)
 	$(BIN)/python -m tests.support.object_stores
-	$(BIN)/python -m pytest tests/integration/test_objects_*.py tests/integration/test_jobs_objects.py tests/unit/plugins/test_plugins_parts.py
+	$(BIN)/python -m pytest tests/integration/test_objects_*.py tests/integration/test_jobs_objects.py tests/unit/plugins/parts/test_plugins_parts.py
 
 kafka: setup ## Fetch the Kafka that tests run from a Maven repository (once, 44 MB); without it they are skipped
 	$(BIN)/python -m tests.support.kafka_jars

@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from onyx.plugins.files_input import files_input
+from onyx.plugins.files.input import files_input
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 
 

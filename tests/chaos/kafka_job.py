@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos_job import GatedFiles
 
-from onyx.plugins.kafka import kafka_input
+from onyx.plugins.kafka.factories import kafka_input
 from onyx.plugins.protocol import PluginContext
 
 

@@ -229,7 +229,7 @@ def test_a_missing_topic_is_named(kafka: KafkaBroker) -> None:
 def test_a_server_that_does_not_answer_may_come_back(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onyx.plugins.kafka_input.REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("onyx.plugins.kafka.input.REQUEST_TIMEOUT_S", 0.5)
     plugin = kafka_input(kafka, "any", bootstrapServers="127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"partitions of topic 'any' failed.*127\.0\.0\.1:1"):
         plugin.partitions()
@@ -259,7 +259,7 @@ def test_credentials_come_from_the_environment(
 def test_refused_credentials_are_told_and_not_shown(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onyx.plugins.kafka_input.REQUEST_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("onyx.plugins.kafka.input.REQUEST_TIMEOUT_S", 3.0)
     monkeypatch.setenv("KAFKA_USER", USER)
     monkeypatch.setenv("KAFKA_PASSWORD", "a-wrong-one")
     plugin = secured(kafka, "any")
@@ -284,7 +284,7 @@ def test_a_setting_that_the_library_refuses_is_named(kafka: KafkaBroker) -> None
 def test_who_waits_for_a_server_tells_so_once_in_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onyx.plugins.kafka_input.REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("onyx.plugins.kafka.input.REQUEST_TIMEOUT_S", 0.3)
     given = {"bootstrapServers": "127.0.0.1:1", "topic": "any"}
     plugin = build_input("kafka", plugin_context(given))
     for _ in range(3):

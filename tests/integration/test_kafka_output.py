@@ -15,12 +15,12 @@ from tests.support.plugin_context import plugin_context
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins import kafka_store
-from onyx.plugins.kafka_client import KafkaClient
-from onyx.plugins.kafka_messages import Messages
-from onyx.plugins.kafka_options import KafkaOutputOptions
-from onyx.plugins.kafka_output import KafkaOutput
-from onyx.plugins.kafka_store import KafkaStore
+from onyx.plugins.kafka import store as kafka_store
+from onyx.plugins.kafka.client import KafkaClient
+from onyx.plugins.kafka.messages import Messages
+from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.output import KafkaOutput
+from onyx.plugins.kafka.store import KafkaStore
 from onyx.plugins.protocol import Output, Token
 from onyx.plugins.registry import build_output
 from onyx.plugins.transactions import TransactionWriter

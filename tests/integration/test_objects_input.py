@@ -17,7 +17,7 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
 from onyx.objects import reader as object_reader
-from onyx.plugins import file_reader
+from onyx.plugins.files import text_reader as file_reader
 from onyx.plugins.protocol import START, Input
 from onyx.plugins.registry import build_input
 from onyx.testing.plugin_kit import check_input

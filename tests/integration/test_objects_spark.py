@@ -19,7 +19,7 @@ from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Former, Output
 from onyx.spark.launcher import run_in_process
-from onyx.spark.plugin import SparkOutput, output
+from onyx.spark.output import SparkOutput, output
 from onyx.spark.request import StageRequest
 
 STAGE = "tests.support.job_functions:spark_total"

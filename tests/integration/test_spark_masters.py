@@ -18,7 +18,7 @@ import onyx.spark.connect
 from onyx.errors import Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.spark.connect import doubt, open_connect
-from onyx.spark.plugin import SparkOutput, output
+from onyx.spark.output import SparkOutput, output
 
 pytestmark = pytest.mark.server
 TIMEOUT_S = 500.0

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plugin_context import plugin_context
 
-from onyx.plugins import file_reader
-from onyx.plugins.csv_records import CsvRecords
-from onyx.plugins.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.files import text_reader as file_reader
+from onyx.plugins.files.csv_records import CsvRecords
+from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.records import BadRecords
 from onyx.plugins.registry import build_input

@@ -21,8 +21,8 @@ from onyx.log import kept
 from onyx.log.chunks import Chunks
 from onyx.log.paths import Paths
 from onyx.objects.urls import parse_url
-from onyx.plugins.directory_parts import DirectoryParts
-from onyx.plugins.object_parts import ObjectParts
+from onyx.plugins.parts.directory import DirectoryParts
+from onyx.plugins.parts.objects import ObjectParts
 from onyx.spark.request import StageRequest
 from onyx.spark.stage import Workplace, run_stage
 from onyx.state.names import LogKey, TaskPlace

@@ -10,8 +10,8 @@ from sqlalchemy.pool import NullPool
 from tests.support.plugin_context import plugin_context
 
 from onyx.plugins.protocol import PluginContext
-from onyx.plugins.sql_engine import connect
-from onyx.plugins.sql_store import SqlStore, Target
+from onyx.plugins.sql.engine import connect
+from onyx.plugins.sql.store import SqlStore, Target
 
 
 class Database:

@@ -21,8 +21,8 @@ from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.part_formats import JsonLinesFormat
-from onyx.plugins.parts import PartsWriter
+from onyx.plugins.parts.formats import JsonLinesFormat
+from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
 from onyx.plugins.roll_limits import RollLimits
 from onyx.recorder import Inside, Recording

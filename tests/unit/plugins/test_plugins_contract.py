@@ -10,10 +10,10 @@ from tests.support.bench import Bench, chain
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import UserError
-from onyx.plugins.contract import DurableCount
+from onyx.plugins.checked import DurableCount
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.parts import PartsWriter
+from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.registry import build_input, build_output
 

@@ -10,7 +10,7 @@ from onyx.plugins.built_in_options import (
     FilesOutputOptions,
     SqlOutputOptions,
 )
-from onyx.plugins.kafka_options import KafkaInputOptions, KafkaOutputOptions
+from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
 

@@ -51,6 +51,6 @@ def test_an_exception_of_a_stage_is_told_with_its_place_and_cut() -> None:
 
 
 def test_a_worker_does_not_pay_for_spark() -> None:
-    code = "import sys, onyx.spark.plugin; print('pyspark' in sys.modules)"
+    code = "import sys, onyx.spark.output; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"False\n"

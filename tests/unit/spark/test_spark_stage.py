@@ -19,7 +19,7 @@ from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserF
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Former, Output
 from onyx.plugins.registry import build_output
-from onyx.spark.plugin import SparkOutput, output
+from onyx.spark.output import SparkOutput, output
 from onyx.spark.request import StageRequest
 from onyx.spark.stage import MANIFEST, DirectoryNotes, Workplace, run_stage
 from onyx.spark.versions import NOTE, VERSIONS_MAX, succeed

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.kafka_options import KafkaInputOptions, KafkaOutputOptions
+from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions
 from onyx.plugins.options import Options, wrong_place
 from onyx.plugins.roll_limits import ROLL_LIMITS, TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 from onyx.plugins.spark_options import SparkOutputOptions

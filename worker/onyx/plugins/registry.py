@@ -12,25 +12,25 @@ from typing import Any, TypeVar
 
 from onyx.errors import OnyxError, UserFunctionError, describe
 from onyx.model.report import listed, nearest
-from onyx.plugins.contract import CheckedInput, check_built
+from onyx.plugins.checked import CheckedInput, check_built
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Input, Output, PluginContext
 
 INPUTS: Mapping[str, str] = {
     "channel": "onyx.plugins.channel:channel_input",
-    "files": "onyx.plugins.files_input:files_input",
+    "files": "onyx.plugins.files.input:files_input",
     "generator": "onyx.plugins.generator:generator_input",
-    "kafka": "onyx.plugins.kafka:kafka_input",
+    "kafka": "onyx.plugins.kafka.factories:kafka_input",
     "sequence": "onyx.plugins.sequence:sequence_input",
 }
 OUTPUTS: Mapping[str, str] = {
     "blackhole": "onyx.plugins.blackhole:blackhole_output",
     "channel": "onyx.plugins.channel:channel_output",
-    "files": "onyx.plugins.files_output:files_output",
+    "files": "onyx.plugins.files.output:files_output",
     "function": "onyx.plugins.function:function_output",
-    "kafka": "onyx.plugins.kafka:kafka_output",
-    "spark": "onyx.spark.plugin:output",
-    "sql": "onyx.plugins.sql_output:sql_output",
+    "kafka": "onyx.plugins.kafka.factories:kafka_output",
+    "spark": "onyx.spark.output:output",
+    "sql": "onyx.plugins.sql.output:sql_output",
     "stdout": "onyx.plugins.stdout:stdout_output",
 }
 

@@ -33,8 +33,8 @@ from onyx.objects.connection import ConditionFailed, ObjectMissing
 from onyx.objects.reader import ObjectFile
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
-from onyx.plugins.object_parts import ObjectPart, ObjectParts, published_at
-from onyx.plugins.parts import part_name
+from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
+from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark import versions
 from onyx.spark.request import StageRequest, StageRunner

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from onyx.ids import GroupId, JobId
 from onyx.objects.urls import ObjectUrl
-from onyx.plugins.directory_parts import DirectoryParts
-from onyx.plugins.object_parts import ObjectParts
-from onyx.plugins.parts import PartsPlace
+from onyx.plugins.parts.directory import DirectoryParts
+from onyx.plugins.parts.objects import ObjectParts
+from onyx.plugins.parts.writer import PartsPlace
 from onyx.plugins.protocol import Former, PluginContext
 from onyx.spark import object_stage, versions
 from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage

@@ -29,7 +29,7 @@ from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
 from onyx.path_names import path_name
-from onyx.plugins.directory_parts import published_parts
+from onyx.plugins.parts.directory import published_parts
 from onyx.rooted import remove_tree
 from onyx.spark import versions
 from onyx.spark.request import StageRequest, StageRunner

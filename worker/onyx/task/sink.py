@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from onyx.flow.batch import U64, Segment
 from onyx.ids import GroupId
-from onyx.plugins.contract import DurableCount
+from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
     Commit,
     Former,

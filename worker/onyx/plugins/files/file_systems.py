@@ -1,0 +1,161 @@
+"""The files that an input reads: on this machine, or objects of a store.
+
+Both name a file by the text that the job's partitions carry and open it as a seekable binary file,
+so that formats and compression need not know which it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Protocol, cast
+
+from onyx.errors import Unavailable, UserError
+from onyx.objects.bucket import Bucket, Found
+from onyx.objects.patterns import literal_prefix, matches
+from onyx.objects.reader import Allowance, ObjectFile
+from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.plugins.files.local_file import LocalFile
+
+_DIRECTORY = "is a directory; write {}/* for its files"
+
+
+class FileSystem(Protocol):
+    """Files by their paths."""
+
+    def matching(self, pattern: str) -> list[str]:
+        """The files that a pattern names, in no order.
+
+        Raises:
+            UserError: there are none, or it is a directory. The message begins with a verb.
+            Unavailable: they cannot be listed now.
+        """
+        ...
+
+    def open(self, path: str, ahead: bool) -> BinaryIO:
+        """The bytes of a file. `ahead`: it is going to be read in order.
+
+        Raises:
+            UserError: it may not be read.
+            Unavailable: it cannot be read now.
+        """
+        ...
+
+    def version(self, path: str) -> str | None:
+        """What tells that a file which was opened has changed; None if nothing does."""
+        ...
+
+    def expect(self, path: str, version: str) -> None:
+        """Take a file of any other version for changed."""
+        ...
+
+
+class LocalFiles:
+    """Files of this machine (`FileSystem`). What was opened once stays the same, or reading it
+    again is an error."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, str] = {}
+
+    def matching(self, pattern: str) -> list[str]:
+        if os.path.isdir(pattern):
+            raise UserError(f"{pattern!r} " + _DIRECTORY.format(pattern))
+        if os.path.isfile(pattern):
+            return [pattern]
+        return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+
+    def open(self, path: str, ahead: bool) -> BinaryIO:
+        with system_errors(path):
+            return cast(BinaryIO, LocalFile(path, self._versions))
+
+    def version(self, path: str) -> str | None:
+        return self._versions.get(path)
+
+    def expect(self, path: str, version: str) -> None:
+        self._versions[path] = version
+
+
+class ObjectFiles:
+    """Objects by their URLs (`FileSystem`). What was listed or opened once stays the same version,
+    or reading it again is an error."""
+
+    def __init__(self, bucket: Callable[[str], Bucket] = Bucket) -> None:
+        self._bucket = bucket
+        self._versions: dict[str, dict[str, str]] = {}
+        self._allowance = Allowance()
+
+    def matching(self, pattern: str) -> list[str]:
+        url = parse_url(pattern)
+        chosen = self._chosen(url)
+        versions = self._versions.setdefault(url.bucket, {})
+        for each in chosen:
+            versions.setdefault(each.key, each.version)
+        return [str(ObjectUrl(url.bucket, each.key)) for each in chosen]
+
+    def open(self, path: str, ahead: bool) -> BinaryIO:
+        url = parse_url(path)
+        versions = self._versions.setdefault(url.bucket, {})
+        allowance = self._allowance if ahead else None
+        return cast(BinaryIO, ObjectFile(self._bucket(url.bucket), url, versions, allowance))
+
+    def version(self, path: str) -> str | None:
+        url = parse_url(path)
+        return self._versions.get(url.bucket, {}).get(url.key)
+
+    def expect(self, path: str, version: str) -> None:
+        url = parse_url(path)
+        self._versions.setdefault(url.bucket, {})[url.key] = version
+
+    def _chosen(self, url: ObjectUrl) -> list[Found]:
+        folder = f"{url.key}/" if url.key else ""
+        within = False
+        chosen = []
+        for found in self._bucket(url.bucket).list(literal_prefix(url.key)):
+            if found.key.endswith("/"):
+                continue  # the mark of a folder, as consoles make them
+            if found.key == url.key:
+                return [found]
+            if matches(url.key, found.key):
+                chosen.append(found)
+            within = within or found.key.startswith(folder)
+        if within and not chosen:
+            text = str(url).rstrip("/")
+            raise UserError(f"{text!r} " + _DIRECTORY.format(text))
+        return chosen
+
+
+class Files:
+    """Both, by what the path looks like (`FileSystem`)."""
+
+    def __init__(self) -> None:
+        self._local = LocalFiles()
+        self._objects = ObjectFiles()
+
+    def matching(self, pattern: str) -> list[str]:
+        return self._of(pattern).matching(pattern)
+
+    def open(self, path: str, ahead: bool) -> BinaryIO:
+        return self._of(path).open(path, ahead)
+
+    def version(self, path: str) -> str | None:
+        return self._of(path).version(path)
+
+    def expect(self, path: str, version: str) -> None:
+        self._of(path).expect(path, version)
+
+    def _of(self, path: str) -> FileSystem:
+        return self._objects if is_url(path) else self._local
+
+
+@contextlib.contextmanager
+def system_errors(path: str) -> Iterator[None]:
+    """Errors of the system while reading a file as ours: they pass away perhaps."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be read here: {error.strerror or error}; put it back, and see that "
+            "every worker that may run the task finds the same files: the job goes on then"
+        ) from error

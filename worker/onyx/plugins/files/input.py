@@ -1,0 +1,187 @@
+"""Input `files`: JSON lines, text, CSV or Parquet, many files shared among the peers of the task.
+
+Every file is a partition; positions are the numbers of its records, from 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from onyx.errors import OnyxError, UserError
+from onyx.model.report import nearest
+from onyx.objects.urls import is_url
+from onyx.plugins.built_in_options import FilesInputOptions
+from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
+from onyx.plugins.files.csv_records import CsvRecords, read_header
+from onyx.plugins.files.file_systems import Files
+from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.files.parquet_reader import ParquetReader
+from onyx.plugins.files.text_reader import Extras, FileReader
+from onyx.plugins.locations import located
+from onyx.plugins.options import option_error, read_options, task_error
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.records import BadRecords, Records
+
+FILES_MAX = 65_536
+"""Partitions of a job are numbered in 16 bits."""
+_BY_SUFFIX = {
+    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
+    ".txt": "text", ".log": "text", ".tsv": "csv",
+}  # fmt: skip
+
+
+def files_input(context: PluginContext) -> FilesInput:
+    return FilesInput(context, read_options(context, FilesInputOptions))
+
+
+class FilesInput:
+    examined = True
+    cooperative: bool
+    """True for local files: a block is read in microseconds, and one thread for a chain of tasks
+    keeps its batches in the processor's cache. An object store takes its time."""
+
+    def __init__(self, context: PluginContext, options: FilesInputOptions) -> None:
+        paths = options.path
+        self._context = context
+        self._options = options
+        self._patterns = [
+            str(located(context, each)) for each in ([paths] if isinstance(paths, str) else paths)
+        ]
+        self._files = Files()
+        self._headers: dict[str, tuple[list[str], int]] = {}
+        self.cooperative = not any(map(is_url, self._patterns))
+
+    def partitions(self) -> Sequence[str]:
+        found: set[str] = set()
+        for pattern in self._patterns:
+            found.update(self._matching(pattern))
+        if not found:
+            raise option_error(self._context, "path", "names no files")
+        if len(found) > FILES_MAX:
+            raise option_error(
+                self._context, "path", f"matches {len(found)} files; at most {FILES_MAX} can be"
+            )
+        for path in found:
+            self._format(path)
+        return sorted(found)
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        offset, version = _state(cursor)
+        if version is not None:
+            self._files.expect(partition, version)
+        options = self._options
+        extras = Extras(partition, options.record_number, options.file_name)
+        where = f"job {self._context.job_name!r}, task {self._context.task!r}: {partition}"
+        bad = BadRecords(where, options.on_bad_record == "segment")
+        if self._format(partition) == "parquet":
+            return ParquetReader(partition, cursor.position, extras, self._files, bad)
+        records, first_offset = self._records(partition, bad)
+        start = Cursor(0, first_offset) if offset is None else Cursor(cursor.position, offset)
+        source = FileBytes(partition, start.state, self._files)
+        reader = FileReader(source, records, bad, start, options.record_bytes_max, extras)
+        _skip(reader, cursor.position - start.position)
+        return reader
+
+    def close(self) -> None:
+        self._headers.clear()
+
+    def _matching(self, pattern: str) -> list[str]:
+        try:
+            files = self._files.matching(pattern)
+        except UserError as error:
+            raise task_error(self._context, f"option 'path': {error}") from error
+        if not files:
+            where = (
+                ""
+                if is_url(pattern)
+                else (
+                    " on this worker; relative paths count from "
+                    f"{self._context.data_dir or os.getcwd()}"
+                )
+            )
+            raise option_error(self._context, "path", f"{pattern!r} matches no file{where}")
+        return files
+
+    def _format(self, path: str) -> str:
+        if self._options.format is not None:
+            return self._options.format
+        suffix = _suffix(path)
+        if suffix not in _BY_SUFFIX:
+            raise option_error(
+                self._context, "format", f"is missing, and the name of {path} does not tell it"
+            )
+        return _BY_SUFFIX[suffix]
+
+    def _records(self, path: str, bad: BadRecords) -> tuple[Records, int]:
+        """The format of a file, and the offset of its first record."""
+        kind = self._format(path)
+        if kind != "csv":
+            return (JsonLineRecords(bad) if kind == "jsonl" else TextRecords(bad)), 0
+        options = self._options
+        delimiter = options.delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
+        if options.columns is not None:
+            columns, offset = options.columns, 0
+        else:
+            if path not in self._headers:
+                self._headers[path] = self._read_header(path, delimiter)
+            columns, offset = self._headers[path]
+        if columns:
+            self._check_columns(path, columns)
+        return CsvRecords(columns, options.types, delimiter, bad), offset
+
+    def _read_header(self, path: str, delimiter: str) -> tuple[list[str], int]:
+        """Names of the columns and the offset after them; no names for an empty file."""
+        source = FileBytes(path, 0, self._files)
+        try:
+            return read_header(source, delimiter, self._options.record_bytes_max)
+        except ValueError as error:
+            raise task_error(
+                self._context, f"{path} does not begin with a record of column names: {error}"
+            ) from error
+        finally:
+            source.close()
+
+    def _check_columns(self, path: str, columns: list[str]) -> None:
+        twice = [column for column in columns if columns.count(column) > 1]
+        if twice:
+            raise task_error(
+                self._context,
+                f"{path} has the column {twice[0]!r} twice; use header: false with columns",
+            )
+        for column in self._options.types:
+            if column not in columns:
+                hint = nearest(column, columns) or f"its columns are {', '.join(columns[:50])}"
+                raise option_error(
+                    self._context, "types", f"names {column!r}, which {path} lacks; {hint}"
+                )
+
+
+def _suffix(path: str) -> str:
+    """The end of a name that tells the format, under that which tells the compression."""
+    name = PurePath(path)
+    if name.suffix.lower() in COMPRESSED:
+        name = name.with_suffix("")
+    return name.suffix.lower()
+
+
+def _skip(reader: FileReader, positions: int) -> None:
+    try:
+        while positions > 0 and not reader.exhausted():
+            positions -= len(reader.read(positions))
+    except OnyxError:
+        reader.close()
+        raise
+
+
+def _state(cursor: Cursor) -> tuple[int | None, str | None]:
+    """Offset and version that a cursor carries, as far as its format and its file have them."""
+    match cursor.state:
+        case [int(offset), str(version)]:
+            return offset, version
+        case int(offset):
+            return offset, None
+        case str(version):
+            return None, version
+    return None, None

@@ -1,0 +1,1 @@
+"""Plugin `kafka`: messages of a topic as input and as output."""

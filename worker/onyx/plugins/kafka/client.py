@@ -1,0 +1,230 @@
+"""The connection to Kafka, and its errors as ours.
+
+Settings of librdkafka are passed on as a job gives them, but those on which the plugins rely, those
+that load code, and secrets: a job is stored and shown, so it only names the variable of the
+environment that holds one, and no message shows a value.
+
+The library speaks of lost connections in its log and goes on trying. That becomes the log of the
+worker, where a line is told once in a while. What it raises says by a code whether trying again may
+help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from onyx.errors import OnyxError, Unavailable
+from onyx.plugins.kafka.options import KafkaOptions
+from onyx.plugins.options import option_error, task_error
+from onyx.plugins.protocol import PluginContext
+
+REQUEST_TIMEOUT_S = 15.0
+"""Longest wait for an answer of a broker, before Unavailable is raised."""
+RECONNECT_MS_MAX = 2_000
+"""Between two attempts, unless `config` says otherwise."""
+TOLD_EVERY_S = 30.0
+_LOGGER = logging.getLogger(__name__)
+_WRONG_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_DENIED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+_REFUSED = (
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError._AUTHENTICATION,
+)
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+_PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError._WAIT_CACHE,
+    KafkaError._RETRY,
+    KafkaError._IN_PROGRESS,
+    KafkaError._CONFLICT,
+    KafkaError._QUEUE_FULL,
+    KafkaError._DESTROY,
+    KafkaError._RESOLVE,
+    KafkaError._STATE,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+)
+
+
+_UNANSWERED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+"""Of which the library knows more than it says."""
+_AFTER = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+
+
+class KafkaClient:
+    """How the tasks of one plugin reach Kafka, and what its errors mean for them."""
+
+    def __init__(self, context: PluginContext, options: KafkaOptions) -> None:
+        self.context = context
+        self.topic = options.topic
+        servers = options.bootstrap_servers
+        self.servers = servers if isinstance(servers, str) else ",".join(servers)
+        self._told_s = -TOLD_EVERY_S
+        self._reason: KafkaError | None = None
+        """Why nobody answers, as far as the library has told."""
+        self._reason_s = 0.0
+        self._settings = self._given(options)
+
+    def settings(self, **own: Any) -> dict[str, Any]:
+        """Settings of a client; `own` ones with `_` for `.`."""
+        return {
+            "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+            "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
+            **self._settings,
+            **{key.replace("_", "."): value for key, value in own.items()},
+            "bootstrap.servers": self.servers,
+            "error_cb": self._notice,
+            "logger": _Quiet(self),
+        }
+
+    @contextlib.contextmanager
+    def explained(
+        self, doing: str, hear: Callable[[float], object] = lambda timeout_s: None
+    ) -> Iterator[None]:
+        """Errors of Kafka as ours; `doing` says what was done: `reading topic 'flights'`. `hear` is
+        the `poll` of the client that does it, by which it tells why nobody answered.
+
+        Raises:
+            Unavailable: the same may succeed later.
+            UserError: it will not.
+        """
+        try:
+            yield
+        except KafkaException as error:
+            hear(0)
+            raise self.error(doing, error.args[0]) from error
+
+    def error(self, doing: str, error: KafkaError) -> OnyxError:
+        """What an error of Kafka means for the job."""
+        reason = self._reason_of_late()
+        if reason is not None and error.code() in _UNANSWERED:
+            error = reason
+        what = f"{doing} failed: {self._meaning(error)}"
+        if error.code() in _PASSING or error.retriable():
+            self._tell(what)
+            return Unavailable(f"task {self.context.task!r}: {what}")
+        return task_error(self.context, what)
+
+    def topic_setting(self, admin: AdminClient, name: str) -> str | None:
+        """A setting of the topic; None where we may not know."""
+        topic = ConfigResource(ResourceType.TOPIC, self.topic)
+        asked = admin.describe_configs([topic], request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            return str(asked[topic].result()[name].value)
+        except KafkaException:
+            return None
+
+    def _tell(self, what: str) -> None:
+        """Log a warning, unless there was one lately: who waits and tries again tells nobody."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= TOLD_EVERY_S:
+            self._told_s = now_s
+            _LOGGER.warning("task %s waits for Kafka: %s", self.context.task, what)
+
+    def _meaning(self, error: KafkaError) -> str:
+        code, said = error.code(), _AFTER.sub("", error.str())
+        if code in _WRONG_TOPIC:
+            return f"{self.servers} has no topic {self.topic!r}; create it first"
+        if code in _REFUSED:
+            return (
+                f"{self.servers} refuses our credentials ({said}); look at security.protocol and "
+                "sasl.* in 'config' and at the variables that 'configEnv' names"
+            )
+        if code in _DENIED:
+            return f"access is denied ({said}); give this user the right to do it"
+        if code in _TOO_LARGE:
+            return (
+                f"a message is larger than the topic takes ({said}); raise max.message.bytes of "
+                "the topic and message.max.bytes in 'config', or make segments smaller"
+            )
+        if code in _PASSING:
+            return f"{said} (bootstrapServers: {self.servers})"
+        return said
+
+    def _notice(self, error: KafkaError) -> None:
+        """What the library tells beside all calls."""
+        reason = self._reason_of_late()
+        known = reason is not None and reason.code() in _REFUSED
+        if not known and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason, self._reason_s = error, time.monotonic()
+            self._tell(self._meaning(error))
+
+    def _reason_of_late(self) -> KafkaError | None:
+        """Not one that has passed since."""
+        recent = time.monotonic() - self._reason_s < 2 * REQUEST_TIMEOUT_S
+        return self._reason if recent else None
+
+    def _given(self, options: KafkaOptions) -> dict[str, Any]:
+        """What the job gives, with the secrets from the environment."""
+        settings: dict[str, Any] = dict(options.config)
+        for key, variable in options.config_env.items():
+            value = os.environ.get(variable)
+            if not value:
+                what = f"names variable {variable!r} for {key}, which is not set on this worker"
+                raise option_error(self.context, "configEnv", what)
+            settings[key] = value
+        return settings
+
+
+@contextlib.contextmanager
+def refused_settings(client: KafkaClient) -> Iterator[None]:
+    """While a client is made: what is wrong with its settings.
+
+    Raises:
+        UserError: a setting is unknown or has a value that the library refuses.
+    """
+    try:
+        yield
+    except (KafkaException, ValueError, TypeError) as error:
+        told = error.args[0]
+        said = told.str() if isinstance(told, KafkaError) else str(told)
+        raise option_error(client.context, "config", f"is refused: {said}") from None
+
+
+class _Quiet(logging.Logger):
+    """The log of the library: what matters comes as an error too, so lines are for debugging."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        super().__init__(f"{__name__}.{client.context.task}")
+
+    def log(self, level: int, msg: object, *arguments: object, **named: Any) -> None:
+        _LOGGER.debug(msg, *arguments)

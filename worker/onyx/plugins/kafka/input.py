@@ -1,0 +1,147 @@
+"""Input `kafka`: the partitions of a topic, read from offsets that the job itself remembers.
+
+No consumer group: which peer reads what, and how far it is done, is in the log of Onyx, as for any
+input. So nothing is committed to Kafka, nothing rebalances, and two jobs never share a position.
+Every open partition has a consumer of its own, because partitions of one consumer cannot be read
+from two places, as a replay does; those of replays are kept for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.options import KafkaInputOptions, start_ms
+from onyx.plugins.kafka.reader import KafkaReader, Known, Place
+from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.options import option_error, task_error
+from onyx.plugins.protocol import Cursor, Reader
+from onyx.plugins.records import BadRecords
+
+SPARE_CONSUMERS_MAX = 2
+PREFETCH_KIB = 16_384
+"""Read ahead for each partition, unless `config` says otherwise."""
+FETCH_WAIT_MS = 100
+"""A broker answers so long after it was asked for messages that have not come: a consumer that is
+given another partition waits for that."""
+
+
+class KafkaInput:
+    cooperative = False
+    """Reading waits for a broker."""
+    examined = True
+
+    def __init__(self, client: KafkaClient, options: KafkaInputOptions) -> None:
+        self._client = client
+        self._options = options
+        self._known: dict[str, Known] = {}
+        self._spare: list[Consumer] = []
+        self._spare.append(self._consumer())
+
+    def partitions(self) -> Sequence[str]:
+        client = self._client
+        consumer = self._take_consumer()
+        try:
+            with client.explained(
+                f"listing the partitions of topic {client.topic!r}", consumer.poll
+            ):
+                topic = consumer.list_topics(client.topic, REQUEST_TIMEOUT_S).topics[client.topic]
+                if topic.error is not None:
+                    raise KafkaException(topic.error)
+        finally:
+            self._give_back(consumer)
+        if not self._options.compacted:
+            self._refuse_compacted()
+        return [f"{client.topic}/{number}" for number in sorted(topic.partitions)]
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        number = int(partition.rpartition("/")[2])
+        where = f"partition {number} of topic {self._client.topic!r}"
+        context = self._client.context
+        bad = BadRecords(
+            f"job {context.job_name!r}, task {context.task!r}: {where}",
+            self._options.on_bad_record == "segment",
+            "the message at offset {}",
+            "topic's writer",
+        )
+        known = self._known.setdefault(partition, Known())
+        consumer = self._take_consumer()
+        try:
+            with self._client.explained(f"looking for the offsets of {where}", consumer.poll):
+                place = self._place(consumer, number, cursor)
+            return KafkaReader(
+                self._client, consumer, number, place, MessageRecords(self._options, bad), known,
+                self._give_back,
+            )  # fmt: skip
+        except BaseException:
+            self._give_back(consumer)
+            raise
+
+    def close(self) -> None:
+        while self._spare:
+            self._spare.pop().close()
+
+    def _place(self, consumer: Consumer, number: int, cursor: Cursor) -> Place:
+        """Where a cursor leads; the start of the job when it says nothing."""
+        offset, end = cursor.state if cursor.state is not None else (None, None)
+        if offset is None and cursor.position:
+            what = f"partition {number}: a cursor without an offset; submit the job again"
+            raise task_error(self._client.context, what)
+        options, wanted = self._options, TopicPartition(self._client.topic, number)
+        if offset is None or (options.bounded and end is None):
+            low, high = consumer.get_watermark_offsets(wanted, REQUEST_TIMEOUT_S)
+            end = high if options.bounded else None
+            if offset is None:
+                offset = self._start(consumer, number, low, high)
+        return Place(cursor.position, offset, end if options.bounded else None)
+
+    def _start(self, consumer: Consumer, number: int, low: int, high: int) -> int:
+        start = self._options.start_from
+        if start in ("earliest", "latest"):
+            return low if start == "earliest" else high
+        asked = TopicPartition(self._client.topic, number, start_ms(start))
+        (found,) = consumer.offsets_for_times([asked], REQUEST_TIMEOUT_S)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return high if found.offset in (OFFSET_END, -1) else found.offset
+
+    def _refuse_compacted(self) -> None:
+        """Where we may not ask, it is not refused."""
+        client = self._client
+        policy = client.topic_setting(AdminClient(client.settings()), "cleanup.policy")
+        if policy is not None and "compact" in policy:
+            what = (
+                f"is {client.topic!r}, which is compacted: a message may vanish between two "
+                "readings, and others then take its place; read a topic that is not, or say "
+                "compacted: true if what is in flight may be lost after a failure"
+            )
+            raise option_error(client.context, "topic", what)
+
+    def _take_consumer(self) -> Consumer:
+        return self._spare.pop() if self._spare else self._consumer()
+
+    def _consumer(self) -> Consumer:
+        settings = {
+            "queued.max.messages.kbytes": PREFETCH_KIB,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            **self._client.settings(
+                group_id="onyx",
+                isolation_level="read_committed",
+                auto_offset_reset="error",
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                enable_partition_eof=True,
+            ),
+        }
+        with refused_settings(self._client):
+            return Consumer(settings)
+
+    def _give_back(self, consumer: Consumer) -> None:
+        if len(self._spare) < SPARE_CONSUMERS_MAX:
+            consumer.unassign()
+            self._spare.append(consumer)
+        else:
+            consumer.close()

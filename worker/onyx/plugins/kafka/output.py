@@ -1,0 +1,79 @@
+"""Output `kafka`: messages of a topic, at least once or in transactions.
+
+Which of the two the job wants shows when it begins: only a job that writes exactly once says
+`begin`, and before that `finish`. The other kind needs no transactions, which cost readers latency
+and the user rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId
+from onyx.plugins.kafka.client import KafkaClient
+from onyx.plugins.kafka.messages import Messages
+from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.producer import ReportedWriter
+from onyx.plugins.kafka.store import KafkaStore
+from onyx.plugins.protocol import Commit, Token
+from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.transactions import TransactionWriter
+
+
+class KafkaOutput:
+    cooperative = False
+    """Every report and transaction waits for brokers."""
+
+    def __init__(self, client: KafkaClient, options: KafkaOutputOptions) -> None:
+        self._client = client
+        self._options = options
+        self._reported: ReportedWriter | None = None
+        self._exact: TransactionWriter | None = None
+
+    def begin(self, commit: Commit) -> None:
+        self._transactions().begin(commit)
+
+    def finish(self, token: Token) -> None:
+        self._transactions().finish(token)
+
+    def write(self, segments: list[Segment]) -> None:
+        self._writer().write(segments)
+
+    def durable(self) -> int:
+        return self._writer().durable()
+
+    def flush(self) -> None:
+        self._writer().flush()
+
+    def tick(self) -> None:
+        self._writer().tick()
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        self._writer().fence(live)
+
+    def seal(self) -> None:
+        self._writer().seal()
+
+    def close(self) -> None:
+        for writer in (self._exact, self._reported):
+            if writer is not None:
+                writer.close()
+
+    def _writer(self) -> ReportedWriter | TransactionWriter:
+        if self._exact is not None:
+            return self._exact
+        if self._reported is None:
+            self._reported = ReportedWriter(self._client, self._messages())
+        return self._reported
+
+    def _transactions(self) -> TransactionWriter:
+        if self._exact is None:
+            options = self._options
+            limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
+            store = KafkaStore(self._client, self._messages())
+            self._exact = TransactionWriter(store, self._client.context, limits)
+        return self._exact
+
+    def _messages(self) -> Messages:
+        return Messages(self._client.context, self._options)

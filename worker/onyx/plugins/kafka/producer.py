@@ -1,0 +1,134 @@
+"""Writes to a topic at least once: a segment is durable when the brokers have reported it.
+
+The producer is idempotent, so its own retries write nothing twice, and it never gives a message up:
+while no broker answers, messages wait in bounded memory and then no more are taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from onyx.errors import OnyxError, Unavailable
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId
+from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.messages import Messages, OutMessage
+
+BUFFER_KIB = 65_536
+"""Of messages that wait for a broker."""
+LINGER_MS = 5
+
+
+class _Batch:
+    """The messages of one `write`."""
+
+    def __init__(self, size: int, refused: Callable[[KafkaError], None]) -> None:
+        self.size = size
+        self.left = size
+        self._refused = refused
+
+    def reported(self, error: KafkaError | None, _: object) -> None:
+        """What became of one of them."""
+        if error is None:
+            self.left -= 1
+        else:
+            self._refused(error)
+
+
+class ReportedWriter:
+    """An output (`protocol.Output`)."""
+
+    cooperative = False
+
+    def __init__(self, client: KafkaClient, messages: Messages) -> None:
+        self._client = client
+        self._messages = messages
+        self._waiting: deque[tuple[_Batch, OutMessage]] = deque()
+        """Taken, but the producer has no room."""
+        self._batches: deque[_Batch] = deque()
+        """Not durable yet."""
+        self._durable = 0
+        self._broken: OnyxError | None = None
+        settings = {
+            "linger.ms": LINGER_MS,
+            "queue.buffering.max.kbytes": BUFFER_KIB,
+            **client.settings(enable_idempotence=True, message_timeout_ms=0),
+        }
+        with refused_settings(client):
+            self._producer = Producer(settings)
+
+    def write(self, segments: list[Segment]) -> None:
+        """Raises UserError when a segment cannot be a message or was refused, Unavailable when
+        there is no room now: nothing was taken."""
+        self._pump()
+        if self._waiting:
+            raise Unavailable(f"task {self._client.context.task!r}: {self._doing}: no room now")
+        messages = self._messages.of(segments)
+        if messages:
+            batch = _Batch(len(messages), self._refused)
+            self._batches.append(batch)
+            self._waiting.extend((batch, message) for message in messages)
+            self._pump()
+
+    def durable(self) -> int:
+        while self._batches and not self._batches[0].left:
+            self._durable += self._batches.popleft().size
+        return self._durable
+
+    def flush(self) -> None:
+        self._pump()
+        if not self._waiting:
+            self._producer.flush(REQUEST_TIMEOUT_S)
+            self._pump()
+
+    def tick(self) -> None:
+        self._pump()
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """What the dead may still write is what is written again. Tells before the first segment
+        comes that there is no such topic."""
+        with self._client.explained(self._doing, self._producer.poll):
+            found = self._producer.list_topics(self._client.topic, REQUEST_TIMEOUT_S)
+            error = found.topics[self._client.topic].error
+            if error is not None:
+                raise KafkaException(error)
+
+    def seal(self) -> None:
+        self.flush()
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _pump(self) -> None:
+        """Hand over what waits, and hear what has been reported."""
+        self._producer.poll(0)
+        if self._broken is not None:
+            raise self._broken
+        if not self._client.context.permitted():
+            return
+        with self._client.explained(self._doing), contextlib.suppress(BufferError):
+            while self._waiting:
+                batch, message = self._waiting[0]
+                self._producer.produce(
+                    self._client.topic,
+                    message.value,
+                    message.key,
+                    timestamp=message.timestamp_ms,
+                    headers=message.headers,
+                    on_delivery=batch.reported,
+                )
+                self._waiting.popleft()
+
+    def _refused(self, error: KafkaError) -> None:
+        if self._broken is None:
+            self._broken = self._client.error(self._doing, error)
+
+    @property
+    def _doing(self) -> str:
+        return f"writing to topic {self._client.topic!r}"

@@ -1,0 +1,162 @@
+"""Reads one partition of a topic: positions are numbers of messages, counted from a start.
+
+Kafka's offsets have gaps: the marks of transactions, and what an aborted one has written. Positions
+have none, so a position is the count of messages that a reader of committed ones is given from the
+start on, which stays the same however often they are read. Each place from which somebody may read
+again is kept as a pair of position and offset (`cursor`), and so is the start, before the first
+message is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from onyx.errors import Unavailable, UserError
+from onyx.flow.batch import Segment
+from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
+from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.options import task_error
+from onyx.plugins.protocol import Cursor
+
+POLL_S = 0.002
+"""Wait for a new message: a peer looks at its partitions in turn."""
+AGAIN_POLL_S = 0.1
+"""Wait for a message that has been there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a partition."""
+
+    position: int
+    offset: int
+    """Of the next message, or of a gap before it."""
+    end: int | None
+    """Offset where a bounded input ends; None means never."""
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.position, [self.offset, self.end])
+
+
+@dataclass(slots=True)
+class Known:
+    """What the input remembers of a partition over its readers."""
+
+    read: int = 0
+    """Positions below this have been read once, so they can be read again."""
+
+
+class KafkaReader:
+    """An open partition (`protocol.Reader`)."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        consumer: Consumer,
+        partition: int,
+        place: Place,
+        records: MessageRecords,
+        known: Known,
+        done: Callable[[Consumer], None],
+    ) -> None:
+        """`consumer` has nothing assigned; `done` takes it back."""
+        self._client = client
+        self._consumer: Consumer | None = consumer
+        self._partition = partition
+        self._position = place.position
+        self._offset = place.offset
+        self._end = place.end
+        self._places = deque([place])
+        self._records = records
+        self._known = known
+        self._done = done
+        with client.explained(self._doing):
+            consumer.assign([TopicPartition(client.topic, partition, place.offset)])
+
+    def read(self, segments_max: int) -> list[Segment]:
+        """Raises UserError when messages are gone or cannot be read, Unavailable when one that was
+        there cannot be reached now."""
+        if self.exhausted() or segments_max <= 0:
+            return []
+        if self._offset > self._places[-1].offset:
+            self._places.append(Place(self._position, self._offset, self._end))
+        messages = self._messages(segments_max)
+        if not messages:
+            return []
+        segments = self._records.segments(messages)
+        self._position += len(segments)
+        self._known.read = max(self._known.read, self._position)
+        return segments
+
+    def exhausted(self) -> bool:
+        return self._end is not None and self._offset >= self._end
+
+    def cursor(self, position: int) -> Cursor:
+        while len(self._places) > 1 and self._places[1].position <= position:
+            self._places.popleft()
+        return self._places[0].cursor()
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            self._done(consumer)
+
+    def _messages(self, count_max: int) -> list[Message]:
+        """What there is now; of what was there before, at least one."""
+        if self._position >= self._known.read:
+            return self._consume(count_max, 0) or self._consume(1, POLL_S)
+        clock = self._client.context.clock
+        ends_s = clock.monotonic_s() + REQUEST_TIMEOUT_S
+        while not self.exhausted():
+            messages = self._consume(count_max, 0) or self._consume(1, AGAIN_POLL_S)
+            if messages:
+                return messages
+            if clock.monotonic_s() >= ends_s or not self._client.context.wanted():
+                raise Unavailable(f"{self._doing}: offset {self._offset} cannot be reached now")
+        return []
+
+    def _consume(self, count_max: int, wait_s: float) -> list[Message]:
+        """The next messages before the end; passes over gaps."""
+        assert self._consumer is not None, "closed"
+        with self._client.explained(self._doing):
+            found = self._consumer.consume(count_max, wait_s)
+        messages: list[Message] = []
+        for message in found:
+            error = message.error()
+            if error is None:
+                offset = message.offset()
+                assert offset is not None
+                if self._end is not None and offset >= self._end:
+                    self._offset = self._end
+                    break
+                messages.append(message)
+                self._offset = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._offset = max(self._offset, message.offset() or 0)
+            else:
+                self._take_note(error)
+        return messages
+
+    def _take_note(self, error: KafkaError) -> None:
+        """The library goes on by itself after errors that pass."""
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise self._gone()
+        told = self._client.error(self._doing, error)
+        if isinstance(told, UserError):
+            raise told
+
+    def _gone(self) -> UserError:
+        return task_error(
+            self._client.context,
+            f"{self._doing}: the messages from offset {self._offset} on are gone: the topic keeps "
+            "them for a shorter time (retention.ms, retention.bytes) than the job took to read "
+            "them, or it was made anew; submit the job again to begin at what is there",
+        )
+
+    @property
+    def _doing(self) -> str:
+        return f"reading partition {self._partition} of topic {self._client.topic!r}"

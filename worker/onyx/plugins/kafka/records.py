@@ -1,0 +1,87 @@
+"""Messages of Kafka as segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from onyx.codec.refusals import refused
+from onyx.flow.batch import Segment
+from onyx.plugins.kafka.options import KafkaInputOptions
+from onyx.plugins.records import BadRecords, reason_of
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+
+class MessageRecords:
+    """The segments of one partition."""
+
+    def __init__(self, options: KafkaInputOptions, bad: BadRecords) -> None:
+        self._format = options.format
+        self._bad = bad
+        self._key = options.key_field
+        self._partition = options.partition_field
+        self._offset = options.offset_field
+        self._timestamp = options.timestamp_field
+        self._headers = options.headers_field
+        self._bare = not any(
+            (self._key, self._partition, self._offset, self._timestamp, self._headers)
+        )
+
+    def segments(self, messages: Sequence[Message]) -> list[Segment]:
+        """One for each.
+
+        Raises:
+            UserError: a message is no record of the format, and bad ones are not kept.
+        """
+        if self._bare and self._format == "json":
+            try:
+                segments = [_decoder.decode(message.value()) for message in messages]  # type: ignore[arg-type]
+                if not refused(segments):
+                    return segments
+            except (TypeError, *_WRONG):
+                """One by one, to find which."""
+        return [self._segment(message) for message in messages]
+
+    def _segment(self, message: Message) -> Segment:
+        segment: Segment = {}
+        try:
+            segment = self._value(message.value())
+            if not self._bare:
+                self._add_fields(segment, message)
+            reason = reason_of(segment)
+        except _WRONG as error:
+            reason = f"no {self._format} ({error})"
+        if reason:
+            return self._bad.segment(message.offset() or 0, reason, message.value() or b"")
+        return segment
+
+    def _value(self, value: bytes | None) -> Segment:
+        """A message without a value says in a compacted topic that its key is gone."""
+        if self._format == "json":
+            return {} if value is None else _decoder.decode(value)
+        if self._format == "text" and value is not None:
+            return {"value": value.decode()}
+        return {"value": value}
+
+    def _add_fields(self, segment: Segment, message: Message) -> None:
+        if self._key is not None:
+            key = message.key()
+            segment[self._key] = None if key is None else key.decode()
+        if self._partition is not None:
+            segment[self._partition] = message.partition()
+        if self._offset is not None:
+            segment[self._offset] = message.offset()
+        if self._timestamp is not None:
+            kind, at_ms = message.timestamp()
+            segment[self._timestamp] = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
+        if self._headers is not None:
+            headers: Any = message.headers() or []
+            segment[self._headers] = {
+                name: value.decode() if isinstance(value, bytes) else value
+                for name, value in headers
+            }

@@ -1,0 +1,295 @@
+"""Transactions of Kafka: messages, and how far their writer has come, in one of them.
+
+The position of a writer is the committed offset of a consumer group of its own, which has no
+members: `send_offsets_to_transaction` puts it into the transaction of the messages. The group and
+the writer's transactional id have the same name.
+
+What makes it sound is that `init_transactions` ends whatever anybody has begun under that id: it
+was committed, and then the position says so, or it never will be. So a position that is looked up
+after it holds until somebody else says `init_transactions`, and from then on nothing of ours is
+committed. An outcome that is not known is looked up in that way; so are transactions that others
+have left, and two who finish the same one at once keep each other from doing it twice.
+
+A position is taken away with the same care: as long as one is found after `init_transactions`, a
+writer that is believed dead may have looked it up before, and so the group is removed and all is
+looked at again.
+
+Rejected: a compacted topic of positions, which has to be read to its end, and whose end is held
+back by everybody's open transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from onyx.errors import Unavailable
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId
+from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.messages import Messages, OutMessage
+
+PATIENCE_S_MIN, PATIENCE_S_MAX = 10.0, 80.0
+"""With a transaction; doubled by each that is given up, so that a slow one comes through."""
+TRANSACTION_TIMEOUT_MS = 60_000
+"""Until the brokers abort what a process that died has begun, unless others come before."""
+_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.FENCED_INSTANCE_ID,
+)
+_NO_GROUP = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID)
+
+
+Report = Callable[[KafkaError | None, object], None]
+
+
+@dataclass(slots=True)
+class _Session:
+    """A producer under the id of a writer; nobody else had it since."""
+
+    producer: Producer
+    group: Any
+    """What a transaction says of the group of the writer."""
+    number: int
+    """To which the writer has come."""
+
+
+class KafkaStore:
+    """Of one task of one job (`transactions.TransactionStore`)."""
+
+    def __init__(self, client: KafkaClient, messages: Messages) -> None:
+        self._client = client
+        self._messages = messages
+        context = client.context
+        self._prefix = f"onyx.{context.job}.{context.task}."
+        self._sessions: dict[str, _Session] = {}
+        self._lock = threading.RLock()
+        self._checked = False
+        self._patience_s = PATIENCE_S_MIN
+        with refused_settings(client):
+            self._admin = AdminClient(client.settings())
+
+    def check(self, segments: Sequence[Segment]) -> None:
+        self._check_topic()
+        self._messages.of(segments)
+
+    def open(self, writer: str) -> None:
+        with self._lock, self._client.explained(self._doing, self._admin.poll):
+            group = self._group_client(writer)
+            if self._position(group) is None:
+                group.commit(offsets=[self._place(0)], asynchronous=False)
+
+    def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        messages = self._messages.of(segments)
+        with self._lock, self._client.explained(self._doing, self._admin.poll):
+            session = self._sessions.pop(writer, None) or self._begin_session(writer)
+            if session is None:
+                return False
+            if session.number < number:
+                # It is kept only if all goes well: what became of it is looked up otherwise.
+                self._patiently(partial(self._commit, session, writer, number, messages))
+                session.number = number
+            if writer.startswith(f"{self._client.context.incarnation}."):
+                self._sessions[writer] = session
+            return True
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Also tells what is wrong with the topic before the first segment comes."""
+        self._check_topic()
+        with self._lock, self._client.explained(self._doing, self._admin.poll):
+            for writer in self._writers():
+                if writer.rpartition(".")[0] not in live:
+                    self._take_away(writer)
+
+    def forget(self, writer: str | None) -> None:
+        with self._lock, self._client.explained(self._doing, self._admin.poll):
+            self._remove(self._writers() if writer is None else [writer])
+
+    def close(self) -> None:
+        with self._lock:
+            self._sessions.clear()
+
+    # --- transactions --------------------------------------------------------------------------
+
+    def _begin_session(self, writer: str) -> _Session | None:
+        """End whatever was begun under the id of a writer, then see how far it has come. None if
+        it has no position."""
+        producer = self._initialised(writer)
+        group = self._group_client(writer)
+        number = self._position(group)
+        if number is None:
+            return None
+        return _Session(producer, group.consumer_group_metadata(), number)
+
+    def _initialised(self, writer: str) -> Producer:
+        settings = self._client.settings(
+            transactional_id=self._group(writer), transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        with refused_settings(self._client):
+            producer = Producer({"linger.ms": 0, **settings})
+        with self._fenced_is_unavailable(writer):
+            producer.init_transactions(REQUEST_TIMEOUT_S)
+        return producer
+
+    def _commit(
+        self, session: _Session, writer: str, number: int, messages: Sequence[OutMessage]
+    ) -> None:
+        producer = session.producer
+        refused: list[KafkaError] = []
+
+        def reported(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                refused.append(error)
+
+        with self._fenced_is_unavailable(writer):
+            try:
+                producer.begin_transaction()
+                for message in messages:
+                    self._produce(producer, message, reported)
+                producer.send_offsets_to_transaction(
+                    [self._place(number)], session.group, REQUEST_TIMEOUT_S
+                )
+                producer.commit_transaction(REQUEST_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    with contextlib.suppress(KafkaException):
+                        producer.abort_transaction(REQUEST_TIMEOUT_S)
+                if refused and error.args[0].code() not in _FENCED:
+                    # The reason; what the commit says is only that there was one.
+                    raise KafkaException(refused[0]) from error
+                raise
+
+    def _patiently(self, do: Callable[[], None]) -> None:
+        """Do something that the library may never come back from when a broker goes and comes,
+        whatever time-out it is given. What it still does then is ended by the next session."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                do()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        threading.Thread(target=run, name="onyx-kafka-commit", daemon=True).start()
+        try:
+            done.result(self._patience_s)
+        except TimeoutError as error:
+            what = f"no answer within {self._patience_s:.0f} s; its outcome is looked up"
+            self._patience_s = min(2 * self._patience_s, PATIENCE_S_MAX)
+            task = self._client.context.task
+            raise Unavailable(f"task {task!r}: {self._doing}: {what}") from error
+        self._patience_s = PATIENCE_S_MIN
+
+    def _produce(self, producer: Producer, message: OutMessage, reported: Report) -> None:
+        while True:
+            try:
+                producer.produce(
+                    self._client.topic, message.value, message.key,
+                    timestamp=message.timestamp_ms, headers=message.headers, on_delivery=reported,
+                )  # fmt: skip
+            except BufferError:
+                if not self._client.context.wanted():
+                    raise Unavailable(f"{self._doing}: given up") from None
+                producer.poll(0.1)
+            else:
+                return
+
+    @contextlib.contextmanager
+    def _fenced_is_unavailable(self, writer: str) -> Iterator[None]:
+        """Somebody else finishes the same transaction: once more, to see how far that came."""
+        try:
+            yield
+        except KafkaException as error:
+            if error.args[0].code() not in _FENCED:
+                raise
+            raise Unavailable(
+                f"task {self._client.context.task!r}: another peer finishes what {writer} began"
+            ) from error
+
+    # --- positions -----------------------------------------------------------------------------
+
+    def _group_client(self, writer: str) -> Consumer:
+        """For the position of a writer; it never takes part in its group."""
+        settings = self._client.settings(
+            group_id=self._group(writer), isolation_level="read_committed", enable_auto_commit=False
+        )
+        with refused_settings(self._client):
+            return Consumer(settings)
+
+    def _position(self, group: Consumer) -> int | None:
+        """Not before a transaction that changes it has come to its end."""
+        (found,) = group.committed([self._place()], REQUEST_TIMEOUT_S)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return None if found.offset < 0 else int(found.offset)
+
+    def _place(self, number: int = OFFSET_INVALID) -> TopicPartition:
+        """Where a group keeps the position; its topic has to be there, the partition is any."""
+        return TopicPartition(self._client.topic, 0, number)
+
+    def _writers(self) -> list[str]:
+        """Who has a position in this task."""
+        listed = self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
+        if not listed.valid and listed.errors:
+            raise listed.errors[0]
+        ids = [group.group_id for group in listed.valid]
+        return [each.removeprefix(self._prefix) for each in ids if each.startswith(self._prefix)]
+
+    def _take_away(self, writer: str) -> None:
+        self._sessions.pop(writer, None)
+        while self._begin_session(writer) is not None:
+            self._remove([writer])
+
+    def _remove(self, writers: Sequence[str]) -> None:
+        if not writers:
+            return
+        groups = [self._group(each) for each in writers]
+        removed = self._admin.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S)
+        for answer in removed.values():
+            try:
+                answer.result()
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_GROUP:
+                    raise
+
+    def _group(self, writer: str) -> str:
+        return self._prefix + writer
+
+    # --- the topic -----------------------------------------------------------------------------
+
+    def _check_topic(self) -> None:
+        """It is there; how large its messages may be, if we may know."""
+        if self._checked:
+            return
+        client = self._client
+        with client.explained(self._doing, self._admin.poll):
+            found = self._admin.list_topics(client.topic, REQUEST_TIMEOUT_S).topics[client.topic]
+            if found.error is not None:
+                raise KafkaException(found.error)
+        taken = client.topic_setting(self._admin, "max.message.bytes")
+        if taken is not None:
+            self._messages.bytes_max = min(self._messages.bytes_max, int(taken))
+        self._checked = True
+
+    @property
+    def _doing(self) -> str:
+        return f"writing to topic {self._client.topic!r}"

@@ -1,0 +1,1 @@
+"""Parts: output files that are staged, then published whole. Used by `files` and `spark`."""

@@ -1,0 +1,204 @@
+"""Parts in a directory: staged beside their place, which a dead incarnation can lose at any moment.
+
+Every writer stages its unfinished files in a directory of its own below `.staging`, whose name
+begins with its incarnation. A part is forced to disk there, renamed into the target directory in
+one step, and that directory is forced to disk. Whoever is alive removes the directories of the dead
+(`fence`); then nothing that a paused process still does can become visible, because a rename out of
+a directory that is gone fails. So a writer makes its directory once and never again.
+
+A lock file was rejected: a process that was stopped while it held the lock goes on after the lock
+has been broken, while a rename either happened before the directory went or never does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from onyx.errors import Fenced, InvariantViolated
+from onyx.ids import GroupId
+from onyx.path_names import path_name
+from onyx.plugins.options import task_error
+from onyx.plugins.parts.output_folder import OutputFolder, exists
+from onyx.plugins.parts.staged_file import StagedFile
+from onyx.plugins.protocol import PluginContext, Token
+from onyx.rooted import opened, remove_tree
+
+STAGING = ".staging"
+_GONE = "gone."
+_ATTEMPTS_MAX = 10
+_numbers = itertools.count()
+
+
+class DirectoryParts:
+    """The parts of one task in one directory (`parts.PartsPlace`)."""
+
+    size_bytes_max = sys.maxsize
+
+    def __init__(self, directory: Path, context: PluginContext) -> None:
+        self._context = context
+        self._names = [STAGING, staging_name(context)]
+        """Of the task's staging directory and the one that it is in."""
+        self._staging = "/".join(self._names)
+        self._folder = OutputFolder(directory, self._staging, context)
+        self._own: str | None = None
+
+    def create(self, name: str) -> DirectoryPart:
+        with self.told():
+            return DirectoryPart(self, self._folder, f"{self._made()}/{name}")
+
+    def own(self) -> Path:
+        """This writer's directory, made on first use. It may have been removed since."""
+        with self.told():
+            return self._folder.path / self._staging / self._made()
+
+    def finish(self, token: Token) -> None:
+        writer = path_name(str(token["writer"]), "the name of a writer")
+        name = path_name(str(token["name"]), "the name of a part")
+        with self.told(), self._folder.opened() as folder:
+            with contextlib.suppress(FileNotFoundError):
+                staged = f"{self._staging}/{writer}/{name}"
+                os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Take the directories of all other incarnations away."""
+        keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
+        with self.told(), self._folder.opened() as root:
+            self._refuse_links()
+            with contextlib.suppress(FileNotFoundError), opened(root, self._names) as folder:
+                for name in sorted(os.listdir(folder)):
+                    incarnation = name.rpartition(".")[0]
+                    if name.startswith(_GONE):
+                        remove_tree(folder, name)
+                    elif incarnation not in keep:
+                        _remove(folder, name)
+
+    def close(self) -> None:
+        """Remove this writer's directory with what is left in it, and its parents if empty."""
+        if self._own is None:
+            return
+        path = self._folder.path
+        with contextlib.suppress(OSError):
+            with opened(path, self._names) as folder:
+                remove_tree(folder, self._own)
+            (path / self._staging).rmdir()
+            (path / STAGING).rmdir()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors of the system as those of this task."""
+        try:
+            yield
+        except FileNotFoundError as error:  # in a folder that is there
+            context = self._context
+            raise Fenced(
+                f"task {context.task!r}: {self._folder.path}: {error.strerror}: the staging "
+                f"directory of incarnation {context.incarnation} was removed, because it was "
+                "declared dead (or somebody removed it)"
+            ) from error
+        except OSError as error:
+            raise self._folder.explained(error) from error
+
+    def _made(self) -> str:
+        """Name of this writer's directory."""
+        if self._own is None:
+            with self._folder.opened() as folder:
+                self._refuse_links()
+                own = f"{self._context.incarnation}.{next(_numbers)}"
+                _make_beside_removals(folder, [*self._names, own])
+                self._own = own
+        return self._own
+
+    def _refuse_links(self) -> None:
+        """What is behind a link is not ours to remove, so it may not be used either."""
+        for name in (STAGING, self._staging):
+            place = self._folder.path / name
+            if place.is_symlink():
+                raise task_error(
+                    self._context, f"{place} is a link, but must be a directory of Onyx: remove it"
+                )
+
+
+class DirectoryPart:
+    """A file in a staging directory (`parts.StagedPart`)."""
+
+    def __init__(self, place: DirectoryParts, folder: OutputFolder, name: str) -> None:
+        """`name`: writer and file, below the task's staging directory."""
+        self._place = place
+        self._folder = folder
+        self._writer, self._name = name.split("/")
+        self._staged = f"{folder.staging}/{name}"
+        self._asked = False
+        self._file = StagedFile(folder, self._staged)
+        self.file = cast(BinaryIO, self._file)
+
+    def make_room(self) -> None:
+        with self._place.told():
+            self._file.make_room()
+
+    def settle(self) -> None:
+        with self._place.told():
+            self._file.settle()
+
+    def publish(self) -> None:
+        with self._place.told(), self._folder.opened() as folder:
+            if not self._asked and exists(self._name, folder):
+                raise InvariantViolated(f"{self._name} exists, but names of parts are unique")
+            try:
+                self._asked = True
+                os.rename(self._staged, self._name, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                # A reply can be lost, and then the second time there is nothing to rename.
+                if not exists(self._name, folder):
+                    raise
+            os.fsync(folder)
+
+    def token(self) -> Token:
+        return {"writer": self._writer, "name": self._name}
+
+    def drop(self) -> None:
+        """The file goes with its directory."""
+        self._file.close()
+
+
+def staging_name(context: PluginContext) -> str:
+    """Name of the place, below `.staging`, of what the peers of a task have not finished.
+
+    Raises:
+        UserError: the id of the job, or the task's name, cannot be a part of a path.
+    """
+    job = path_name(context.job, "the id of a job")
+    return f"{job}.{path_name(context.task, 'the name of a task')}"
+
+
+def published_parts(directory: Path, suffix: str) -> list[Path]:
+    """The visible parts of a directory, in a stable order."""
+    return sorted(directory.glob(f"part-*{suffix}"))
+
+
+def _make_beside_removals(folder: int, names: Sequence[str]) -> None:
+    """Make the last of directories in one another, while somebody may remove empty ones."""
+    *parents, path = itertools.accumulate(names, lambda before, name: f"{before}/{name}")
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            for parent in parents:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(parent, dir_fd=folder)
+            os.mkdir(path, dir_fd=folder)
+            return
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+
+
+def _remove(folder: int, name: str) -> None:
+    """Take a directory away at once, then remove what is in it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(name, f"{_GONE}{name}", src_dir_fd=folder, dst_dir_fd=folder)
+    remove_tree(folder, f"{_GONE}{name}")

@@ -1,0 +1,131 @@
+"""What is in a part: JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.plugins.jsonl import JsonLines, Nan
+from onyx.plugins.options import task_error
+from onyx.plugins.parts.writer import PartBody
+from onyx.plugins.protocol import PluginContext
+
+GZIP_LEVEL = 3
+"""Most of the gain of the default level at half of its cost."""
+COLUMNS_SEGMENTS = 8_192
+"""Segments that are made into columns at a time: below about 1,000, Arrow costs ten times more."""
+_MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+class JsonLinesFormat:
+    """One JSON object a line, plain or gzip."""
+
+    def __init__(
+        self, context: PluginContext, compression: str = "none", nan: Nan = "error"
+    ) -> None:
+        """`compression` is `none` or `gzip`; `nan` see `JsonLines`."""
+        self._lines = JsonLines(context, nan)
+        self._gzip = compression == "gzip"
+        self.suffix = ".jsonl.gz" if self._gzip else ".jsonl"
+
+    def begin(self, file: BinaryIO) -> PartBody:
+        return _JsonLinesBody(self._lines, file, self._gzip)
+
+
+class _JsonLinesBody:
+    def __init__(self, lines: JsonLines, file: BinaryIO, compressed: bool) -> None:
+        self._encode = lines.encode
+        self._file = file
+        self._out = (
+            gzip.GzipFile(fileobj=file, mode="wb", compresslevel=GZIP_LEVEL, mtime=0, filename="")
+            if compressed
+            else None
+        )
+
+    def add(self, segments: Sequence[Segment]) -> None:
+        (self._out or self._file).write(self._encode(segments))
+
+    def size_bytes(self) -> int:
+        return self._file.tell()
+
+    def finish(self) -> None:
+        if self._out is not None:
+            self._out.close()
+
+
+class ParquetFormat:
+    """Columns, with one schema a part: a key that some segments lack is null there."""
+
+    def __init__(self, context: PluginContext, compression: str = "snappy") -> None:
+        """`compression` is a codec of Parquet: `none`, `snappy`, `gzip` or `zstd`."""
+        self._context = context
+        self._compression = compression
+        self.suffix = ".parquet"
+
+    def begin(self, file: BinaryIO) -> PartBody:
+        return _ParquetBody(self._context, file, self._compression)
+
+
+class _ParquetBody:
+    """Segments are made into columns in pieces and kept; the schema is known only at the end."""
+
+    def __init__(self, context: PluginContext, file: BinaryIO, compression: str) -> None:
+        self._context = context
+        self._file = file
+        self._compression = compression
+        self._waiting: list[Segment] = []
+        self._tables: list[pa.Table] = []
+        self._size_bytes = 0
+
+    def add(self, segments: Sequence[Segment]) -> None:
+        self._waiting.extend(segments)
+        if len(self._waiting) >= COLUMNS_SEGMENTS:
+            self._make_columns()
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def finish(self) -> None:
+        self._make_columns()
+        try:
+            table = pa.concat_tables(self._tables, promote_options="permissive")
+            pq.write_table(table, self._file, compression=self._compression)
+        except _MISMATCH as error:
+            raise self._unwritable(f"{error}") from error
+
+    def _make_columns(self) -> None:
+        if not self._waiting:
+            return
+        segments, self._waiting = self._waiting, []
+        keys = _keys(segments)
+        if not keys:
+            raise self._unwritable("the segments have no keys, so there are no columns")
+        columns = [self._column(key, segments) for key in keys]
+        table = pa.table(columns, names=keys)
+        self._tables.append(table)
+        self._size_bytes += table.nbytes
+
+    def _column(self, key: str, segments: list[Segment]) -> pa.Array:
+        try:
+            return pa.array([segment.get(key) for segment in segments])
+        except _MISMATCH as error:
+            raise self._unwritable(f"key {key!r}: {error}") from error
+
+    def _unwritable(self, what: str) -> UserError:
+        return task_error(
+            self._context,
+            f"cannot be written as Parquet: {what}; give a key values of one type, or write jsonl",
+        )
+
+
+def _keys(segments: list[Segment]) -> list[str]:
+    first = segments[0].keys()
+    if all(segment.keys() == first for segment in segments):
+        return list(first)
+    return list(dict.fromkeys(key for segment in segments for key in segment))

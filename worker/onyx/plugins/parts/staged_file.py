@@ -1,0 +1,118 @@
+"""A file in the making whose bytes stay in memory until the system has taken them.
+
+Writing to it never fails, so a format that is in the middle of a compressed stream or of a table
+need not be able to begin again. A disk that is full, or a file system that fails for a while, is
+found by `make_room` and `settle`, which lose nothing and go on later where they were: each byte is
+written at its own place, and a repeat writes the same.
+
+A failed fsync is different: the system may have dropped what it could not write, and says so once.
+Nobody knows then what is on the disk, and the file is given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import Any
+
+from onyx.errors import WorkLost
+from onyx.plugins.parts.output_folder import OutputFolder
+
+HANDED_OVER_BYTES = 1_048_576
+"""What waits is handed over without being asked when it is so much."""
+
+
+class StagedFile(io.RawIOBase):
+    """Used by one thread. All but `write` raise OSError and may be repeated then."""
+
+    def __init__(self, folder: OutputFolder, name: str) -> None:
+        """Make the file `name`, relative to the folder; it must not be there."""
+        self._folder = folder
+        self._name = name
+        self._waiting = bytearray()
+        self._on_disk = 0
+        self._failing = False
+        self._settled = False
+        self._lost = ""
+        self._descriptor: int | None = self._open(os.O_CREAT | os.O_EXCL)
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._on_disk + len(self._waiting)
+
+    def write(self, data: Any, /) -> int:
+        """Take all of it. Who is in the middle of encoding could not repeat this call, so a failure
+        to hand over is for the next `make_room` or `settle` to raise."""
+        self._waiting += data
+        if len(self._waiting) >= HANDED_OVER_BYTES and not self._failing:
+            with contextlib.suppress(OSError):
+                self.make_room()
+        return memoryview(data).nbytes
+
+    def make_room(self) -> None:
+        """Hand over what waits."""
+        self._failing = True
+        while self._waiting:
+            if self._descriptor is None:
+                self._descriptor = self._open(0)
+            try:
+                written = os.pwrite(self._descriptor, self._waiting, self._on_disk)
+            except OSError:
+                # Of a server that has forgotten the descriptor, a new one may be good.
+                self._let_go()
+                raise
+            self._on_disk += written
+            del self._waiting[:written]
+        self._failing = False
+
+    def settle(self) -> None:
+        """Make everything durable.
+
+        Raises:
+            WorkLost: the system says that it has not written everything.
+        """
+        if self._settled:
+            return
+        if self._lost:
+            raise WorkLost(self._lost)
+        self.make_room()
+        if self._descriptor is None:
+            self._descriptor = self._open(0)
+        self._make_sure(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._gives_up(error.strerror or str(error)) from error
+        self._settled = True
+        self._let_go()
+
+    def close(self) -> None:
+        """Let go of the file; what waits is dropped."""
+        if not self.closed:
+            self._waiting.clear()
+            self._let_go()
+        super().close()
+
+    def _open(self, flags: int) -> int:
+        with self._folder.opened() as folder:
+            return os.open(self._name, os.O_WRONLY | flags, 0o666, dir_fd=folder)
+
+    def _make_sure(self, descriptor: int) -> None:
+        """What has the name is what was written: the folder may have been replaced by a copy."""
+        with self._folder.opened() as folder:
+            named = os.stat(self._name, dir_fd=folder)
+        if named.st_ino != os.fstat(descriptor).st_ino or named.st_size != self._on_disk:
+            raise self._gives_up("another file is in its place")
+
+    def _gives_up(self, why: str) -> WorkLost:
+        self._lost = f"{self._folder.path}: {self._name}: what was written is lost: {why}"
+        return WorkLost(self._lost)
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Plugin `sql`: rows of a table as output."""

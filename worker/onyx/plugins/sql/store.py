@@ -1,0 +1,221 @@
+"""A table of a database as a `TransactionStore`: rows and position in one of its transactions.
+
+The position is one row a writer in a table of its own. It is brought to the new number first: that
+locks the row, so of several who apply the same transaction one goes on and the others find it done.
+
+Rejected: a column with the number in the user's table (it is theirs, and an upsert loses it), a
+staging table merged at the end (twice the writing), looking for repeats by key (not every table
+has one).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Insert,
+    MetaData,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
+from sqlalchemy.schema import CreateTable
+from sqlalchemy.types import JSON
+
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId
+from onyx.model.report import nearest
+from onyx.plugins.options import option_error
+from onyx.plugins.protocol import PluginContext
+from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, explained
+from onyx.plugins.sql.rows import Rows, alike
+from onyx.plugins.sql.upsert import check_keys, upsert
+
+_NAME_CHARACTERS_MAX = 255
+_BOUNDED = select(
+    func.set_config("lock_timeout", f"{LOCK_TIMEOUT_S}s", True),
+    func.set_config("idle_in_transaction_session_timeout", f"{IDLE_TIMEOUT_S}s", True),
+)
+"""Of PostgreSQL, for one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go."""
+
+    table: str
+    schema: str | None
+    columns: Mapping[str, str] | None
+    """By key of the segment; None means that every key is a column."""
+    keys: tuple[str, ...]
+    """Columns by which a row replaces another one; none if rows are only added."""
+    positions: str
+    """Name of the table of positions."""
+
+
+class SqlStore:
+    """Of one task of one job (`transactions.TransactionStore`)."""
+
+    def __init__(self, engine: Engine, context: PluginContext, target: Target) -> None:
+        self._engine = engine
+        self._context = context
+        self._target = target
+        self._statements: dict[tuple[str, ...], Insert] = {}
+        self._positions = _positions(target)
+        columns = self._positions.c
+        self._own = (columns.job == str(context.job)) & (columns.task == str(context.task))
+
+    def check(self, segments: Sequence[Segment]) -> None:
+        self._rows.of(segments)
+
+    def open(self, writer: str) -> None:
+        job, task = str(self._context.job), str(self._context.task)
+        with explained(self._context, self._writing_positions):
+            self._make_positions()
+            try:
+                with self._begin() as connection:
+                    values = {"job": job, "task": task, "writer": writer, "number": 0}
+                    connection.execute(insert(self._positions).values(values))
+            except IntegrityError:
+                """It is there."""
+
+    def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        rows = self._rows
+        columns = self._positions.c
+        own = self._own & (columns.writer == writer)
+        come = update(self._positions).where(own, columns.number < number).values(number=number)
+        with explained(self._context, self._writing), self._begin() as connection:
+            if connection.execute(come).rowcount:
+                for names, run in alike(rows.of(segments)):
+                    connection.execute(self._statement(names), run)
+                return True
+            return connection.execute(select(columns.number).where(own)).first() is not None
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Also tells what is wrong with the table before the first segment comes."""
+        assert self._rows is not None
+        known = self._positions.c.writer
+        with explained(self._context, self._writing_positions):
+            if not self._has_positions():
+                return
+            with self._begin() as connection:
+                writers = list(connection.scalars(select(known).where(self._own)))
+            dead = [each for each in writers if each.rpartition(".")[0] not in live]
+            if dead:
+                with self._begin() as connection:
+                    connection.execute(delete(self._positions).where(self._own, known.in_(dead)))
+
+    def forget(self, writer: str | None) -> None:
+        gone = delete(self._positions).where(self._own)
+        if writer is not None:
+            gone = gone.where(self._positions.c.writer == writer)
+        with explained(self._context, self._writing_positions):
+            if self._has_positions():
+                with self._begin() as connection:
+                    connection.execute(gone)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @cached_property
+    def _rows(self) -> Rows:
+        target = self._target
+        dialect = self._engine.dialect.name
+        return Rows(self._context, self._table, target.columns, target.keys, dialect)
+
+    @cached_property
+    def _table(self) -> Table:
+        """As it is in the database.
+
+        Raises:
+            UserError: it is not there, or cannot be written as wanted.
+        """
+        target = self._target
+        with explained(self._context, f"reading the columns of table {target.table!r}"):
+            try:
+                table = Table(
+                    target.table, MetaData(), schema=target.schema, autoload_with=self._engine
+                )
+            except NoSuchTableError as error:
+                raise self._no_table() from error
+            if target.keys:
+                check_keys(self._context, self._engine, table, target.keys)
+        for column in table.columns:
+            if isinstance(column.type, JSON):
+                column.type.none_as_null = True
+        return table
+
+    def _no_table(self) -> Exception:
+        target = self._target
+        names = inspect(self._engine).get_table_names(target.schema)
+        hint = nearest(target.table, names) or "create it, or let this user see it"
+        where = f" in schema {target.schema!r}" if target.schema else ""
+        what = f"is {target.table!r}, a table that the database does not have{where} ({hint})"
+        return option_error(self._context, "table", what)
+
+    def _statement(self, names: tuple[str, ...]) -> Insert:
+        if names not in self._statements:
+            keys = self._target.keys
+            self._statements[names] = (
+                upsert(self._engine, self._table, keys, names)
+                if keys
+                else insert(self._table).inline()
+            )
+        return self._statements[names]
+
+    @contextlib.contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        """A transaction that waits for nobody for ever."""
+        with self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execute(_BOUNDED)
+            yield connection
+
+    def _has_positions(self) -> bool:
+        return inspect(self._engine).has_table(self._positions.name, self._positions.schema)
+
+    def _make_positions(self) -> None:
+        if self._has_positions():
+            return
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(CreateTable(self._positions, if_not_exists=True))
+        except DBAPIError:
+            if not self._has_positions():  # made by another one at the same time
+                raise
+
+    @property
+    def _writing(self) -> str:
+        return f"writing to table {self._target.table!r}"
+
+    @property
+    def _writing_positions(self) -> str:
+        return f"writing to the table of positions, {self._target.positions!r},"
+
+
+def _positions(target: Target) -> Table:
+    def name(what: str) -> Column[str]:
+        return Column(what, String(_NAME_CHARACTERS_MAX), primary_key=True)
+
+    return Table(
+        target.positions,
+        MetaData(),
+        name("job"),
+        name("task"),
+        name("writer"),
+        Column("number", BigInteger, nullable=False),
+        schema=target.schema,
+    )

@@ -1,0 +1,93 @@
+"""Output `spark`: peers write Parquet parts, and when all input is done one peer runs a stage.
+
+Writing is that of the `files` output: parts become visible whole and durable, and only then are
+their segments acked. `seal` runs the stage over the parts of this job and of the versions before it
+(`versions`); the runtime calls it again, here or on another peer, until it succeeds or its attempts
+are used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from onyx.errors import Blocked, Unavailable, UserFunctionError
+from onyx.plugins.deferred_fence import DeferredFence
+from onyx.plugins.locations import located
+from onyx.plugins.options import read_options
+from onyx.plugins.parts.formats import ParquetFormat
+from onyx.plugins.parts.output_folder import is_full
+from onyx.plugins.parts.writer import PartsWriter
+from onyx.plugins.protocol import Former, PluginContext
+from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.spark_options import SparkOutputOptions
+from onyx.spark.launcher import run_in_process
+from onyx.spark.request import StageRequest, StageRunner
+from onyx.spark.results import Results, directory_results, object_results
+
+
+def output(context: PluginContext, runner: StageRunner = run_in_process) -> SparkOutput:
+    """The output of one peer.
+
+    Raises:
+        UserError: an option is wrong.
+        NameNotRegistered: the stage is not a function of a listed module.
+    """
+    options = read_options(context, SparkOutputOptions)
+    context.resolve(options.stage)
+    return SparkOutput(context, options, runner)
+
+
+class SparkOutput(PartsWriter):
+    cooperative = False
+    """Forcing a part to disk takes milliseconds, the stage seconds or more."""
+
+    def __init__(
+        self, context: PluginContext, options: SparkOutputOptions, runner: StageRunner
+    ) -> None:
+        self._options = options
+        self._runner = runner
+        self._results = _results(context, options)
+        limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
+        super().__init__(self._results.parts, ParquetFormat(context), context, limits)
+        self._fence = DeferredFence(context, self._results.fence)
+
+    def succeed(self, former: Callable[[], Former | None]) -> None:
+        """See `protocol.SucceedingOutput`."""
+        with self._place.told():
+            self._results.succeed(former)
+
+    def seal(self) -> None:
+        """Run the stage, unless its result stands.
+
+        Raises:
+            UserFunctionError: the stage failed.
+            Blocked: there is no room for the result.
+            Unavailable: Spark or the file system failed; try again.
+            Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
+        """
+        options = self._options
+        request = StageRequest(
+            stage=options.stage,
+            parts=(),
+            target="",
+            result_format=options.result_format,
+            schema=options.schema,
+            master=options.master,
+            spark_conf=options.spark_conf,
+            name=f"onyx: {self._context.job_name}, {self._context.task}",
+        )
+        where = f"job {self._context.job_name!r}, task {self._context.task!r}: stage"
+        try:
+            self._results.run(request, self._runner, options.stage_timeout)
+        except (UserFunctionError, Unavailable) as error:
+            kind = Blocked if is_full(error) else type(error)
+            raise kind(f"{where} {options.stage}: {error}") from error
+        super().seal()
+
+
+def _results(context: PluginContext, options: SparkOutputOptions) -> Results:
+    place = located(context, options.path)
+    if isinstance(place, Path):
+        return directory_results(place, context)
+    return object_results(place, context)
