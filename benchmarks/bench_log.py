@@ -17,8 +17,8 @@ from contextlib import closing
 from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.ids import NO_POSITION, GroupId
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

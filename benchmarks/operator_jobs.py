@@ -23,7 +23,7 @@ import psutil
 from benchmarks.figures import Figure, Measured, parser, run
 from tests.operator.fake_api.server import FakeApi
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 ROOT = Path(__file__).parents[1]
 JOBS, JOBS_QUICK = 1_000, 100

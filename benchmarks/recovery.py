@@ -24,7 +24,7 @@ from benchmarks.figures import Figure, Measured, parser, run
 from tests.support.cluster import Cluster, Worker
 
 from onyx.ids import JobId, TaskName
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import StateSettings
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from tests.support.postgresql import PostgreSQL
 from tests.support.s3_server import S3Server
 from tests.support.sql_databases import Database
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
 
 hypothesis.settings.register_profile("onyx", deadline=None)

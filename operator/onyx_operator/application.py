@@ -21,9 +21,9 @@ from typing import Any
 from kubernetes import client as kubernetes_client
 
 from onyx.log.interface import ClientLog
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
-from onyx.telemetry.server import TelemetryServer
+from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.server import Check, Webhook
 from onyx_operator.clusters.clusters import Clusters

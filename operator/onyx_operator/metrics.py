@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry
 
 from onyx.telemetry.catalog import Metric
-from onyx.telemetry.series import build
+from onyx.telemetry.task_series import build
 
 _RECONCILE_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 

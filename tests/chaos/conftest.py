@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.cluster import Cluster
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 MODULES = Path(__file__).with_name("chaos_job.py")
 

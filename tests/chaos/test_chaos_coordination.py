@@ -10,7 +10,7 @@ import pytest
 from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

@@ -16,7 +16,7 @@ from tests.support.logs import settings_for
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.ids import NO_POSITION
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.entry import Command
 from onyx.settings import Settings
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.exactly_once import MODULE, Faults, run
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

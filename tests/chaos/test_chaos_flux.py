@@ -18,7 +18,7 @@ from tests.support.exactly_once import (
 )
 
 from onyx.ids import JobId
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 from onyx.replica.state import Replica
 
 pytestmark = pytest.mark.server

@@ -12,7 +12,7 @@ from tests.support.cluster import Cluster
 from tests.support.exactly_once import Faults, Gate, compare, disturb
 from tests.support.kafka_broker import KafkaBroker
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

@@ -15,7 +15,7 @@ import pytest
 from tests.chaos.poison_job import POISON
 from tests.support.cluster import Cluster, Worker
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

@@ -13,7 +13,7 @@ from tests.chaos.test_chaos_upgrade import submit_after
 from tests.support.cluster import Cluster
 from tests.support.exactly_once import MODULE, PARTITIONS, Gate, measured
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 SEGMENTS = 40_000

@@ -13,7 +13,7 @@ from tests.support.exactly_once import MODULE, PARTITIONS, Faults, Gate, compare
 from tests.support.postgresql import PostgreSQL
 from tests.support.sql_databases import Database
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 

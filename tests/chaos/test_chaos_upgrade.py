@@ -25,7 +25,7 @@ from tests.support.processes import onyx
 
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 SEGMENTS = 120_000

@@ -15,7 +15,7 @@ from tests.e2e.kube import Kube, until
 from tests.support.cluster import Cluster
 from tests.support.processes import stop
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 FUNCTIONS = Path(__file__).parent / "squares.py"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
 COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")

@@ -16,7 +16,7 @@ from tests.support.processes import onyx
 from onyx import vouching
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 PEERS = 4

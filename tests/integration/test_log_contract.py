@@ -15,7 +15,7 @@ from tests.support.memory_log import MemoryLog
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, GroupLog, Origin, Session
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
 from onyx.settings import LogSettings, Settings
 

@@ -15,10 +15,10 @@ from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import Fenced, LogReplaced, Unavailable
 from onyx.ids import NO_POSITION, GroupId
-from onyx.log import session
 from onyx.log.interface import Session
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper import session
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command, Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

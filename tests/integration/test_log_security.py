@@ -21,16 +21,16 @@ from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId
-from onyx.log import server_tls
-from onyx.log.formation import Holds, Unknown
-from onyx.log.formation_port import ask
 from onyx.log.interface import Session
-from onyx.log.member import Member
-from onyx.log.server import ZooKeeperServer
-from onyx.log.server_config import Ensemble
-from onyx.log.session import zookeeper_certificates
-from onyx.log.tls_handler import TlsHandler
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.server import tls as server_tls
+from onyx.log.server.config import Ensemble
+from onyx.log.server.formation import Holds, Unknown
+from onyx.log.server.formation_port import ask
+from onyx.log.server.member import Member
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper.session import zookeeper_certificates
+from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.replica.entry import Command
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose

@@ -15,15 +15,15 @@ from tests.support.logs import settings_for
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.ids import NO_POSITION
-from onyx.log import server as server_module
-from onyx.log.server import ZooKeeperServer, find_jars, is_serving
-from onyx.log.server_config import Ensemble
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.server import process as server_module
+from onyx.log.server.config import Ensemble
+from onyx.log.server.process import ZooKeeperServer, find_jars, is_serving
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.replica.entry import Command
 
 OWNER = """
 import sys, time
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 server = ZooKeeperServer(sys.argv[1])
 server.start()
 print(server.pid, flush=True)

@@ -12,8 +12,8 @@ from tests.support.tcp_proxy import TcpProxy
 
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.entry import Command
 from onyx.settings import Settings
 

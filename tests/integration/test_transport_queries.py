@@ -21,9 +21,9 @@ from onyx.errors import Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_options import METHOD
-from onyx.transport.grpc_state import QUERIES_MAX, ask
+from onyx.transport.grpc_state_queries import QUERIES_MAX, ask
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
+from onyx.transport.state_queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
 
 pytestmark = pytest.mark.server
 QUERY = StateQuery("tenancy", A, PeerId("p"), JobId("j"), AllocationVersion(7), "w", b"k", 100)

@@ -26,10 +26,10 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.telemetry.catalog import Refusal
 from onyx.transport import frames
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX
-from onyx.transport.grpc_state import METHOD as QUERY
-from onyx.transport.grpc_state import SERVICE
-from onyx.transport.lobby import LOBBY_MAX
-from onyx.transport.queries import StateQuery, encode_query
+from onyx.transport.grpc_state_queries import METHOD as QUERY
+from onyx.transport.grpc_state_queries import SERVICE
+from onyx.transport.pending_hellos import LOBBY_MAX
+from onyx.transport.state_queries import StateQuery, encode_query
 
 pytestmark = pytest.mark.server
 CALLS = 2 * STREAMS_MAX

@@ -22,7 +22,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 from onyx import api
 from onyx.cli.exit_codes import ExitCode
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
 
 pytestmark = pytest.mark.server

@@ -19,8 +19,8 @@ from tests.support import promql
 from tests.support.chart import ROOT
 from tests.support.cluster import Cluster
 
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import TelemetrySettings
 
 WORKERS, PEERS = 2, 2

@@ -23,8 +23,8 @@ from tests.support.exactly_once import (
     written,
 )
 
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

@@ -13,8 +13,8 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, job, settings
 
 from onyx import api as onyx_api
-from onyx.log.server import ZooKeeperServer
-from onyx.log.zookeeper import ZooKeeperClientLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
+from onyx.log.append_queue import Append, AppendQueue, Reply
 from onyx.log.interface import Origin, Session
 from onyx.log.tail import (
     Action,
@@ -28,7 +29,6 @@ from onyx.log.tail import (
     LogTail,
     ReadOrigin,
 )
-from onyx.log.writer import Append, AppendQueue, Reply
 from onyx.replica.entry import Command
 
 G = GroupId("g")

@@ -17,9 +17,9 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import OnyxError, UserError
 from onyx.ids import GroupId, JobId, TaskName
-from onyx.log import kept
-from onyx.log.chunks import Chunks
+from onyx.log import job_documents
 from onyx.log.paths import Paths
+from onyx.log.zookeeper.chunks import Chunks
 from onyx.objects.urls import parse_url
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
@@ -160,7 +160,7 @@ def _no_runner(*_: object) -> None:
 @hostile
 @given(
     name=hostile_names,
-    path=st.sampled_from([kept.frontiers, kept.place, kept.exception]),
+    path=st.sampled_from([job_documents.frontiers, job_documents.place, job_documents.exception]),
 )
 def test_of_nodes_in_zookeeper(name: str, path: object) -> None:
     paths = Paths("tenancy")

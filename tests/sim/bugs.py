@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onyx.ids import GroupId, Position
+from onyx.log import append_queue
 from onyx.log import tail as tails
-from onyx.log import writer
 from onyx.log.interface import Session
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -26,7 +26,7 @@ Apply = Callable[[Replica, Entry], Replica]
 NAMES = ("B1", "B2", "B3", "B4", "B5", "B6")
 
 
-class Unfenced(writer.AppendQueue):
+class Unfenced(append_queue.AppendQueue):
     """B2."""
 
     def fence(self) -> GroupId | None:
@@ -49,7 +49,7 @@ class ForgetfulTail(tails.LogTail):
         return super().relist(cause)
 
 
-class Undead(writer.AppendQueue):
+class Undead(append_queue.AppendQueue):
     """B6: what the last incarnation had not written goes out under the new session."""
 
     def __init__(self, process: Process) -> None:
@@ -61,7 +61,7 @@ class Undead(writer.AppendQueue):
     def fence(self) -> GroupId | None:
         return self._process.group
 
-    def on_session(self, session: Session) -> writer.Append | None:
+    def on_session(self, session: Session) -> append_queue.Append | None:
         return super().on_session(Session.SUSPENDED if session is Session.LOST else session)
 
 
@@ -73,10 +73,14 @@ class Bug:
         self.name = name
         self.rearms = name != "B4"
 
-    def queue(self, process: Process) -> writer.AppendQueue:
+    def queue(self, process: Process) -> append_queue.AppendQueue:
         if self.name == "B6":
             return Undead(process)
-        return Unfenced(process.group) if self.name == "B2" else writer.AppendQueue(process.group)
+        return (
+            Unfenced(process.group)
+            if self.name == "B2"
+            else append_queue.AppendQueue(process.group)
+        )
 
     def tail(self, after: Position) -> tails.LogTail:
         kind = {"B3": StuckTail, "B4": ForgetfulTail}.get(self.name or "", tails.LogTail)

@@ -16,8 +16,8 @@ from tests.sim.tasks import Running, Tasks
 from tests.sim.zk import Reply, Status
 
 from onyx.ids import GroupId, PeerId, Position
+from onyx.log import append_queue
 from onyx.log import tail as tails
-from onyx.log import writer
 from onyx.log.interface import Origin, Session
 from onyx.peer import actions as do
 from onyx.peer import events as on
@@ -51,7 +51,7 @@ class Process:
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.state: group.GroupState | None = None
         self.group = GroupId("")
-        self.queue: writer.AppendQueue | None = None
+        self.queue: append_queue.AppendQueue | None = None
         self.wanted: list[PeerId] = []
         self.lost: list[Command] = []
         """What dead incarnations have left to report, until its entry has been read."""
@@ -307,7 +307,7 @@ class Process:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def _send(self, request: writer.Append | None) -> None:
+    def _send(self, request: append_queue.Append | None) -> None:
         if request is not None:
             arguments = (request.fence, request.payloads)
             self.client.call("append", arguments, lambda r: self._appended(request.attempt, r))
@@ -316,9 +316,9 @@ class Process:
         if self.state is None or self.queue is None:
             return
         result = {
-            Status.OK: writer.Reply.WRITTEN,
-            Status.NO_NODE: writer.Reply.PULSE_GONE,
-        }.get(reply.status, writer.Reply.UNKNOWN)
+            Status.OK: append_queue.Reply.WRITTEN,
+            Status.NO_NODE: append_queue.Reply.PULSE_GONE,
+        }.get(reply.status, append_queue.Reply.UNKNOWN)
         self._send(self.queue.on_reply(attempt, result))
 
     def _poll(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.support.cluster import Cluster, Worker
 
-from onyx.log.server import ZooKeeperServer
+from onyx.log.server.process import ZooKeeperServer
 
 CHAOS = Path(__file__).parents[1] / "chaos"
 MODULE = CHAOS / "windows_job.py"

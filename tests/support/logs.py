@@ -10,8 +10,8 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from onyx.ids import GroupId
-from onyx.log.tls_handler import TlsHandler
-from onyx.log.zookeeper import ZooKeeperGroupLog
+from onyx.log.zookeeper.log import ZooKeeperGroupLog
+from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 WAIT_S = 20.0

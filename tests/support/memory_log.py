@@ -22,10 +22,10 @@ from tests.support.memory_log_store import MemoryStore
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import Fenced, InvariantViolated, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
+from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
+from onyx.log.callback_loop import Loop
 from onyx.log.interface import Document, Origin, Session
-from onyx.log.loop import Loop
 from onyx.log.paths import Paths
-from onyx.log.writer import Append, AppendQueue, Reply, check_size
 from onyx.replica.entry import Command, Entry
 from onyx.settings import LogSettings
 

@@ -20,7 +20,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.query import Question, StateReader, WindowView
 from onyx.replica.state import Replica
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL, Extent
 
 JOB = JobId("job-1")

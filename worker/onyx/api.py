@@ -24,9 +24,9 @@ from onyx.client import Client, Collected, Submission
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
-from onyx.log.server import ZooKeeperServer
-from onyx.log.session import zookeeper_certificates
-from onyx.log.zookeeper import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import Edge, edges_of

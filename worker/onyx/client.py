@@ -20,7 +20,7 @@ from onyx import examining, takeover
 from onyx.checks import wrong_options
 from onyx.errors import JobRefused, OnyxError, UserError
 from onyx.ids import GroupId, JobId, Position
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
@@ -232,10 +232,10 @@ class Client:
             job for job in (*before.completed_jobs, *before.killed_jobs) if job not in needed
         )
         for job in ended:
-            self.log.delete_documents(kept.frontiers(job))
-            self.log.delete_documents(kept.exception(job))
-            self.log.delete_documents(kept.stalls(job))
-            self.log.delete_documents(kept.place(job))
+            self.log.delete_documents(job_documents.frontiers(job))
+            self.log.delete_documents(job_documents.exception(job))
+            self.log.delete_documents(job_documents.stalls(job))
+            self.log.delete_documents(job_documents.place(job))
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
             some = list(ended[start : start + FORGOTTEN_AT_ONCE])
@@ -333,7 +333,7 @@ class Client:
 
     def exception(self, job: JobId) -> dict[str, Any] | None:
         """What a task stored before it killed its job."""
-        document = self.log.get_document(kept.exception(job))
+        document = self.log.get_document(job_documents.exception(job))
         if document is None:
             return None
         report: dict[str, Any] = msgspec.json.decode(document.data)
@@ -344,10 +344,10 @@ class Client:
         allocation = replica.allocations.get(job, _NOBODY)
         peers = {peer for each in allocation.values() for peer in each}
         found: list[Stall] = []
-        for group in self.log.list_documents(kept.stalls(job)) if peers else ():
+        for group in self.log.list_documents(job_documents.stalls(job)) if peers else ():
             if group not in replica.groups_index:
                 continue
-            document = self.log.get_document(kept.stall(job, GroupId(group)))
+            document = self.log.get_document(job_documents.stall(job, GroupId(group)))
             if document is not None:
                 found += msgspec.json.decode(document.data, type=list[Stall])
         return [each for each in found if each.peer in peers]

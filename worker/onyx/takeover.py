@@ -6,7 +6,7 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, ResumePoint
 from onyx.model.parsing.job import parse_mapping
@@ -79,7 +79,7 @@ def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]
 def _has_taken_over(log: LogReader, replica: Replica, job: JobId) -> bool:
     """Inputs come last: when each partition has a document of its own, nothing is missing."""
     registered = replica.partitions.get(job, NOTHING)
-    stored = log.list_documents(kept.frontiers(job))
+    stored = log.list_documents(job_documents.frontiers(job))
     return all(task in registered for task in replica.input_tasks[job]) and {
         str(number) for number in jobs.input_partitions(replica, job)
     }.issubset(stored)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from onyx.ids import JobId
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import ClientLog
 from onyx.structs import prepared
 
@@ -68,11 +68,11 @@ class Frontiers:
         names = (
             [str(number) for number in self._due(job, partitions)]
             if partitions
-            else list(log.list_documents(kept.frontiers(job)))[:READ_MAX]
+            else list(log.list_documents(job_documents.frontiers(job)))[:READ_MAX]
         )
         found: dict[int, int] = {}
         for name in names:
-            document = log.get_document(kept.frontier(job, int(name)))
+            document = log.get_document(job_documents.frontier(job, int(name)))
             if document is not None:
                 found[int(name)] = msgspec.json.decode(document.data, type=_Stored).position
         before = self.completed(job)

@@ -26,7 +26,7 @@ from onyx.flow.batch import U64, Batch
 from onyx.flow.grouping import SHARDS, shard_of
 from onyx.ids import GroupId
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_attempts
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.names import LogKey, TaskPlace
@@ -218,7 +218,9 @@ class Checks:
         task, _ = self._of_partition(partition)
         if task != "read":
             return POSITIONS_MAX
-        document = self._world.documents.documents.get(kept.frontier(self._world.job_id, partition))
+        document = self._world.documents.documents.get(
+            job_documents.frontier(self._world.job_id, partition)
+        )
         return msgspec.json.decode(document.data)["position"] if document else 0
 
     # --- at the end -----------------------------------------------------------------------------

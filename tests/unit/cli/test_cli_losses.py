@@ -13,7 +13,7 @@ from tests.support.clocks import ManualClock
 from onyx import recorder
 from onyx.cli import losses
 from onyx.ids import JobId, TaskName
-from onyx.peer import reporting
+from onyx.peer import loss_reports
 from onyx.recorder import Inside, Recorder
 
 
@@ -135,7 +135,7 @@ def test_a_recorder_that_was_overwritten_is_read_all_the_same(
 ) -> None:
     recorded.keep(junk)
     assert losses.left(recorded) == []
-    assert reporting.pending(recorded) == ()
+    assert loss_reports.pending(recorded) == ()
     losses.hand_over(recorded, losses.reports([inside(root(0, 1))], 1.0))
     assert len(losses.left(recorded)) == 1
     slot = recorded.slot(JobId("j"), TaskName("t"))

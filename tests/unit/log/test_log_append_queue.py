@@ -5,8 +5,8 @@ import pytest
 from onyx.codec.entries import decode_entry
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import GroupId, Position
+from onyx.log.append_queue import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Append, AppendQueue, Reply
 from onyx.log.interface import Session
-from onyx.log.writer import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Append, AppendQueue, Reply
 from onyx.replica.entry import Command
 from onyx.settings import LogSettings
 

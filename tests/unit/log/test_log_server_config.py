@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.log.server_config import Ensemble, ServerConfig, ensemble_of
+from onyx.log.server.config import Ensemble, ServerConfig, ensemble_of
 from onyx.settings import ZooKeeperServerSettings
 
 HOSTS = ("zk-0.zk", "zk-1.zk", "zk-2.zk")

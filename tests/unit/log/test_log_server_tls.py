@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import serialization
 from tests.support.certificates import Secret
 
 from onyx.errors import Unavailable
-from onyx.log import server as server_module
-from onyx.log.server import ZooKeeperServer
-from onyx.log.server_tls import ServerTls
+from onyx.log.server import process as server_module
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.server.tls import ServerTls
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onyx.log.silence import Judgement, Look, State, step
+from onyx.log.zookeeper.silence import Judgement, Look, State, step
 
 NONE, SILENT, OVER = Judgement.NONE, Judgement.SILENT, Judgement.OVER
 

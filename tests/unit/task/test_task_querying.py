@@ -14,7 +14,7 @@ from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.task.messages import Query
 from onyx.task.state import Task
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL
 
 WORDS = [{"word": "abc"[n % 3], "n": n} for n in range(30)]

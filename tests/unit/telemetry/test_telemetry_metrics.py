@@ -15,7 +15,7 @@ from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, PeerState
 from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
 from onyx.telemetry.metrics import PrometheusGroupMetrics
-from onyx.telemetry.series import PrometheusTaskMetrics
+from onyx.telemetry.task_series import PrometheusTaskMetrics
 
 PARSE = {"job": "flights", "task": "parse"}
 

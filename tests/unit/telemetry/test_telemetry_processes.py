@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import generate_latest
 
+from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.processes import ProcessPages, ask
-from onyx.telemetry.server import TelemetryServer
 
 
 class Process:

@@ -8,7 +8,7 @@ import pytest
 
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport.queries import (
+from onyx.transport.state_queries import (
     ANSWER_BYTES_MAX,
     EXTENTS_MAX,
     PIECE_BYTES,

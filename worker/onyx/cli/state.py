@@ -18,7 +18,7 @@ from onyx import api
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
 from onyx.ids import JobId
 from onyx.query import EXTENTS_DEFAULT, WindowView
-from onyx.transport.queries import EXTENTS_MAX
+from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.firing import ALL, Extent, Number
 
 WindowArgument = Annotated[str, typer.Argument(help="Id of the window.")]

@@ -29,12 +29,12 @@ from onyx import recorder
 from onyx.cli import losses
 from onyx.cli.exit_codes import FINAL, ExitCode
 from onyx.errors import InvariantViolated, LogReplaced, OnyxError, SettingsError, describe
-from onyx.log.server import end_with_parent
+from onyx.log.server.process import end_with_parent
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
+from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.processes import ProcessPages
-from onyx.telemetry.server import TelemetryServer
 
 logger = logging.getLogger("onyx.supervisor")
 

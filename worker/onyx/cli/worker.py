@@ -12,9 +12,9 @@ from onyx.peer.peer_group import PeerGroup
 from onyx.recorder import Recorder
 from onyx.replica.commands import NAMES
 from onyx.settings import Settings
+from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.telemetry.metrics import PrometheusGroupMetrics
-from onyx.telemetry.server import TelemetryServer
 
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)
 """Of the garbage collector: at Python's own 700 each batch is walked several times while it is

@@ -18,11 +18,11 @@ import typer
 
 from onyx.cli.options import settings, stop_signal
 from onyx.errors import Unavailable
-from onyx.log.member import Member
-from onyx.log.server import ZooKeeperServer
-from onyx.log.server_config import ensemble_of
+from onyx.log.server.config import ensemble_of
+from onyx.log.server.member import Member
+from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings
-from onyx.telemetry.server import TelemetryServer
+from onyx.telemetry.http_server import TelemetryServer
 
 POLL_S = 0.2
 

@@ -22,11 +22,11 @@ from onyx.codec.entries import encode_entry
 from onyx.errors import Fenced, InvariantViolated, OnyxError, describe
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
-from onyx.log import kept
+from onyx.log import job_documents
+from onyx.log.append_queue import check_size
 from onyx.log.interface import GroupLog, Origin, Session
-from onyx.log.writer import check_size
 from onyx.model.job import Job
-from onyx.peer import group, lease, reporting
+from onyx.peer import group, lease, loss_reports
 from onyx.peer.actions import (
     Action,
     Append,
@@ -37,7 +37,6 @@ from onyx.peer.actions import (
     StartBackOff,
     StartPauseTimer,
 )
-from onyx.peer.checker import JobChecker
 from onyx.peer.events import (
     AddPeers,
     Answer,
@@ -53,11 +52,12 @@ from onyx.peer.events import (
     Report,
     SessionChanged,
 )
-from onyx.peer.executor import Executor
+from onyx.peer.group_telemetry import Observer
+from onyx.peer.job_checker import JobChecker
 from onyx.peer.liveness import Liveness, Watched
-from onyx.peer.observer import Observer
-from onyx.peer.watch import Watch
-from onyx.peer.workload import Workload
+from onyx.peer.running_tasks import Workload
+from onyx.peer.stall_watch import Watch
+from onyx.peer.task_threads import Executor
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recorder, Recording
@@ -81,7 +81,7 @@ from onyx.state.stores.opening import open_store, remove, state_place
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.telemetry.logs import locate, location
 from onyx.transport.interface import Transport
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.peer")
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class Incarnation:
             self._state, actions = group.start(self.group, self._replica_of(origin))
             unsubscribe = self.log.subscribe(origin.position, self._deliver)
             end = self._interpret(actions)
-            self.post(Report(reporting.pending(self._recorded)))
+            self.post(Report(loss_reports.pending(self._recorded)))
             self.post(self.peers_event(peers))
             while end is None:
                 self._liveness.beat(Watched.GROUP)
@@ -270,7 +270,7 @@ class Incarnation:
         if isinstance(event, EntryRead):
             seconds = self.clock.monotonic_s() - started_s
             self._observer.applied(event.entry, self._state.replica, seconds)
-            reporting.heard(self._recorded, event.entry)
+            loss_reports.heard(self._recorded, event.entry)
         self._observer.observe(self._state.replica, self._state.leaving)
         return self._interpret(actions)
 
@@ -469,7 +469,9 @@ class Incarnation:
 
         def store() -> None:
             try:
-                self.log.put_document(kept.exception(job), msgspec.json.encode(report), None)
+                self.log.put_document(
+                    job_documents.exception(job), msgspec.json.encode(report), None
+                )
             except OnyxError as error:
                 logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
 

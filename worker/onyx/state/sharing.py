@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onyx.errors import StateError, Unavailable
 from onyx.ids import JobId, PeerId
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.state.stores.interface import ChunkStore
 
@@ -34,7 +34,7 @@ def check_shared(store: ChunkStore, log: LogReader, job: JobId, peer: PeerId, pl
         Fenced, Unavailable, UserError: as everything of log and store.
     """
     found = _named(store, job, peer)
-    path = kept.place(job)
+    path = job_documents.place(job)
     first = log.get_document(path)
     if first is None and log.put_document(path, found, None) is None:
         first = log.get_document(path)

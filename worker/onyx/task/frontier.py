@@ -17,7 +17,7 @@ import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.plugins.protocol import START, Cursor
 from onyx.structs import prepared
 from onyx.task.services import Services
@@ -45,7 +45,7 @@ class FrontierStore:
 
     def __init__(self, services: Services, job: JobId, partition: int) -> None:
         self._services = services
-        self._path = kept.frontier(job, partition)
+        self._path = job_documents.frontier(job, partition)
         self._version: int | None = None
         self._saving: Future[None] | None = None
         self._wanted = Frontier()

@@ -25,7 +25,7 @@ import numpy as np
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.ledger.lineage import renumbered
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
@@ -131,7 +131,7 @@ def _former(task: Task) -> Former | None:
     other, _, plan = _planned(task)
     if not plan.carries("output", task.name):
         return None
-    return Former(other, bool(task.services.log.list_documents(kept.frontiers(other))))
+    return Former(other, bool(task.services.log.list_documents(job_documents.frontiers(other))))
 
 
 def last_tokens(shards: Iterable[ShardState]) -> list[Token]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import Unavailable
 from onyx.task.messages import Query
 from onyx.task.state import Task
-from onyx.transport.queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
+from onyx.transport.state_queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
 
 
 def answer(task: Task, message: Query) -> None:

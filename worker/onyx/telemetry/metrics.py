@@ -16,6 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from onyx.stalls import Reason
+from onyx.telemetry.batch_tallies import TALLIED, BatchCollector, BatchTally
 from onyx.telemetry.catalog import (
     CLOSED_LABELS,
     METRICS,
@@ -26,8 +27,7 @@ from onyx.telemetry.catalog import (
     Refusal,
 )
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
-from onyx.telemetry.series import PrometheusTaskMetrics, TaskSeries, build
-from onyx.telemetry.tallies import TALLIED, BatchCollector, BatchTally
+from onyx.telemetry.task_series import PrometheusTaskMetrics, TaskSeries, build
 
 RETAINED_TASKS_MAX = 500
 """(job, task) pairs whose series are kept; beyond it, those that ended first go."""

@@ -18,9 +18,9 @@ from onyx.seams import Randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.frames import FrameError, Hello
-from onyx.transport.greeting import read_hello
 from onyx.transport.grpc_options import METHOD, channel_options
 from onyx.transport.grpc_tls import open_channel, why_not
+from onyx.transport.hello import read_hello
 from onyx.transport.link import Link, Stream
 
 logger = logging.getLogger("onyx.transport")

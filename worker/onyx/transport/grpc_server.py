@@ -26,13 +26,13 @@ from onyx.settings import TransportSettings
 from onyx.telemetry.catalog import Refusal
 from onyx.tls.files import CertificateFiles
 from onyx.transport.frames import FrameError
-from onyx.transport.greeting import Refused, read_hello
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
-from onyx.transport.grpc_state import StateService
+from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_tls import add_port, stranger
+from onyx.transport.hello import Refused, read_hello
 from onyx.transport.link import Link, Stream
-from onyx.transport.lobby import LOBBY_MAX, SENT_AWAY, Lobby
-from onyx.transport.queries import AnswerQuery
+from onyx.transport.pending_hellos import LOBBY_MAX, SENT_AWAY, Lobby
+from onyx.transport.state_queries import AnswerQuery
 
 logger = logging.getLogger("onyx.transport")
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.counters import Counters
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from onyx.transport import frames
 from onyx.transport.counters import Counters
-from onyx.transport.flow import InChannel
+from onyx.transport.credit import InChannel
 from onyx.transport.frames import FrameError
 from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
 from onyx.transport.interface import Channel

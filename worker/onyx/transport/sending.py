@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from onyx.settings import TransportSettings
 from onyx.transport import frames
 from onyx.transport.counters import Counters
-from onyx.transport.flow import OutChannel, SendLane
+from onyx.transport.credit import OutChannel, SendLane
 from onyx.transport.frames import FrameError
 from onyx.transport.inbox import Encoded, weight
 from onyx.transport.interface import Channel, Control

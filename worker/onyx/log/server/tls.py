@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.log.server_config import KEY_STORE, TRUST_STORE
+from onyx.log.server.config import KEY_STORE, TRUST_STORE
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles, Pem
 

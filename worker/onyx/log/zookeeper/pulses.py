@@ -16,7 +16,7 @@ from onyx.errors import Fenced
 from onyx.ids import GroupId
 from onyx.log.interface import Session
 from onyx.log.paths import Paths
-from onyx.log.session import ZooKeeperSession
+from onyx.log.zookeeper.session import ZooKeeperSession
 
 
 class Pulses:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onyx.peer.executor import Executor
+from onyx.peer.task_threads import Executor
 from onyx.task.phases import Progress
 
 PATIENCE_S = 30.0

@@ -9,7 +9,7 @@ from immutables import Map
 from tests.support.replica_log import ReplicaLog
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.peer.observer import Observer
+from onyx.peer.group_telemetry import Observer
 from onyx.replica.state import Replica
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.transport.counters import Counters

@@ -3,7 +3,7 @@
 import pytest
 
 from onyx.ids import AllocationVersion, JobId, PeerId
-from onyx.transport.flow import InChannel, OutChannel, SendLane
+from onyx.transport.credit import InChannel, OutChannel, SendLane
 from onyx.transport.interface import Channel
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.log.formation import Holds, Unknown
-from onyx.log.server_config import Ensemble
+from onyx.log.server.config import Ensemble
+from onyx.log.server.formation import Holds, Unknown
 from onyx.structs import prepared
 from onyx.tls.files import CertificateFiles
 

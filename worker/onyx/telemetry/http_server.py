@@ -1,8 +1,8 @@
 """The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`.
 
 prometheus_client brings a server, which starts a thread for every connection and has no health
-pages. Here one thread waits for requests (`telemetry/requests`) and few threads answer them, so
-that whoever reaches the port can keep neither a scraper nor the kubelet out: a probe that is not
+pages. Here one thread waits for requests (`telemetry/http_requests`) and few threads answer them,
+so that whoever reaches the port can keep neither a scraper nor the kubelet out: a probe that is not
 answered ends the pod. `/livez` says that the process is not stuck, `/readyz` that it takes part;
 when not, the answer is 503 with the reason, which the kubelet shows as an event of the pod.
 """
@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from onyx.errors import Unavailable
-from onyx.telemetry.requests import BACKLOG, Request, Waiting
+from onyx.telemetry.http_requests import BACKLOG, Request, Waiting
 
 THREADS_MAX = 2
 """For health, and as many for metrics: a scraper that does not read must not delay a probe."""

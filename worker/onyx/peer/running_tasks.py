@@ -15,8 +15,8 @@ from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import EMPTY
-from onyx.peer.executor import Executor
-from onyx.peer.runner import TaskRunner
+from onyx.peer.task_runner import TaskRunner
+from onyx.peer.task_threads import Executor
 from onyx.replica.effects import (
     Effect,
     JobReady,
@@ -32,7 +32,7 @@ from onyx.task.owners import Owners
 from onyx.task.phases import Kind
 from onyx.task.state import Task
 from onyx.task.wiring import sources_of
-from onyx.transport.queries import StateAnswer, StateQuery
+from onyx.transport.state_queries import StateAnswer, StateQuery
 
 if TYPE_CHECKING:
     from onyx.peer.incarnation import Incarnation

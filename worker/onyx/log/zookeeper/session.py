@@ -31,12 +31,12 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from onyx.errors import Fenced, SettingsError, Unavailable, UserError
-from onyx.log.access import read_access
-from onyx.log.gone_back import has_gone_back
+from onyx.log.callback_loop import Loop
 from onyx.log.interface import Session
-from onyx.log.loop import Loop
-from onyx.log.silence import LOOKS_PER_SESSION, Look, Silence
-from onyx.log.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
+from onyx.log.zookeeper.access import read_access
+from onyx.log.zookeeper.rollback import has_gone_back
+from onyx.log.zookeeper.silence import LOOKS_PER_SESSION, Look, Silence
+from onyx.log.zookeeper.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
 from onyx.settings import ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles

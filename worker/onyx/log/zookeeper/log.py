@@ -18,16 +18,16 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.chunks import Chunks
-from onyx.log.documents import Documents
+from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.interface import Document, Origin, Session
-from onyx.log.multi_read import NODES_MAX, read_nodes
-from onyx.log.origins import Origins
 from onyx.log.paths import Paths, entry_position, entry_positions
-from onyx.log.pulses import Pulses
-from onyx.log.session import ZooKeeperSession
-from onyx.log.subscription import Subscription
-from onyx.log.writer import Append, AppendQueue, Reply, check_size
+from onyx.log.zookeeper.chunks import Chunks
+from onyx.log.zookeeper.documents import Documents
+from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
+from onyx.log.zookeeper.origins import Origins
+from onyx.log.zookeeper.pulses import Pulses
+from onyx.log.zookeeper.session import ZooKeeperSession
+from onyx.log.zookeeper.subscription import Subscription
 from onyx.replica.entry import Command, Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles

@@ -20,9 +20,9 @@ from prometheus_client import (
 )
 from prometheus_client.metrics import MetricWrapperBase
 
+from onyx.telemetry.batch_tallies import TALLIED, BatchTally, TaskTallies
 from onyx.telemetry.catalog import METRICS, Metric
 from onyx.telemetry.interface import TaskMetrics
-from onyx.telemetry.tallies import TALLIED, BatchTally, TaskTallies
 
 
 def build(registry: CollectorRegistry, metrics: tuple[Metric, ...] = METRICS) -> dict[str, Any]:

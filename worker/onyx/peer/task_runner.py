@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from onyx.peer.executor import Executor, Loop
+from onyx.peer.task_threads import Executor, Loop
 from onyx.task import machine
 from onyx.task.phases import Kind, Phase, Progress
 from onyx.task.state import Task

@@ -13,7 +13,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from onyx.errors import InvariantViolated, Unavailable, UserError
 from onyx.log.paths import Paths
-from onyx.log.session import ZooKeeperSession
+from onyx.log.zookeeper.session import ZooKeeperSession
 
 _WHOLE, _LIST = b"\x00", b"\x01"
 _DIGEST_BYTES = 32

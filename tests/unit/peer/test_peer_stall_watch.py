@@ -10,8 +10,8 @@ from tests.support.bench import GROUP, JOB, Bench, chain
 
 from onyx.client import Client
 from onyx.errors import Blocked
-from onyx.log import kept
-from onyx.peer.watch import Watch
+from onyx.log import job_documents
+from onyx.peer.stall_watch import Watch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source import Source
@@ -58,7 +58,7 @@ class Watched:
 
     @property
     def reported(self):
-        found = self.bench.log.get_document(kept.stall(JOB, GROUP))
+        found = self.bench.log.get_document(job_documents.stall(JOB, GROUP))
         if found is None:
             return []
         return msgspec.json.decode(found.data, type=list[Stall])
@@ -214,9 +214,9 @@ def test_a_report_is_not_written_again_while_nothing_changes_nor_without_zookeep
     watched.permitted = True
     watched.look(20)
     assert watched.cause.reason is Reason.NOT_DURABLE
-    version = watched.bench.log.get_document(kept.stall(JOB, GROUP)).version
+    version = watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version
     watched.look(60)
-    assert watched.bench.log.get_document(kept.stall(JOB, GROUP)).version == version
+    assert watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version == version
 
 
 @pytest.mark.parametrize("there", [True, False])

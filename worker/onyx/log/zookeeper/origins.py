@@ -19,11 +19,11 @@ from kazoo.exceptions import BadVersionError, NodeExistsError
 
 from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
-from onyx.log.all_of import AllOf
-from onyx.log.chunks import Chunks
 from onyx.log.interface import Origin
 from onyx.log.paths import Paths, entry_positions
-from onyx.log.session import ZooKeeperSession
+from onyx.log.zookeeper.all_of import AllOf
+from onyx.log.zookeeper.chunks import Chunks
+from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.structs import prepared
 
 READ_ATTEMPTS_MAX = 5

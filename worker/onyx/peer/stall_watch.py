@@ -20,11 +20,11 @@ import msgspec
 
 from onyx.errors import OnyxError
 from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.log import kept
+from onyx.log import job_documents
 from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
-from onyx.peer.runner import TaskRunner
 from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of
+from onyx.peer.task_runner import TaskRunner
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
@@ -203,7 +203,7 @@ _MESSENGERS = frozenset({Reason.PEERS, Reason.THREAD, Reason.DOWNSTREAM, Reason.
 
 def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> None:
     """Put the report of a group about a job in the place of the last one."""
-    path = kept.stall(job, group)
+    path = job_documents.stall(job, group)
     if not stalls:
         log.delete_documents(path)
         return

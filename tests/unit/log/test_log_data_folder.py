@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.log.holding import (
+from onyx.log.server.config import Ensemble
+from onyx.log.server.data_folder import (
     Holding,
     allow_empty,
     claim,
@@ -16,7 +17,6 @@ from onyx.log.holding import (
     read_holding,
     serves,
 )
-from onyx.log.server_config import Ensemble
 
 THIRD = Ensemble(3, ("a:1:2", "b:1:2", "c:1:2"))
 

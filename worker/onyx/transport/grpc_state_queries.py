@@ -18,12 +18,12 @@ from onyx.ids import GroupId
 from onyx.settings import TransportSettings
 from onyx.telemetry.catalog import Refusal
 from onyx.tls.files import CertificateFiles
-from onyx.transport import queries
-from onyx.transport.greeting import Refused
+from onyx.transport import state_queries
 from onyx.transport.grpc_options import channel_options
 from onyx.transport.grpc_tls import open_channel, stranger, why_not
-from onyx.transport.lobby import SENT_AWAY, Lobby
-from onyx.transport.queries import AnswerQuery, StateAnswer, StateQuery
+from onyx.transport.hello import Refused
+from onyx.transport.pending_hellos import SENT_AWAY, Lobby
+from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
 
@@ -83,7 +83,7 @@ class StateService:
             self._lobby.count(Refusal.BUSY)
             context.abort(Code.RESOURCE_EXHAUSTED, f"{QUERIES_MAX} questions are being answered")
         try:
-            yield from queries.to_pieces(self._answered(query, context))
+            yield from state_queries.to_pieces(self._answered(query, context))
         finally:
             self._free.release()
 
@@ -91,7 +91,7 @@ class StateService:
         try:
             with self._lobby.waiting(context.cancel):
                 request = next(requests)
-            query = queries.decode_query(request)
+            query = state_queries.decode_query(request)
             if query.tenancy != self._tenancy or query.group != self._group:
                 raise Refused(
                     Refusal.TENANCY if query.tenancy != self._tenancy else Refusal.GROUP,
@@ -154,7 +154,9 @@ def ask(
     with open_channel(address, channel_options(settings), certificates) as channel:
         call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
         try:
-            return queries.from_pieces(call(queries.encode_query(query), timeout=timeout_s))
+            return state_queries.from_pieces(
+                call(state_queries.encode_query(query), timeout=timeout_s)
+            )
         except grpc.RpcError as error:
             raise _failure(error, address, query, certificates) from error
         except SegmentError as error:

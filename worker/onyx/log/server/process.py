@@ -30,9 +30,9 @@ from typing import BinaryIO
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.java import find_java
-from onyx.log import holding
-from onyx.log.server_config import Ensemble, ServerConfig
-from onyx.log.server_tls import ServerTls
+from onyx.log.server import data_folder
+from onyx.log.server.config import Ensemble, ServerConfig
+from onyx.log.server.tls import ServerTls
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles
 
@@ -159,7 +159,7 @@ class ZooKeeperServer:
         try:
             self.data_dir.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             folder = self.data_dir.resolve()
-            holding.claim(folder, self._ensemble)
+            data_folder.claim(folder, self._ensemble)
         except OSError as error:
             raise self._not_writable(error) from error
         return folder
@@ -273,8 +273,8 @@ class ZooKeeperServer:
             config = ServerConfig(
                 folder, self._host, self.port, self._tick_ms, self._ensemble, stores
             )
-            holding.allow_empty(folder, empty_may_vote)
-            holding.forget_no_epoch(folder)
+            data_folder.allow_empty(folder, empty_may_vote)
+            data_folder.forget_no_epoch(folder)
             path = folder / "zoo.cfg"
             path.write_text(config.text(), encoding="utf-8")
         except OSError as error:

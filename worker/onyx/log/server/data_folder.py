@@ -23,7 +23,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from onyx.errors import SettingsError
-from onyx.log.server_config import Ensemble
+from onyx.log.server.config import Ensemble
 
 DATA, ID, RECORD, INITIALIZE = "version-2", "myid", "ensemble", "initialize"
 _FILES_OF_DATA = ("snapshot.*", "log.*")

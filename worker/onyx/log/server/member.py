@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from onyx.log import holding
-from onyx.log.formation import Decision, Holds, Join, Vote, Wait, decide
-from onyx.log.formation_port import FormationPort, ask
-from onyx.log.holding import Holding
-from onyx.log.server import ZooKeeperServer
-from onyx.log.server_config import Ensemble
+from onyx.log.server import data_folder
+from onyx.log.server.config import Ensemble
+from onyx.log.server.data_folder import Holding
+from onyx.log.server.formation import Decision, Holds, Join, Vote, Wait, decide
+from onyx.log.server.formation_port import FormationPort, ask
+from onyx.log.server.process import ZooKeeperServer
 
 ASK_INTERVAL_S = 1.0
 
@@ -68,7 +68,7 @@ class Member:
         Raises:
             SettingsError, Unavailable: as `ZooKeeperServer.launch`.
         """
-        found = holding.read_holding(self._folder)
+        found = data_folder.read_holding(self._folder)
         if found not in (Holding.NOTHING, Holding.ALONE):
             self._server.launch()
             return True
@@ -85,7 +85,7 @@ class Member:
         """The server serves: from now on its folder counts as one of this ensemble. False when that
         could not be written, as on a full disk; to be tried again."""
         try:
-            holding.serves(self._folder, len(self._ensemble.servers))
+            data_folder.serves(self._folder, len(self._ensemble.servers))
         except OSError as error:
             self._complain(f"{self._folder} cannot be written: {error.strerror}")
             return False
@@ -101,7 +101,7 @@ class Member:
         match decision, found:
             case Vote(), Holding.ALONE:
                 self._say(f"{len(self._ensemble.servers)} servers form around the data of this one")
-                holding.found(self._folder, len(self._ensemble.servers))
+                data_folder.found(self._folder, len(self._ensemble.servers))
                 self._server.launch()
             case Vote(), _:
                 self._say(
@@ -113,7 +113,7 @@ class Member:
                 self._server.launch()
 
     def _told(self) -> Holds:
-        return _TOLD[holding.read_holding(self._folder)]
+        return _TOLD[data_folder.read_holding(self._folder)]
 
     def _complain(self, what: str) -> None:
         """Say it once."""

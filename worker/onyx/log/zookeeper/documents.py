@@ -16,10 +16,10 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 
 from onyx.errors import Fenced, UserError
 from onyx.ids import GroupId
-from onyx.log.all_of import AllOf
 from onyx.log.interface import Document
 from onyx.log.paths import Paths, document_name
-from onyx.log.session import ReplyLost, ZooKeeperSession
+from onyx.log.zookeeper.all_of import AllOf
+from onyx.log.zookeeper.session import ReplyLost, ZooKeeperSession
 
 ATTEMPTS_MAX = 10
 DELETES_AT_ONCE = 100

@@ -1,0 +1,1 @@
+"""The ZooKeeper servers that Onyx starts: processes, configuration, formation of ensembles."""
