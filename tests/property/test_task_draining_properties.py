@@ -16,8 +16,8 @@ from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.protocol import Cursor
-from onyx.task.frontier import FrontierStore
-from onyx.task.source import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN, Source
+from onyx.task.source.frontier import FrontierStore
+from onyx.task.source.source import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN, Source
 
 JOB = JobId("j")
 BATCH = 7

@@ -33,12 +33,12 @@ from onyx.replica.state import Partitions, Replica
 from onyx.settings import Settings
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
-from onyx.task.acker import AckerTask
+from onyx.task.acking.acker import AckerTask
+from onyx.task.acking.owners import Owners
+from onyx.task.channels.wiring import Site
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.owners import Owners
-from onyx.task.phases import Kind, Phase, Progress
-from onyx.task.state import Task
-from onyx.task.wiring import Site
+from onyx.task.phases.table import Kind, Phase, Progress
+from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport
 

@@ -26,7 +26,7 @@ from onyx.model.report import nearest
 from onyx.replica.state import Replica
 from onyx.seams import Clock, SystemClock
 from onyx.settings import Settings
-from onyx.task.wiring import Site, has_one_owner, sites_of
+from onyx.task.channels.wiring import Site, has_one_owner, sites_of
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_state_queries import ask
 from onyx.transport.state_queries import EXTENTS_MAX, StateAnswer, StateQuery

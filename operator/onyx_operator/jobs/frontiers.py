@@ -28,7 +28,7 @@ JOBS_MAX = 5_000
 
 @prepared
 class _Stored(msgspec.Struct):
-    """What is read of a frontier; see `onyx.task.frontier`."""
+    """What is read of a frontier; see `onyx.task.source.frontier`."""
 
     position: int = 0
 

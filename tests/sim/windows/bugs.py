@@ -24,8 +24,8 @@ from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.pending import PendingWindow, Range
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
-from onyx.task.source import Source
-from onyx.task.windowing import Columns, Windowing
+from onyx.task.source.source import Source
+from onyx.task.windowed.state import Columns, Windowing
 from onyx.windows import watermarks
 from onyx.windows.types.session import Session, SessionWindow
 from onyx.windows.watermarks import IDLE, Mark, Quiet

@@ -31,9 +31,9 @@ from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.recovery import Recovered, recover
-from onyx.task.phases import Kind
-from onyx.task.state import Task
-from onyx.task.windowing import Windowing
+from onyx.task.phases.table import Kind
+from onyx.task.task import Task
+from onyx.task.windowed.state import Windowing
 from onyx.windows.task_windows import TaskWindows
 
 if TYPE_CHECKING:

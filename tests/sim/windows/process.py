@@ -30,12 +30,12 @@ from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.task import machine
-from onyx.task.acker import AckerTask
+from onyx.task.acking.acker import AckerTask
+from onyx.task.acking.owners import Owners
+from onyx.task.channels.wiring import sources_of
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.owners import Owners
-from onyx.task.phases import Kind, Progress
-from onyx.task.state import Task
-from onyx.task.wiring import sources_of
+from onyx.task.phases.table import Kind, Progress
+from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.codec.refusals import refusal
-from onyx.flow.letters import LETTER_BYTES_MAX, dead_letter
+from onyx.flow.dead_letters import LETTER_BYTES_MAX, dead_letter
 
 
 def letter(segment: dict[Any, Any], error: Exception | None = None) -> dict[str, Any]:

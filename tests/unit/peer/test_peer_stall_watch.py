@@ -14,7 +14,7 @@ from onyx.log import job_documents
 from onyx.peer.stall_watch import Watch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
-from onyx.task.source import Source
+from onyx.task.source.source import Source
 from onyx.telemetry.interface import GroupMetrics
 
 SEGMENTS = [{"n": n} for n in range(4)]

@@ -14,8 +14,8 @@ from tests.support.bench import Bench, chain
 from tests.support.object_stores import ObjectStore
 
 from onyx.errors import Unavailable
-from onyx.task.phases import Phase
-from onyx.task.sink import Sink
+from onyx.task.phases.table import Phase
+from onyx.task.sink.sink import Sink
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import pytest
 
 from onyx.stalls import Reason
 from onyx.task.diagnosis import Facts, diagnose, is_alone
-from onyx.task.phases import Kind, Phase
+from onyx.task.phases.table import Kind, Phase
 
 IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
 

@@ -16,16 +16,16 @@ from onyx.ids import TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.settings import Settings
-from onyx.task import window_setup
-from onyx.task.event_time import EventTime, Origin, needs
-from onyx.task.phases import Phase
+from onyx.task.channels.event_time import EventTime, Origin, needs
+from onyx.task.phases.table import Phase
+from onyx.task.windowed import setup
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import IDLE
 
 
 @pytest.fixture(autouse=True)
 def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_setup, "compiled", lambda job, task, resolve: None)
+    monkeypatch.setattr(setup, "compiled", lambda job, task, resolve: None)
 
 
 class Watched(Fed):

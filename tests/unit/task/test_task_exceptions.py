@@ -15,8 +15,8 @@ from tests.support.bench import Bench, chain
 from onyx import failure_text
 from onyx.model.locations import without_secrets
 from onyx.settings import Settings, TaskSettings
-from onyx.task import exceptions
-from onyx.task.failures import Failure, report
+from onyx.task.failures import exceptions
+from onyx.task.failures.failure import Failure, report
 
 SEGMENTS = [{"n": 1}, {"n": 2, "card": "4111-1111"}]
 

@@ -8,7 +8,7 @@ from tests.support.bench import Bench, chain
 from tests.support.clocks import ManualClock
 
 from onyx.plugins.indexed import IndexedReader
-from onyx.task.filling import FilledReader, Filling
+from onyx.task.source.batch_timeout import FilledReader, Filling
 
 SEGMENTS = [{"n": n} for n in range(30)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from onyx.errors import UserFunctionError
 from onyx.model.job import Trigger, Window
-from onyx.task.firings import call_emit, call_sync
+from onyx.task.windowed.trigger_calls import call_emit, call_sync
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))

@@ -10,7 +10,7 @@ from tests.support.bench import Bench, chain
 
 from onyx.model.job import Lifecycle
 from onyx.task.lifecycles import Lifecycles
-from onyx.task.phases import Phase
+from onyx.task.phases.table import Phase
 
 SEGMENTS = [{"n": n} for n in range(4)]
 Hooks = dict[str, Callable[..., Any]]

@@ -12,9 +12,9 @@ from tests.support.bench import Bench
 from tests.support.clocks import ManualClock
 
 from onyx.settings import Settings, StateSettings
-from onyx.task import emissions as bounds
-from onyx.task.emissions import Emission, Emissions
-from onyx.task.state import Task
+from onyx.task.task import Task
+from onyx.task.windowed import emissions as bounds
+from onyx.task.windowed.emissions import Emission, Emissions
 
 GROUPS = 23
 SEGMENTS = [{"n": n, "key": f"key-{n * n % GROUPS}", "time": n * 100} for n in range(60)]

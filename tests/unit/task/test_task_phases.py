@@ -10,9 +10,9 @@ import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.errors import Unavailable
-from onyx.task.frontier import Frontier
 from onyx.task.machine import WAITING_TOLD_AFTER_S
-from onyx.task.phases import TABLE, Kind, Phase, Progress
+from onyx.task.phases.table import TABLE, Kind, Phase, Progress
+from onyx.task.source.frontier import Frontier
 
 SEGMENTS = [{"n": n} for n in range(4)]
 SAME = {"m:same": lambda segment: segment}

@@ -13,7 +13,7 @@ from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.task.messages import Query
-from onyx.task.state import Task
+from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL
 

@@ -11,7 +11,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.model.job import CatalogEntry
-from onyx.task.source_times import SourceTimes
+from onyx.task.source.event_times import SourceTimes
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 UTC = datetime.UTC

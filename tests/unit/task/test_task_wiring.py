@@ -11,7 +11,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
-from onyx.task.wiring import Wiring, wire
+from onyx.task.channels.wiring import Wiring, wire
 
 TASKS = ("read", "parse", "write")
 

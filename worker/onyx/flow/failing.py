@@ -19,7 +19,7 @@ from onyx.errors import UserError, contained
 from onyx.flow.batch import Segment
 
 if TYPE_CHECKING:
-    from onyx.flow.outgoing import Outgoing
+    from onyx.flow.routed import Outgoing
 
 Failure = tuple[int, Exception]
 """Index of the segment in the batch, and what was raised for it."""

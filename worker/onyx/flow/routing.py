@@ -34,7 +34,7 @@ from onyx.flow.conditions import (
 )
 from onyx.flow.failing import Failure, Handling, Mask
 from onyx.flow.leaves import Leaves
-from onyx.flow.outgoing import Outgoing, Routed, with_extra
+from onyx.flow.routed import Outgoing, Routed, with_extra
 
 NOTHING_ELSE = Handling()
 

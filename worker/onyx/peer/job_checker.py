@@ -21,8 +21,8 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands.vouch_job import NAME, PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX
 from onyx.replica.effects import CheckJob
 from onyx.replica.entry import Command
-from onyx.task.checking import problems
 from onyx.task.services import Services
+from onyx.task.start_check import problems
 
 WAITING_MAX = 16
 """Checks that wait for their turn; more are not answered."""

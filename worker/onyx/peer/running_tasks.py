@@ -26,12 +26,12 @@ from onyx.replica.effects import (
     StopTask,
 )
 from onyx.replica.state import Replica
-from onyx.task.acker import AckerTask, idle_timeout_s
+from onyx.task.acking.acker import AckerTask, idle_timeout_s
+from onyx.task.acking.owners import Owners
+from onyx.task.channels.wiring import sources_of
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
-from onyx.task.owners import Owners
-from onyx.task.phases import Kind
-from onyx.task.state import Task
-from onyx.task.wiring import sources_of
+from onyx.task.phases.table import Kind
+from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from onyx.ids import TaskName
 from onyx.replica.state import Replica
 from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
-from onyx.task.phases import Kind
-from onyx.task.state import Task
+from onyx.task.phases.table import Kind
+from onyx.task.task import Task
 
 SPARK = "spark"
 

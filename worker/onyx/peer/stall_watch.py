@@ -29,8 +29,8 @@ from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
 from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
-from onyx.task.exceptions import frames_of, shown
-from onyx.task.state import Task
+from onyx.task.failures.exceptions import frames_of, shown
+from onyx.task.task import Task
 from onyx.telemetry.interface import GroupMetrics
 
 logger = logging.getLogger("onyx.peer")

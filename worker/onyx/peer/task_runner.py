@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from onyx.peer.task_threads import Executor, Loop
 from onyx.task import machine
-from onyx.task.phases import Kind, Phase, Progress
-from onyx.task.state import Task
+from onyx.task.phases.table import Kind, Phase, Progress
+from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
 
 logger = logging.getLogger("onyx.peer")

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from onyx.task.phases import Progress
+from onyx.task.phases.table import Progress
 
 logger = logging.getLogger("onyx.peer")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.stalls import Reason
-from onyx.task.phases import LOOP_START, Kind, Phase
+from onyx.task.phases.table import LOOP_START, Kind, Phase
 
 ROLL_OPTION = "rollSeconds"
 BUSY_S = 1.0

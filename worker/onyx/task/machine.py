@@ -11,20 +11,13 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
-from onyx.task import (
-    inside,
-    keeping,
-    querying,
-    restarting,
-    rewire,
-    segment_hooks,
-    start,
-    windowed,
-    work,
-)
-from onyx.task.failures import Failure, report
+from onyx.task import kept as keeping
+from onyx.task import user_code
+from onyx.task.failures import restarts
+from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
-from onyx.task.phases import (
+from onyx.task.phases import loop, start, wire
+from onyx.task.phases.table import (
     LOOP_START,
     TABLE,
     WAITING_PHASES,
@@ -32,7 +25,9 @@ from onyx.task.phases import (
     Phase,
     Progress,
 )
-from onyx.task.state import Parts, Task
+from onyx.task.source import segment_hooks
+from onyx.task.task import Parts, Task
+from onyx.task.windowed import assign, query
 
 logger = logging.getLogger("onyx.task")
 
@@ -44,22 +39,22 @@ RUN: dict[Phase, Callable[[Task], Progress]] = {
     Phase.START_TASK: start.start_task,
     Phase.BUILD: start.build,
     Phase.BEFORE_TASK: start.before_task,
-    Phase.WIRE: rewire.take_wiring,
-    Phase.RECOVER: rewire.recover,
-    Phase.SIGNAL_READY: rewire.signal_ready,
-    Phase.AWAIT_READY: rewire.await_ready,
-    Phase.RESUME: rewire.resume,
-    Phase.BEFORE_BATCH: work.before_batch,
-    Phase.READ_BATCH: work.read_batch,
-    Phase.AFTER_READ_BATCH: work.after_read_batch,
-    Phase.APPLY_FN: work.apply_fn,
-    Phase.AFTER_APPLY_FN: work.after_apply_fn,
-    Phase.ROUTE: work.route,
-    Phase.ASSIGN_WINDOWS: windowed.assign_windows,
-    Phase.SEND: work.send_batch,
-    Phase.WRITE_BATCH: work.write_batch,
-    Phase.AFTER_BATCH: work.after_batch,
-    Phase.SEAL: work.seal,
+    Phase.WIRE: wire.take_wiring,
+    Phase.RECOVER: wire.recover,
+    Phase.SIGNAL_READY: wire.signal_ready,
+    Phase.AWAIT_READY: wire.await_ready,
+    Phase.RESUME: wire.resume,
+    Phase.BEFORE_BATCH: loop.before_batch,
+    Phase.READ_BATCH: loop.read_batch,
+    Phase.AFTER_READ_BATCH: loop.after_read_batch,
+    Phase.APPLY_FN: loop.apply_fn,
+    Phase.AFTER_APPLY_FN: loop.after_apply_fn,
+    Phase.ROUTE: loop.route,
+    Phase.ASSIGN_WINDOWS: assign.assign_windows,
+    Phase.SEND: loop.send_batch,
+    Phase.WRITE_BATCH: loop.write_batch,
+    Phase.AFTER_BATCH: loop.after_batch,
+    Phase.SEAL: loop.seal,
 }
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
@@ -129,13 +124,13 @@ def step(task: Task) -> Progress:
         _finish(task, task.stop)
         return Progress.DONE
     phase = task.phase
-    restarting.go_on(task)
+    restarts.go_on(task)
     if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
         return Progress.WAITING
     if task.course.superseded_s is not None:
         return _await_new_version(task, task.course.superseded_s)
     try:
-        progress = inside.run(task, phase, RUN[phase])
+        progress = user_code.run(task, phase, RUN[phase])
     except Unavailable as error:
         task.futures.clear()
         task.course.obstacle = str(error)
@@ -194,11 +189,11 @@ def _receive(task: Task, message: Message) -> None:
         case Seal():
             task.seal_wanted = True
         case Query():
-            querying.answer(task, message)
+            query.answer(task, message)
         case Completions() if task.wired and task.live.wiring.version == message.version:
             source, windowing = task.static.source, task.live.windowing
             if windowing is not None:
-                windowed.complete(windowing, message)
+                assign.complete(windowing, message)
                 return
             assert source is not None, f"completions for {task.name}, which is no source"
             if message.retries_max:
@@ -226,7 +221,7 @@ def _decide(task: Task, failure: Failure) -> None:
         except BaseException as raised:
             failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
-        exhausted = restarting.wait_for(task, failure)
+        exhausted = restarts.wait_for(task, failure)
         if exhausted is None:
             return
         failure = exhausted

@@ -1,0 +1,54 @@
+"""What the children of a task cannot be sent: segments without a group.
+
+Found where segments come from, whether the next peer is in another process or in this one, and
+whether the child has one peer or many: a job does not get right or wrong by where its peers are.
+A batch is looked at as a whole, and one by one only if something in it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from operator import itemgetter
+
+from onyx.flow.failing import Failure, one_by_one
+from onyx.flow.grouping import Grouping
+from onyx.flow.routed import Outgoing
+
+
+class Refusals:
+    """The checks of one task."""
+
+    def __init__(
+        self,
+        groupings: Mapping[str, Grouping],
+        several: Collection[str],
+    ) -> None:
+        """
+        Args:
+            groupings: of the children that are grouped.
+            several: children with several peers, for whom segments are hashed.
+        """
+        self._groupings = groupings
+        self._several = several
+
+    def __call__(self, to: Mapping[str, Outgoing]) -> list[Failure]:
+        """`failing.Refused`; leaves the hashes of group keys in `to`."""
+        found: dict[int, Exception] = {}
+        for child, outgoing in to.items():
+            if not outgoing.segments or child not in self._groupings:
+                continue
+            for index, error in self._of_group(child, outgoing):
+                parents = outgoing.parents
+                found.setdefault(index if parents is None else int(parents[index]), error)
+        return sorted(found.items(), key=itemgetter(0))
+
+    def _of_group(self, child: str, outgoing: Outgoing) -> list[Failure]:
+        grouping = self._groupings[child]
+        try:
+            if child in self._several:
+                outgoing.hashes = grouping.hashes_of(outgoing.segments)
+            else:
+                grouping.check(outgoing.segments)
+        except Exception:
+            return one_by_one(grouping.check, outgoing.segments)
+        return []

@@ -1,0 +1,1 @@
+"""Acks on their way to the ackers, and completions on their way to the inputs."""

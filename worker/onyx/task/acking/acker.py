@@ -1,0 +1,133 @@
+"""The acking daemon of one peer in one allocation version: a tasklet beside the tasks.
+
+Acks arrive on the transport's threads and are only queued; a step absorbs all of them at once into
+the ledger and sends what has completed to the inputs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, JobId
+from onyx.ledger.acker import Acker
+from onyx.model.job import Job
+from onyx.seams import Clock
+from onyx.task.acking.owners import Owners
+from onyx.task.channels.wiring import Site
+from onyx.task.phases.table import Progress
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger(__name__)
+
+EXPIRE_INTERVAL_S = 5.0
+EXPIRE_MARGIN_S = 60.0
+"""After a tree was due to be replayed; the input may be busy or waiting for its source."""
+LARGE_PARCEL_ROOTS = 256
+"""From this size on, joining parcels (and sorting what was joined) costs more than it saves."""
+REPLAYS_MAX = 65_535
+"""Of one tree for want of memory; more than can be counted, so without a limit."""
+
+
+def idle_timeout_s(job: Job) -> float:
+    """Time without news of a tree after which whoever began it has begun it again, in seconds."""
+    windowed = {window.task for window in job.windows}
+    began = [entry for entry in job.catalog if entry.type == "input" or entry.name in windowed]
+    longest_ms = max(entry.pending_timeout + 2 * entry.input_retry_timeout for entry in began)
+    return longest_ms / 1_000 + EXPIRE_MARGIN_S
+
+
+class AckerTask:
+    """Not thread-safe except `post`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        job: JobId,
+        version: AllocationVersion,
+        wake: Callable[[], None],
+        idle_timeout_s: Callable[[], float | None],
+    ) -> None:
+        """`idle_timeout_s` says after which time without news a tree has been replayed; None while
+        that is not known yet, which is while the job is being loaded."""
+        self._transport = transport
+        self._clock = clock
+        self._job = job
+        self._version = version
+        self._owners: Owners | None = None
+        self._wake = wake
+        self._idle_timeout_s = idle_timeout_s
+        self._ledger = Acker()
+        self._queue: deque[tuple[U64, U64]] = deque()
+        self._refused: list[tuple[Site, U64, int]] = []
+        self._next_expiry_s = 0.0
+        self.stopped = False
+
+    def ready(self, owners: Owners) -> None:
+        """The job is ready: from now on it is known who answers for which root."""
+        self._owners = owners
+        self._wake()
+
+    def post(self, roots: U64, values: U64) -> None:
+        """Queue acks; bounded by the roots in flight, because senders fold before they send."""
+        self._queue.append((roots, values))
+        self._wake()
+
+    def advance(self) -> Progress:
+        """Absorb what has arrived and tell the inputs what is complete."""
+        if self.stopped:
+            return Progress.DONE
+        if self._owners is None:
+            return Progress.WAITING
+        self._expire()
+        if self._refused and not self._send(self._refused):
+            return Progress.WAITING
+        if not self._queue:
+            return Progress.WAITING
+        complete = self._ledger.absorb(self._parcels())
+        news = [(site, roots, 0) for site, roots in self._owners.split(complete)]
+        if len(lost := self._ledger.forgotten()):
+            lost.sort()
+            news += [(site, roots, REPLAYS_MAX) for site, roots in self._owners.split(lost)]
+            logger.warning(
+                "job %s: %d trees are replayed: there is no room for all that are open; lower "
+                "maxPending of the inputs, or raise ackerPercentage",
+                self._job,
+                len(lost),
+            )
+        self._send(news)
+        return Progress.ADVANCED
+
+    def _parcels(self) -> list[tuple[U64, U64]]:
+        """What waits: large parcels as they came, because they are in order, small ones as one."""
+        gathered = [self._queue.popleft() for _ in range(len(self._queue))]
+        large = [each for each in gathered if len(each[0]) >= LARGE_PARCEL_ROOTS]
+        small = [each for each in gathered if len(each[0]) < LARGE_PARCEL_ROOTS]
+        if len(small) > 1:
+            roots = np.concatenate([each for each, _ in small])
+            values = np.concatenate([each for _, each in small])
+            small = [(roots, values)]
+        return large + small
+
+    def _send(self, parcels: list[tuple[Site, U64, int]]) -> bool:
+        self._refused = [
+            (site, roots, retries_max)
+            for site, roots, retries_max in parcels
+            if not self._transport.send_completions(
+                site.group, self._job, self._version, site.peer, roots, retries_max
+            )
+        ]
+        return not self._refused
+
+    def _expire(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._next_expiry_s:
+            self._next_expiry_s = now_s + EXPIRE_INTERVAL_S
+            timeout_s = self._idle_timeout_s()
+            self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)

@@ -1,0 +1,105 @@
+"""Sending acks: what a task has consumed and produced, folded per root, to the ackers.
+
+Folding by XOR keeps this bounded by the roots in flight, whatever the acker's speed. Acks leave
+when many have gathered, after `ack_interval_s`, or as soon as a flush has come: only then the input
+may be held up by them. If all ackers are in this process they leave whenever the task is idle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ledger.acker import split_by_acker
+from onyx.ledger.lineage import fold
+from onyx.seams import Clock
+from onyx.task.channels.wiring import Site, Wiring
+from onyx.transport.interface import Transport
+
+GATHERED_SEGMENTS_MAX = 8_192
+
+
+class AckSender:
+    """Of one task in one allocation version."""
+
+    def __init__(
+        self, transport: Transport, wiring: Wiring, clock: Clock, interval_s: float
+    ) -> None:
+        self._transport = transport
+        self._wiring = wiring
+        self._clock = clock
+        self._interval_s = interval_s
+        self._parcels: list[tuple[U64, U64]] = []
+        self._gathered = 0
+        self._due_s = 0.0
+        self._hurried = False
+        self._refused: list[tuple[Site, U64, U64]] = []
+        groups = {site.group for site in wiring.ackers}
+        self._acks_here = groups == {wiring.me.group}
+
+    def add(self, roots: U64, values: U64) -> None:
+        """XOR `values[i]` into the tree `roots[i]`."""
+        if not len(roots):
+            return
+        if not self._gathered:
+            self._due_s = self._clock.monotonic_s() + self._interval_s
+        self._parcels.append((roots, values))
+        self._gathered += len(roots)
+
+    def hurry(self) -> None:
+        """An input waits for what is acked next."""
+        self._hurried = True
+
+    def tend(self, idle: bool) -> bool:
+        """Send what is due; True when something was sent."""
+        if self._refused and not self._send(self._refused):
+            return False
+        if not self._gathered or not self._due(idle):
+            return False
+        self._send(self._split())
+        return True
+
+    def _due(self, idle: bool) -> bool:
+        if self._hurried or self._gathered >= GATHERED_SEGMENTS_MAX:
+            return True
+        return (idle and self._acks_here) or self._clock.monotonic_s() >= self._due_s
+
+    def _split(self) -> list[tuple[Site, U64, U64]]:
+        """Parcels by acker. For the only acker in the same process nothing is folded: it does that
+        itself, and there is no wire on which it would save anything."""
+        roots, values = _joined(self._parcels)
+        self._parcels, self._gathered = [], 0
+        ackers = self._wiring.ackers
+        if self._acks_here and len(ackers) == 1:
+            return [(ackers[0], roots, values)]
+        roots, values = fold(roots, values)
+        parts = split_by_acker(roots, values, len(ackers))
+        return [(ackers[index], roots, values) for index, roots, values in parts]
+
+    def _send(self, parcels: list[tuple[Site, U64, U64]]) -> bool:
+        wiring = self._wiring
+        self._refused = [
+            (site, roots, values)
+            for site, roots, values in parcels
+            if not self._transport.send_acks(
+                site.group, wiring.job, wiring.version, site.peer, roots, values, self._hurried
+            )
+        ]
+        self._hurried &= bool(self._refused)
+        return not self._refused
+
+
+def _joined(parcels: list[tuple[U64, U64]]) -> tuple[U64, U64]:
+    """All as one. Batches of several partitions come in turn, each in order: put in the order of
+    their first roots they mostly make one column that need not be sorted."""
+    if len(parcels) == 1:
+        return parcels[0]
+    parcels.sort(key=_first_root)
+    return (
+        np.concatenate([roots for roots, _ in parcels]),
+        np.concatenate([values for _, values in parcels]),
+    )
+
+
+def _first_root(parcel: tuple[U64, U64]) -> int:
+    return int(parcel[0][0])

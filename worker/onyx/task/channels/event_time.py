@@ -1,0 +1,242 @@
+"""What one task hears and tells of event time and epochs, in one allocation version.
+
+Inputs say how far event time has come and which positions never come again; every task between them
+and a windowed task passes that on, to all peers of it, when all of its own channels have said so. A
+new allocation version has new channels, on which nothing has been said: what a task had heard
+before must not go further, because what came with it may have been lost on the way.
+
+Watermarks are told behind the batches that they follow from, at most every so often while there is
+work, and at once when there is none. A windowed task withholds its own until what its triggers
+emitted has been sent: it calls `release` with the mark that it had come to when it emitted.
+
+Epochs are counted by the time since the job was ready, on the clock of each input peer. Frontiers
+are told only when they are stored: whoever takes over begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onyx.ids import PeerId, TaskName
+from onyx.model.job import Job
+from onyx.model.workflow import children, topological_order
+from onyx.task.channels.wiring import Wiring, commits
+from onyx.task.source.event_times import SourceTimes
+from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
+from onyx.windows.watermarks import (
+    IDLE,
+    SILENT,
+    ChannelEpochs,
+    ChannelMarks,
+    Mark,
+    Quiet,
+    Rising,
+    merge,
+)
+
+if TYPE_CHECKING:
+    from onyx.task.task import Task
+
+WATERMARK_INTERVAL_S = 0.02
+"""Between two watermarks on a channel while there is work: a wide job has many channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the tasks below one need to hear from it, or it itself."""
+
+    children: frozenset[TaskName]
+    """Those that are windowed or have a windowed task below them."""
+    windowed: bool
+    """Or an output that writes exactly once, which also remembers ids."""
+    watermarks: bool
+    """Some input of the job assigns them."""
+    epochs: bool
+    """Repeats are told by ids, which are remembered until their epoch is over."""
+
+
+def needs(job: Job, task: str) -> Needs | None:
+    """None when neither the task nor one below it has windows that go by either."""
+    below = children(job.workflow)
+    windowed = {window.task for window in job.windows}
+    committing = {task for task in below if commits(job, task)}
+    listening = windowed | committing
+    for each in reversed(topological_order(job.workflow)):
+        if listening.intersection(below[each]):
+            listening.add(each)
+    watermarks = any(entry.watermark_key or entry.assign_watermark_fn for entry in job.catalog)
+    epochs = job.guarantee == "exactly-once"
+    if task not in listening or not (watermarks or epochs):
+        return None
+    told = frozenset(TaskName(child) for child in below[task] if child in listening)
+    return Needs(told, task in windowed or task in committing, watermarks, epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an input peer knows by itself."""
+
+    mark: Callable[[], Mark]
+    frontiers: Callable[[], Mapping[int, int]]
+    """Of all its partitions, as stored."""
+    epoch_interval_s: float
+
+
+class EventTime:
+    """See the module. Times are milliseconds since 1970, as the sources of the job have them."""
+
+    def __init__(
+        self, needed: Needs, channels: Iterable[PeerId], origin: Origin | None = None
+    ) -> None:
+        channels = tuple(channels)
+        self.children = needed.children
+        self._needed = needed
+        self._origin = origin
+        self._marks = ChannelMarks(channels)
+        self._epochs = ChannelEpochs(channels)
+        self._own = Rising()
+        self._heard = False
+        """Something that `_own` does not follow yet."""
+        self._told = Rising()
+        self._released: Mark = SILENT
+        self._next_watermark_s = 0.0
+        self._arrived: dict[int, int] = {}
+        self._to_tell: dict[int, int] = {}
+        self._stored: Mapping[int, int] = {}
+        self._begun_s: float | None = None
+        self._epoch = 0
+
+    # --- what windows go by -----------------------------------------------------------------------
+
+    @property
+    def watermark(self) -> int | None:
+        """Event time has come to this for the task, in milliseconds; None: nobody knows yet. It
+        rises only. Where windows were restored with a higher one, that is the one that holds."""
+        if self._heard:
+            self._heard = False
+            self._own.follow(self._marks.mark)
+        return self._own.time_ms
+
+    def take_frontiers(self) -> dict[int, int]:
+        """Partitions with the position below which nothing can arrive here any more, of the epochs
+        that have been completed since this was asked last."""
+        arrived, self._arrived = self._arrived, {}
+        return arrived
+
+    # --- what a windowed task tells besides -------------------------------------------------------
+
+    @property
+    def mark(self) -> Mark:
+        """Where the task is now, for `release`."""
+        return self._origin.mark() if self._origin is not None else self._marks.mark
+
+    def release(self, mark: Mark) -> None:
+        """What came out of the task until it was at `mark` has been handed to the outbox."""
+        self._released = mark
+
+    def add_frontiers(self, frontiers: Mapping[int, int]) -> None:
+        """Nothing below these positions of the task's own partitions is sent again: settled, and
+        durably so. Told with the next epoch."""
+        merge(self._to_tell, frontiers.items())
+
+    # --- control items ----------------------------------------------------------------------------
+
+    def hear(self, source: PeerId, control: Control) -> None:
+        """A WATERMARK or EPOCH came, and everything that came before it has been worked on."""
+        if control.kind is ControlKind.EPOCH:
+            self._epochs.hear(source, control.epoch, control.frontiers)
+            return
+        self._marks.hear(source, IDLE if control.time_ms is None else control.time_ms)
+        self._heard = True
+
+    def tell(self, now_s: float, idle: bool) -> Iterator[Control]:
+        """Control items that are due now, behind everything that has been sent.
+
+        Args:
+            now_s: monotonic time.
+            idle: there is nothing to do, so nothing is gained by waiting for more.
+        """
+        if self._needed.watermarks and (idle or now_s >= self._next_watermark_s):
+            yield from self._watermark(now_s)
+        if self._needed.epochs:
+            yield from self._new_epoch(now_s)
+
+    def _watermark(self, now_s: float) -> Iterator[Control]:
+        mark = self.mark
+        if self._origin is not None:
+            self._own.follow(mark)
+        said = self._told.follow(self._released if self._needed.windowed else mark)
+        if said is not None:
+            self._next_watermark_s = now_s + WATERMARK_INTERVAL_S
+            time_ms = None if isinstance(said, Quiet) else said
+            yield Control(ControlKind.WATERMARK, time_ms=time_ms)
+
+    def _new_epoch(self, now_s: float) -> Iterator[Control]:
+        if self._origin is not None:
+            epoch = self._count(now_s, self._origin.epoch_interval_s)
+            if epoch == self._epoch:
+                return
+            self._rise(self._origin.frontiers())
+        else:
+            complete = self._epochs.take()
+            if complete is None:
+                return
+            epoch, frontiers = complete
+            merge(self._to_tell, frontiers.items())
+            if self._needed.windowed:
+                merge(self._arrived, frontiers.items())
+        self._epoch = epoch
+        told, self._to_tell = tuple(sorted(self._to_tell.items())), {}
+        for start in range(0, max(1, len(told)), FRONTIERS_MAX):
+            part = told[start : start + FRONTIERS_MAX]
+            yield Control(ControlKind.EPOCH, epoch=epoch, frontiers=part)
+
+    def _rise(self, frontiers: Mapping[int, int]) -> None:
+        """Tell of those that have risen only."""
+        known = self._stored
+        merge(self._to_tell, ((n, at) for n, at in frontiers.items() if at > known.get(n, 0)))
+        self._stored = dict(frontiers)
+
+    def _count(self, now_s: float, interval_s: float) -> int:
+        if self._begun_s is None:
+            self._begun_s = now_s
+        return 1 + int((now_s - self._begun_s) / interval_s)
+
+
+def event_time_of(task: Task, wiring: Wiring) -> EventTime | None:
+    """For a task that has just been wired; None if nobody needs it."""
+    needed = needs(task.static.job, task.name)
+    if needed is None:
+        return None
+    source = task.static.source
+    if source is None:
+        return EventTime(needed, wiring.upstream)
+    interval_s = task.services.settings.ledger.frontier_interval_s
+    return EventTime(needed, (), Origin(source.mark, source.frontiers, interval_s))
+
+
+def source_times(task: Task) -> SourceTimes | None:
+    """For an input that is being built; None if nobody needs them, or it assigns none.
+
+    Raises:
+        NameNotRegistered: there is no such `assignWatermarkFn`.
+    """
+    entry, services = task.static.entry, task.services
+    assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
+    if not assigns or needs(task.static.job, task.name) is None:
+        return None
+    return SourceTimes(entry, services.resolve, services.clock)
+
+
+def pass_on(task: Task, idle: bool = False) -> None:
+    """Put into the outbox what is due, behind all that the task has sent."""
+    live = task.live
+    event_time = live.event_time
+    if event_time is None or task.parts.waiting or (idle and len(live.outbox)):
+        return
+    for control in event_time.tell(task.services.clock.monotonic_s(), idle):
+        live.outbox.broadcast(control, event_time.children)
+    if event_time.watermark is not None:
+        task.metrics.watermark(event_time.watermark)

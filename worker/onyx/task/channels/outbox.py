@@ -1,0 +1,97 @@
+"""What a task has produced and not yet handed over, in order.
+
+Bounded by construction: a task does not read the next batch before this is empty. A refused send
+keeps its place. An ungrouped batch goes to the next peer in turn that has room, so slow peers get
+less; a grouped one is split by the slot of its key and waits for exactly that peer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Container
+from dataclasses import dataclass
+
+from onyx.flow.batch import Batch
+from onyx.ids import TaskName
+from onyx.task.channels.wiring import ChildTask, Site, Wiring
+from onyx.transport.interface import Channel, Control, Transport
+
+
+@dataclass(slots=True)
+class _Pending:
+    item: Batch | Control
+    sites: tuple[Site, ...]
+    """One of them must take it."""
+    child: TaskName | None = None
+    """Whose peers take turns; None when there is one site."""
+
+
+class Outbox:
+    """Of one task in one allocation version."""
+
+    def __init__(self, transport: Transport, wiring: Wiring) -> None:
+        self._transport = transport
+        self._channels = {
+            site.peer: Channel(wiring.job, wiring.version, wiring.me.peer, site.peer)
+            for child in wiring.children
+            for site in child.sites
+        }
+        self._children = wiring.children
+        self._queue: deque[_Pending] = deque()
+        self._turns: dict[TaskName | None, int] = defaultdict(lambda: wiring.rank)
+        """Whose turn it is, for each child: one turn for all would give some peers nothing."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def waits_for(self) -> tuple[TaskName, ...]:
+        """Tasks that have not taken what was put first; from any thread."""
+        tasks = {site.peer: child.task for child in self._children for site in child.sites}
+        first = tuple(self._queue)[:1]
+        return tuple({tasks[each.sites[0].peer] for each in first})
+
+    def put(self, child: ChildTask, batch: Batch) -> None:
+        """To any peer of the child task."""
+        if len(batch):
+            self._queue.append(_Pending(batch, child.sites, child.task))
+
+    def put_to(self, site: Site, item: Batch | Control) -> None:
+        """To exactly this peer."""
+        self._queue.append(_Pending(item, (site,)))
+
+    def broadcast(self, control: Control, to: Container[TaskName] | None = None) -> None:
+        """To every peer downstream, or every one of these tasks, behind what was put before."""
+        for child in self._children:
+            if to is None or child.task in to:
+                for site in child.sites:
+                    self.put_to(site, control)
+
+    def take_unsent(self) -> list[tuple[TaskName, Batch]]:
+        """Batches that nobody has taken, in order, each with the child task it goes to. They are
+        the caller's from now on: the outbox is empty, so that asking twice gives nothing twice."""
+        tasks = {site.peer: child.task for child in self._children for site in child.sites}
+        queue, self._queue = self._queue, deque()
+        return [
+            (tasks[pending.sites[0].peer], pending.item)
+            for pending in queue
+            if isinstance(pending.item, Batch)
+        ]
+
+    def drain(self) -> bool:
+        """Hand over what can be handed over; True when nothing is left."""
+        while self._queue:
+            pending = self._queue[0]
+            if not self._offer(pending):
+                return False
+            self._queue.popleft()
+        return True
+
+    def _offer(self, pending: _Pending) -> bool:
+        sites = pending.sites
+        turn = self._turns[pending.child]
+        for step in range(len(sites)):
+            site = sites[(turn + step) % len(sites)]
+            if self._transport.send(site.group, self._channels[site.peer], pending.item):
+                self._turns[pending.child] = turn + step + 1
+                return True
+        return False

@@ -1,0 +1,1 @@
+"""What goes wrong in a task: reports, restarts, and segments that end processes."""

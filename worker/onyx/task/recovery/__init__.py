@@ -1,0 +1,1 @@
+"""What a peer reads before it is ready: state logs, and the state of an upgraded job."""

@@ -1,0 +1,1 @@
+"""Outputs: what is durable is acked; exactly-once outputs commit it first."""

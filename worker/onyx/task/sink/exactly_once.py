@@ -1,0 +1,150 @@
+"""Outputs that write exactly once: which segments a part holds is durable before it is visible.
+
+A part is settled (durable and invisible), then a chunk of the state log says under which token it
+can be made visible and which segments are in it, then it is made visible. The chunk decides:
+segments in it are never written again, and whoever takes over makes the part visible if that had
+not been done. What was written and is in no chunk is dropped and replayed.
+
+Segments are dealt to the peers of such an output by their ids, so that a repeat comes to whoever
+has the log of the first time. A log commits one part after another, and only the last one may not
+be visible yet; its token is a record of the lowest shard of the writer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import compress
+
+import numpy as np
+
+from onyx.errors import Fenced, Unavailable
+from onyx.flow.apply import Leaves
+from onyx.flow.batch import U64, Batch
+from onyx.flow.grouping import SHARDS
+from onyx.ledger.applied import Applied
+from onyx.ledger.lineage import without_attempts
+from onyx.plugins.protocol import Token
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.recovery import Recovered
+from onyx.task.recovery.carry_over import inherit_written, last_tokens, may_inherit
+from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.sink.sink import Sink
+from onyx.task.task import Task
+
+
+class Committing:
+    """Of one output task on one peer, in one allocation version. Used by the task's thread."""
+
+    def __init__(self, recovered: Recovered, sink: Sink) -> None:
+        self._log = recovered.log
+        self._shards = sorted(recovered.shards)
+        self._sink = sink
+        self._applied = Applied(recovered.roots, recovered.ids)
+        self._applied.rewired()
+        self._columns: deque[tuple[int, U64, U64]] = deque()
+        """Written and not committed, with the count of segments written by then."""
+        self._committed = 0
+        self._forgotten: dict[int, int] = {}
+        self._doubtful: tuple[Token, Chunk] | None = None
+
+    def begin(self) -> None:
+        """From now on the plugin commits what it writes."""
+        self._sink.begin(self.commit)
+        self._committed = self._sink.written
+
+    def write(self, batch: Batch, leaves: Leaves) -> None:
+        """Write what has not been written before; all of the batch is acked when that is visible.
+
+        Raises:
+            Unavailable: nothing was taken; the same batch is to be written again.
+        """
+        roots, ids = batch.roots, batch.ids
+        assert roots is not None
+        assert ids is not None
+        segments = leaves.segments
+        known = self._applied.known(roots, ids)
+        if known.any():
+            news = ~known
+            parents = np.arange(len(segments)) if leaves.parents is None else leaves.parents
+            segments = list(compress(segments, news[parents].tolist()))
+            fresh_roots, fresh_ids = roots[news], ids[news]
+        else:
+            fresh_roots, fresh_ids = roots, ids
+        self._columns.append((self._sink.written + len(segments), fresh_roots, fresh_ids))
+        try:
+            self._sink.write(segments, roots, ids)
+        except Unavailable:
+            self._columns.pop()
+            raise
+        self._applied.add(fresh_roots, fresh_ids)
+
+    def commit(self, token: Token, segments: int) -> None:
+        """The plugin is about to make its next so many segments visible."""
+        until = self._committed + segments
+        if self._doubtful is None or self._doubtful[0] is not token:
+            self._snapshot_if_due()
+            self._doubtful = token, self._chunk(token, until)
+        try:
+            self._log.append(self._doubtful[1])
+        except Fenced as error:
+            raise Unavailable(f"{error}; waiting for the new allocation") from error
+        self._doubtful = None
+        self._committed = until
+        self._forgotten = {}
+        while self._columns and self._columns[0][0] <= until:
+            self._columns.popleft()
+
+    def forget(self, frontiers: dict[int, int]) -> None:
+        """Nothing below these positions of their partitions comes again."""
+        if frontiers:
+            self._applied.forget(frontiers)
+            self._forgotten |= frontiers
+
+    def _chunk(self, token: Token, until: int) -> Chunk:
+        columns = [(roots, ids) for at, roots, ids in self._columns if at <= until]
+        return Chunk(
+            shards={self._shards[0]: ShardChange(records=[dict(token)])},
+            roots=without_attempts(np.concatenate([roots for roots, _ in columns])),
+            ids=np.concatenate([ids for _, ids in columns]),
+            forgotten=self._forgotten,
+        )
+
+    def _snapshot_if_due(self) -> None:
+        """All parts before are visible, so the ids of what they hold are the whole state."""
+        if not self._log.wants_snapshot:
+            return
+        roots, ids = self._applied.columns()
+        if self._columns:
+            uncommitted = np.concatenate([each for _, _, each in self._columns])
+            kept = ~np.isin(ids, uncommitted)
+            roots, ids = roots[kept], ids[kept]
+        empty = {shard: ShardChange() for shard in self._shards}
+        try:
+            self._log.snapshot(Chunk(empty, roots, ids))
+        except Fenced as error:
+            raise Unavailable(f"{error}; waiting for the new allocation") from error
+        self._log.collect()
+
+
+def recover(task: Task) -> bool:
+    """Take over from those who wrote before: make visible what they have committed, and begin.
+    False while that is under way; the job waits for it."""
+    sink = task.static.sink
+    assert sink is not None
+
+    def finished(recovered: Recovered) -> Committing:
+        for token in last_tokens(recovered.shards.values()):
+            sink.finish(token)
+        return Committing(recovered, sink)
+
+    if task.live.wiring.rank >= SHARDS:
+        return True
+    if not may_inherit(task):
+        return False
+    shards = shards_of_rank(task, SHARDS)
+    committing = recovered_state(task, shards, inherit_written(task), finished)
+    if committing is None:
+        return False
+    committing.begin()
+    task.live.committing = committing
+    return True

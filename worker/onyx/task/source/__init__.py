@@ -1,0 +1,1 @@
+"""Inputs: partitions, what is pending, retries, and frontiers."""

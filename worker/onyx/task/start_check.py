@@ -1,0 +1,76 @@
+"""Whether this worker could start the tasks of a job: all is looked up, and nothing started.
+
+The same lookups as in `start`, for every task, with all that is wrong instead of the first thing.
+User's code runs as far as it does when a peer joins a task that others work on: `calls` of
+lifecycles, and plugins are made and closed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from onyx.errors import describe
+from onyx.flow.apply import resolve_params
+from onyx.flow.conditions import compile_conditions
+from onyx.flow.grouping import key_getter
+from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.options import own_options
+from onyx.plugins.protocol import PluginContext
+from onyx.task.lifecycles import compile_lifecycles
+from onyx.task.services import Services
+from onyx.task.windowed import setup
+
+CHECK = JobId("check")
+"""In the place of the id of a job that has none yet."""
+
+
+def problems(job: Job, group: GroupId, services: Services) -> list[str]:
+    """Why the tasks could not be started, each once; empty if nothing is known against it."""
+    found: dict[str, None] = {}
+    for entry in job.catalog:
+        for look_up in _lookups(job, entry, group, services):
+            try:
+                look_up()
+            except BaseException as error:
+                found.setdefault(f"task {entry.name}: {describe(error)}")
+    return list(found)
+
+
+def _lookups(
+    job: Job, entry: CatalogEntry, group: GroupId, services: Services
+) -> Iterator[Callable[[], Any]]:
+    resolve, task = services.resolve, entry.name
+    names = (entry.fn, entry.assign_watermark_fn)
+    yield from (partial(resolve, name) for name in names if name is not None)
+    yield lambda: resolve_params({task: services.fn_params(task)}, entry)
+    yield lambda: compile_lifecycles(job, task, resolve)
+    yield lambda: compile_conditions(job, task, resolve)
+    yield lambda: key_getter(entry, resolve)
+    yield lambda: setup.compiled(job, task, resolve)
+    if entry.plugin is not None:
+        yield lambda: _made(job, entry, group, services)
+
+
+def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> None:
+    """Make the plugin, which looks at its options, and close it."""
+    assert entry.plugin is not None
+    context = PluginContext(
+        job=CHECK,
+        job_name=job.name,
+        task=TaskName(entry.name),
+        peer=PeerId(f"{group}-check"),
+        slot=Slot(0),
+        incarnation=group,
+        options=own_options(entry),
+        batch_size=entry.batch_size,
+        clock=services.clock,
+        resolve=services.resolve,
+        permitted=lambda: False,
+        wanted=lambda: False,
+        data_dir=services.settings.data_dir,
+    )
+    build = services.build_input if entry.type == "input" else services.build_output
+    build(entry.plugin, context).close()

@@ -1,0 +1,1 @@
+"""Tasks with windows: their state, what triggers emit, and how both become durable."""

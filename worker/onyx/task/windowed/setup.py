@@ -1,0 +1,46 @@
+"""What a task with windows has besides, worked out once from its job."""
+
+from __future__ import annotations
+
+from onyx.flow.conditions import set_apart
+from onyx.flow.grouping import key_getter
+from onyx.flow.predicates import Resolve
+from onyx.model.job import Job
+from onyx.model.workflow import ancestors, children
+from onyx.task.task import Windowed
+from onyx.windows.compile import compile_windows
+
+
+def sends_to(job: Job, task: str) -> tuple[str, ...]:
+    """The children that get what a task makes: of a reduce task only what its triggers emit, and
+    none that is there for late segments or dead letters."""
+    apart = set_apart(job, task)
+    return tuple(child for child in children(job.workflow)[task] if child not in apart)
+
+
+def compiled(job: Job, task: str, resolve: Resolve) -> Windowed | None:
+    """The windows of a task, ready to run; None when it has none.
+
+    Raises:
+        UserError: a function is not registered or not of the right kind.
+    """
+    windows = compile_windows(job, task, resolve)
+    if windows is None:
+        return None
+    entry = job.entry(task)
+    mine = {window.id: window for window in job.windows if window.task == task}
+    triggers = [trigger for trigger in job.triggers if trigger.window_id in mine]
+    names = {name for each in triggers for name in (each.sync, each.emit) if name is not None}
+    all_windowed = {window.task for window in job.windows}
+    return Windowed(
+        compiled=windows,
+        group_key=key_getter(entry, resolve),
+        unique_key=entry.uniqueness_key if entry.deduplicate else None,
+        late_to=tuple(sorted({each.late_to for each in mine.values() if each.late_to})),
+        fed_by=frozenset(
+            name
+            for name in ancestors(job.workflow, task)
+            if name in all_windowed or job.entry(name).type == "input"
+        ),
+        functions={name: resolve(name) for name in sorted(names)},
+    )
