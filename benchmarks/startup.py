@@ -31,7 +31,7 @@ import onyx.cli; mark()
 from dataclasses import replace
 from pathlib import Path
 from onyx import api
-from onyx.cli.worker import Worker
+from onyx.cli.processes.worker import Worker
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 job = parse_manifest(Path(sys.argv[1]).read_bytes(), "job")

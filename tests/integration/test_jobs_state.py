@@ -16,9 +16,9 @@ from tests.support.cluster import Cluster
 from tests.support.processes import onyx
 
 from onyx import api
+from onyx.client.query import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.query import WindowView
 from onyx.settings import StateSettings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

@@ -13,10 +13,10 @@ import yaml
 from tests.support.cluster import Cluster
 from tests.support.processes import onyx
 
-from onyx import vouching
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
+from onyx.submission import worker_checks
 
 pytestmark = pytest.mark.server
 PEERS = 4
@@ -164,7 +164,7 @@ def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work(
     running: tuple[Cluster, JobId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, job = running
-    monkeypatch.setattr(vouching, "VOUCH_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(worker_checks, "VOUCH_TIMEOUT_S", 2.0)
     lifecycles = [{"task": "all", "calls": "offered:hangs"}]
     with pytest.raises(Unavailable, match=r"no answer from \S+:\d+, \S+:\d+ within 2 s"):
         cluster.submit(after(job, lambda spec: spec.update(lifecycles=lifecycles)))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from onyx.checks import wrong_options
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.submission.plugin_options import wrong_options
 
 READ: dict[str, Any] = {"plugin": "sequence", "options": {"segments": []}}
 WRITE: dict[str, Any] = {"plugin": "blackhole"}

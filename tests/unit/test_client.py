@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from tests.support.memory_log import MemoryLog
 
-from onyx import client as client_module
-from onyx.client import Client
+from onyx.client import client as client_module
+from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog

@@ -11,14 +11,14 @@ from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
 
-from onyx.client import Client
+from onyx.client.client import Client
+from onyx.client.query import Question, StateReader, WindowView
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.grouping import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.query import Question, StateReader, WindowView
 from onyx.replica.state import Replica
 from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL, Extent

@@ -9,13 +9,13 @@ import pytest
 from tests.support.memory_log import MemoryLog
 from tests.support.vouching import voucher
 
-from onyx import takeover
-from onyx.client import Client
+from onyx.client.client import Client
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
 from onyx.model.job import Job, ResumePoint
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.entry import Command
+from onyx.submission import upgrades
 from onyx.upgrade.plan import in_place_of
 
 
@@ -117,10 +117,10 @@ def test_the_state_is_that_of_the_first_job_until_another_one_has_taken_over(
     submit(client, "a")
     submit(client, "b", after="a")
     read(client, "b", documents=1)
-    assert takeover.holder(client.log, client.replica(), JobId("a")) == "a"
-    assert takeover.holder(client.log, client.replica(), JobId("b")) == "a"
+    assert upgrades.holder(client.log, client.replica(), JobId("a")) == "a"
+    assert upgrades.holder(client.log, client.replica(), JobId("b")) == "a"
     client.log.put_document("frontier/b/1", b"{}", None)
-    assert takeover.holder(client.log, client.replica(), JobId("b")) == "b"
+    assert upgrades.holder(client.log, client.replica(), JobId("b")) == "b"
 
 
 def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
@@ -128,7 +128,7 @@ def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
     submit(client, "b", after="a")
     new = in_place_of(job("c"), "a")
     assert new.resume_point is not None
-    found = takeover.plan(
+    found = upgrades.plan(
         client.log, client.replica(), new, new.resume_point, instead_of=JobId("b")
     )
     assert not found.problems
@@ -151,7 +151,7 @@ def test_answers_alone_are_no_resume_point(client: Client) -> None:
     assert client.job(JobId("a")).resume_point is None
     assert alone.resume_point is not None
     with pytest.raises(UserError, match="names no job"):
-        takeover.plan(client.log, client.replica(), alone, alone.resume_point)
+        upgrades.plan(client.log, client.replica(), alone, alone.resume_point)
 
 
 def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:

@@ -11,8 +11,7 @@ import pytest
 from tests.support.memory_log import MemoryLog
 from tests.support.vouching import voucher
 
-from onyx import vouching
-from onyx.client import Client
+from onyx.client.client import Client
 from onyx.errors import JobRefused, Unavailable
 from onyx.ids import JobId, Position
 from onyx.model.job import Job
@@ -20,8 +19,9 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.replica import machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
+from onyx.submission import worker_checks
+from onyx.submission.worker_checks import NOBODY, Vouching, lacks_peers
 from onyx.upgrade.plan import in_place_of
-from onyx.vouching import NOBODY, Vouching, lacks_peers
 
 
 class History:
@@ -216,7 +216,7 @@ def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
 
 
 def test_a_worker_that_does_not_answer_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vouching, "VOUCH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(worker_checks, "VOUCH_TIMEOUT_S", 0.01)
     with cluster(None) as client:
         with pytest.raises(Unavailable, match=r"no answer from voucher within 0\.01 s"):
             client.submit(in_place_of(job("new"), "old"))

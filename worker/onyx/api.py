@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onyx.client import Client, Collected, Submission
+from onyx.client.client import Client, Collected, Submission
+from onyx.client.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
@@ -31,7 +32,6 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
-from onyx.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
 from onyx.recorder import Recorder
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver

@@ -1,5 +1,5 @@
 {{/* What the schema of the values cannot say, because it is about several of them. */}}
-{{- define "onyx.checks" -}}
+{{- define "onyx.submission.plugin_options" -}}
 {{- if and .Values.zookeeper.address (not (contains ":" .Values.zookeeper.address)) -}}
 {{- fail "zookeeper.address needs a port: host:2181" -}}
 {{- end -}}

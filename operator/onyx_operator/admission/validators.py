@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.model import information, information_cluster
 from onyx.model.notices import notices
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.model.report import at
+from onyx.submission.plugin_options import wrong_options
 
 Object = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
-from onyx.vouching import NOBODY, VOUCH_TIMEOUT_S, Vouching, lacks_peers
+from onyx.submission.worker_checks import NOBODY, VOUCH_TIMEOUT_S, Vouching, lacks_peers
 from onyx_operator.jobs.seen import Upgrade
 
 CHECKS_MAX = 200

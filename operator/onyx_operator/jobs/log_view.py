@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from onyx import failure_text
-from onyx.client import Client
+from onyx.client import failure_text
+from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin

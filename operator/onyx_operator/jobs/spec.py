@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onyx.checks import wrong_options
 from onyx.errors import ManifestError, Problem
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
+from onyx.submission.plugin_options import wrong_options
 from onyx.upgrade.plan import without_answers
 from onyx_operator.jobs.seen import job_id
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from onyx import takeover
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.replica.state import Replica
+from onyx.submission import upgrades
 from onyx.upgrade.plan import Plan, in_place_of
 from onyx_operator.jobs.seen import Upgrade
 from onyx_operator.jobs.spec import told
@@ -23,14 +23,14 @@ def upgrade(log: LogReader, replica: Replica, job: Job, former: JobId) -> Upgrad
     Raises:
         Unavailable: the log cannot be reached.
     """
-    resumes = takeover.holder(log, replica, former)
+    resumes = upgrades.holder(log, replica, former)
     if resumes != former and replica.allocations.get(former):
         waits = f"job {former} is about to go on where job {resumes} stopped; then the new one"
         return Upgrade(resumes, waits=f"{waits} takes its place", again_in_s=TAKEOVER_WAIT_S)
     point = in_place_of(job, resumes).resume_point
     assert point is not None
     try:
-        found = takeover.plan(log, replica, job, point, instead_of=former)
+        found = upgrades.plan(log, replica, job, point, instead_of=former)
     except UserError as error:
         anew = "another restartNonce runs the new one from its beginning"
         return Upgrade(resumes, refusal=f"{error}; {anew}")

@@ -18,7 +18,7 @@ import msgspec
 from immutables import Map
 
 from onyx import recorder
-from onyx.cli import losses
+from onyx.cli.processes import losses
 from onyx.ids import TaskName
 from onyx.recorder import Recorder
 from onyx.replica.commands import report_loss

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onyx.cli.commands import COMMANDS
+from onyx.cli.table import COMMANDS
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "scipy", "rich", "pyspark", "onyx.peer")
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"

@@ -11,7 +11,7 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx import recorder
-from onyx.cli import losses
+from onyx.cli.processes import losses
 from onyx.ids import JobId, TaskName
 from onyx.peer import loss_reports
 from onyx.recorder import Inside, Recorder

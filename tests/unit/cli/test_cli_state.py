@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onyx import api
-from onyx.cli.state import parse_key, show_state
+from onyx.cli.commands.state import parse_key, show_state
+from onyx.client.query import WindowView
 from onyx.ids import JobId
-from onyx.query import WindowView
 from onyx.windows.firing import ALL, Extent
 
 HOUR_MS = 3_600_000

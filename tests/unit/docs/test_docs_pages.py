@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from onyx.checks import wrong_options
 from onyx.model.names import (
     AGGREGATIONS,
     INPUT_PLUGINS,
@@ -19,6 +18,7 @@ from onyx.model.names import (
 )
 from onyx.model.parsing.cluster import parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest, parse_mapping
+from onyx.submission.plugin_options import wrong_options
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {

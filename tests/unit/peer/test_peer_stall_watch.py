@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.support.bench import GROUP, JOB, Bench, chain
 
-from onyx.client import Client
+from onyx.client.client import Client
 from onyx.errors import Blocked
 from onyx.log import job_documents
 from onyx.peer.stall_watch import Watch

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bench import Bench, chain
 
-from onyx import failure_text
+from onyx.client import failure_text
 from onyx.model.locations import without_secrets
 from onyx.settings import Settings, TaskSettings
 from onyx.task.failures import exceptions

@@ -8,8 +8,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from onyx import failure_text
-from onyx.client import Client, JobStatus
+from onyx.client import failure_text
+from onyx.client.client import Client, JobStatus
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.replica.state import Replica

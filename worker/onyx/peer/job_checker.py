@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from onyx.checks import wrong_options
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands.vouch_job import NAME, PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX
 from onyx.replica.effects import CheckJob
 from onyx.replica.entry import Command
+from onyx.submission.plugin_options import wrong_options
 from onyx.task.services import Services
 from onyx.task.start_check import problems
 

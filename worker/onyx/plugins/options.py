@@ -1,7 +1,7 @@
 """Options of a plugin: declared as a struct, read with errors that name the task and the key.
 
 The same reading serves a worker, which raises the first problem, and whoever checks a job before it
-runs, who wants them all: see `onyx.checks`.
+runs, who wants them all: see `onyx.submission.plugin_options`.
 """
 
 from __future__ import annotations

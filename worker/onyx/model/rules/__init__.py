@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping
 
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report
-from onyx.model.rules import (
-    catalog,
-    effect,
-    failures,
-    flow,
-    lifecycles,
-    resume,
-    windows,
-    workflow,
-)
+from onyx.model.rules import catalog, effect, failures, flow, lifecycles, upgrade, windows, workflow
 
 EntryRule = Callable[[Draft, str, Report], None]
 JobRule = Callable[[Draft, str, Report], None]
@@ -58,5 +49,5 @@ JOB: tuple[JobRule, ...] = (
     effect.check_windowed_tasks,
     effect.check_shares,
     effect.check_tracking,
-    resume.check_resume_point,
+    upgrade.check_resume_point,
 )

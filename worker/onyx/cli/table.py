@@ -15,23 +15,41 @@ import typer.core
 import typer.main
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("onyx.cli.run:run", "Run a job on this machine: ZooKeeper, workers and all."),
+    "run": ("onyx.cli.commands.run:run", "Run a job on this machine: ZooKeeper, workers and all."),
     "validate": (
-        "onyx.cli.validate:validate",
+        "onyx.cli.commands.validate:validate",
         "Check a file; prints every problem with its place.",
     ),
-    "submit": ("onyx.cli.jobs:submit", "Submit a job to a running cluster and print its id."),
-    "kill": ("onyx.cli.jobs:kill", "Stop a job for ever; one that has completed stays so."),
-    "suspend": ("onyx.cli.jobs:suspend", "Give the peers of a job to others until `resume`."),
-    "resume": ("onyx.cli.jobs:resume", "Let a suspended job go on where its inputs were."),
-    "drain": ("onyx.cli.jobs:drain", "Let a job read nothing new, finish and complete."),
-    "jobs": ("onyx.cli.jobs:list_jobs", "List jobs: state, peers, why a job waits or failed."),
-    "state": ("onyx.cli.state:show_state", "Show what a window of a running job has gathered."),
-    "log": ("onyx.cli.inspect:show_log", "Print the entries of the log, one a line."),
-    "replica": ("onyx.cli.inspect:show_replica", "Print the replica: what the log folds into."),
-    "gc": ("onyx.cli.inspect:collect", "Forget the jobs that have ended, and trim the log."),
-    "worker": ("onyx.cli.cluster:run_worker", "Run a worker, in one process or several."),
-    "zookeeper": ("onyx.cli.zookeeper:run_zookeeper", "Run a ZooKeeper server."),
+    "submit": (
+        "onyx.cli.commands.jobs:submit",
+        "Submit a job to a running cluster and print its id.",
+    ),
+    "kill": (
+        "onyx.cli.commands.jobs:kill",
+        "Stop a job for ever; one that has completed stays so.",
+    ),
+    "suspend": (
+        "onyx.cli.commands.jobs:suspend",
+        "Give the peers of a job to others until `resume`.",
+    ),
+    "resume": ("onyx.cli.commands.jobs:resume", "Let a suspended job go on where its inputs were."),
+    "drain": ("onyx.cli.commands.jobs:drain", "Let a job read nothing new, finish and complete."),
+    "jobs": (
+        "onyx.cli.commands.jobs:list_jobs",
+        "List jobs: state, peers, why a job waits or failed.",
+    ),
+    "state": (
+        "onyx.cli.commands.state:show_state",
+        "Show what a window of a running job has gathered.",
+    ),
+    "log": ("onyx.cli.commands.log:show_log", "Print the entries of the log, one a line."),
+    "replica": (
+        "onyx.cli.commands.log:show_replica",
+        "Print the replica: what the log folds into.",
+    ),
+    "gc": ("onyx.cli.commands.log:collect", "Forget the jobs that have ended, and trim the log."),
+    "worker": ("onyx.cli.commands.worker:run_worker", "Run a worker, in one process or several."),
+    "zookeeper": ("onyx.cli.commands.zookeeper:run_zookeeper", "Run a ZooKeeper server."),
 }
 """Where each command is, and what the listing says of it."""
 

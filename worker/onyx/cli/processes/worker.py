@@ -6,7 +6,7 @@ import gc
 import socket
 
 from onyx import __version__, api
-from onyx.cli.threads import ThreadWatch
+from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.peer_group import PeerGroup
 from onyx.recorder import Recorder

@@ -12,7 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from onyx import api, failure_text
+from onyx import api
+from onyx.cli.commands.submit import DryRunOption, ResumeOption, show_takeover
+from onyx.cli.commands.validate import FileArgument, read_job
 from onyx.cli.options import (
     JobArgument,
     JsonOption,
@@ -21,9 +23,8 @@ from onyx.cli.options import (
     job_id,
     settings,
 )
-from onyx.cli.takeover import DryRunOption, ResumeOption, show_takeover
-from onyx.cli.validate import FileArgument, read_job
-from onyx.client import Client, JobStatus
+from onyx.client import failure_text
+from onyx.client.client import Client, JobStatus
 from onyx.ids import JobId
 
 STACKS_MAX = 4

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.cli.options import job_id
-from onyx.client import Client
+from onyx.client.client import Client
 from onyx.model.job import Job
 
 ResumeOption = Annotated[

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from onyx import takeover, vouching
 from onyx.errors import Problem, Unavailable
 from onyx.ids import JobId
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
+from onyx.submission import upgrades, worker_checks
 from onyx.upgrade.plan import Plan
 
 Deliver = Callable[[Entry | Origin, Replica], None]
@@ -42,7 +42,7 @@ def examined(
     """
     found = Plan((), ())
     if job.resume_point is not None:
-        found = takeover.plan(log, replica, job, job.resume_point)
+        found = upgrades.plan(log, replica, job, job.resume_point)
     if asks and not found.problems:
         found = replace(found, problems=_doubts(log, replica, submission, follow))
     return found
@@ -55,7 +55,7 @@ def _doubts(
     resumes = submission.args.get("resumes")
     former = JobId(resumes) if resumes in replica.jobs else None
     problems = []
-    if former is not None and (lacking := vouching.lacks_peers(replica, former, submission)):
+    if former is not None and (lacking := worker_checks.lacks_peers(replica, former, submission)):
         hint = f"add workers; or let go of that job first: onyx suspend {former}"
         problems.append(Problem("spec.resumePoint.job", lacking, hint))
     if former is not None or replica.groups:
@@ -66,7 +66,7 @@ def _doubts(
 
 def _vouched(log: ClientLog, replica: Replica, digest: str, follow: Follow) -> tuple[str, ...]:
     """Why workers cannot run a job; empty if all can."""
-    found, complete = vouching.Vouching(digest), threading.Event()
+    found, complete = worker_checks.Vouching(digest), threading.Event()
 
     def hear(item: Entry | Origin, replica: Replica) -> None:
         if isinstance(item, Entry):
@@ -76,9 +76,9 @@ def _vouched(log: ClientLog, replica: Replica, digest: str, follow: Follow) -> t
 
     with follow(hear, replica):
         log.append(found.command)
-        if not complete.wait(vouching.VOUCH_TIMEOUT_S):
+        if not complete.wait(worker_checks.VOUCH_TIMEOUT_S):
             raise Unavailable(
                 f"whether the job can be run is not known: {found.silent()} within "
-                f"{vouching.VOUCH_TIMEOUT_S:g} s; nothing was changed"
+                f"{worker_checks.VOUCH_TIMEOUT_S:g} s; nothing was changed"
             )
     return found.problems()

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onyx import recorder
-from onyx.cli import losses
 from onyx.cli.exit_codes import FINAL, ExitCode
+from onyx.cli.processes import losses
 from onyx.errors import InvariantViolated, LogReplaced, OnyxError, SettingsError, describe
 from onyx.log.server.process import end_with_parent
 from onyx.recorder import Recorder

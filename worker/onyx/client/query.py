@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.client import Client
+from onyx.client.client import Client
 from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import Unavailable, UserError
 from onyx.flow.grouping import SHARDS, shard_of

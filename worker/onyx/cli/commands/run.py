@@ -27,20 +27,20 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx import api
-from onyx.checks import wrong_options
-from onyx.cli.jobs import remarks, show_exception
+from onyx.cli.commands.jobs import remarks, show_exception
+from onyx.cli.commands.validate import read_job, unresolved
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
+from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
-from onyx.cli.supervisor import Supervisor
-from onyx.cli.validate import read_job, unresolved
 from onyx.cli.watcher import Watcher
-from onyx.client import Client, JobStatus
+from onyx.client.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.replica.state import Replica
 from onyx.settings import Settings
+from onyx.submission.plugin_options import wrong_options
 from onyx.telemetry.logs import configure
 
 SAMPLE_INTERVAL_S = 0.5

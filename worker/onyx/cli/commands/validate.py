@@ -10,7 +10,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from onyx.checks import wrong_options
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.functions import function_names
@@ -20,6 +19,7 @@ from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.parsing.text import ambiguities
 from onyx.resolve import Resolver
+from onyx.submission.plugin_options import wrong_options
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
 

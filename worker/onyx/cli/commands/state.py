@@ -16,8 +16,8 @@ from rich.text import Text
 
 from onyx import api
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.client.query import EXTENTS_DEFAULT, WindowView
 from onyx.ids import JobId
-from onyx.query import EXTENTS_DEFAULT, WindowView
 from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.firing import ALL, Extent, Number
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onyx.cli.exit_codes import ExitCode, exit_code_of
-from onyx.cli.freezing import freeze_with_parent
 from onyx.cli.options import (
     ModulesOption,
     TenancyOption,
@@ -24,8 +23,9 @@ from onyx.cli.options import (
     settings,
     stop_signal,
 )
-from onyx.cli.supervisor import STOP_MARGIN_S, Supervisor
-from onyx.cli.threads import end_within
+from onyx.cli.processes.freezing import freeze_with_parent
+from onyx.cli.processes.supervisor import STOP_MARGIN_S, Supervisor
+from onyx.cli.processes.threads import end_within
 from onyx.errors import OnyxError, Unavailable
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
@@ -33,7 +33,7 @@ from onyx.settings import Settings
 from onyx.telemetry.logs import configure
 
 if TYPE_CHECKING:
-    from onyx.cli.worker import Worker
+    from onyx.cli.processes.worker import Worker
 
 PeersOption = Annotated[
     int,
@@ -97,7 +97,7 @@ def _worker(
     found: Settings, peers: int, listener: socket.socket | None, recorder: Recorder
 ) -> Worker:
     # The supervisor does without the engine, which is most of the memory of a process.
-    from onyx.cli.worker import Worker
+    from onyx.cli.processes.worker import Worker
 
     freeze_with_parent()
     return Worker(found, peers, listener, recorder)

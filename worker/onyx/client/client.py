@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from onyx import examining, takeover
-from onyx.checks import wrong_options
 from onyx.errors import JobRefused, OnyxError, UserError
 from onyx.ids import GroupId, JobId, Position
 from onyx.log import job_documents
@@ -33,6 +31,8 @@ from onyx.replica.state import Replica
 from onyx.replica.submission import submission
 from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
+from onyx.submission import preflight, upgrades
+from onyx.submission.plugin_options import wrong_options
 from onyx.upgrade.plan import Plan, without_answers
 
 FORGOTTEN_AT_ONCE = 500
@@ -120,7 +120,7 @@ class Client:
         entry = self._entry(job_id, job, digest)
         if taken is None and job.resume_point is not None:
             asks = job.resume_point.job in replica.jobs
-            found = examining.examined(self.log, replica, job, entry, self.follow, asks=asks)
+            found = preflight.examined(self.log, replica, job, entry, self.follow, asks=asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
         if taken is not None and taken != digest:
@@ -142,7 +142,7 @@ class Client:
         if problems := wrong_options(job):
             return Plan((), problems)
         entry = self.prepare(JobId(str(uuid.uuid4())), job)
-        return examining.examined(self.log, self.replica(), job, entry, self.follow)
+        return preflight.examined(self.log, self.replica(), job, entry, self.follow)
 
     def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
@@ -227,7 +227,7 @@ class Client:
             Unavailable: ZooKeeper cannot be reached; call it again.
         """
         before = self.replica()
-        taken, needed = takeover.progress(self.log, before)
+        taken, needed = upgrades.progress(self.log, before)
         ended = tuple(
             job for job in (*before.completed_jobs, *before.killed_jobs) if job not in needed
         )

@@ -1,0 +1,1 @@
+"""The commands of `onyx`: each is the module of its name."""

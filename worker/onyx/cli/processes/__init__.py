@@ -1,0 +1,1 @@
+"""Worker processes under a supervisor, and how they end."""

@@ -1,0 +1,1 @@
+"""A client of a cluster: jobs, their statuses and the states of their windows."""

@@ -1,0 +1,1 @@
+"""Whether a job can be submitted, or can upgrade another one: answered before anything changes."""
