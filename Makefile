@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
+PARALLEL ?= --numprocesses auto --dist loadfile --durations 10
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo test format lint type imports unit sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test format lint type imports unit sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +30,9 @@ $(VENV)/.done: pyproject.toml constraints.txt
 demo: setup ## Run the flights job on 4 worker processes and check it against pandas
 	$(BIN)/python examples/flights/demo.py
 
+check: lint type imports ## What a developer runs: all of `make test` that starts no servers
+	$(BIN)/python -m pytest $(PARALLEL) -m "not server"
+
 test: lint type imports unit ## Pass everything: linter, types, import contracts, all tests
 
 lint: setup ## Check format and style
@@ -45,8 +49,8 @@ type: setup ## Check types
 imports: setup ## Check that imports run downward only
 	$(BIN)/lint-imports --no-cache
 
-unit: setup ## Run all tests
-	$(BIN)/python -m pytest
+unit: setup ## Run all tests, as many at once as there are cores
+	$(BIN)/python -m pytest $(PARALLEL)
 
 sim: setup ## Simulate clusters and windowed jobs: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))
@@ -64,11 +68,10 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)
 	$(BIN)/python -m pytest tests/monitoring
 
-objects: setup ## Test s3:// paths with a real object store, MinIO (first time: builds it with Go, some 10 minutes)
+objects: setup ## Build the object store that tests run (once, with Go, 2 minutes); without it they are skipped
 	$(BIN)/python -m tests.support.object_stores
-	$(BIN)/python -m pytest tests/integration/test_objects_*.py tests/integration/test_jobs_objects.py tests/unit/plugins/parts/test_plugins_parts.py
 
-kafka: setup ## Fetch the Kafka that tests run from a Maven repository (once, 44 MB); without it they are skipped
+kafka: setup ## Fetch the Kafka that tests run (once, with Maven, 44 MB); without it they are skipped
 	$(BIN)/python -m tests.support.kafka_jars
 
 golden: setup ## Renew the golden renderings of the chart

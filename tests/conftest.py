@@ -10,7 +10,7 @@ import pytest
 import trustme
 from tests.support.certificates import Secret
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.object_stores import Minio, ObjectStore
+from tests.support.object_stores import Gateway, ObjectStore
 from tests.support.postgresql import PostgreSQL
 from tests.support.s3_server import S3Server
 from tests.support.sql_databases import Database
@@ -64,9 +64,9 @@ def fake_s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+def s3_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A real object store; tests that ask for it are skipped where it has not been built."""
-    server = Minio(tmp_path_factory.mktemp("minio"))
+    server = Gateway(tmp_path_factory.mktemp("s3_gateway"))
     yield server
     server.close()
 
@@ -80,7 +80,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     broker.kill()
 
 
-@pytest.fixture(params=["fake_s3", "minio"])
+@pytest.fixture(params=["fake_s3", "s3_gateway"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty bucket of each server, to which the environment leads."""
     return _bucket_of(request.getfixturevalue(request.param), monkeypatch)
@@ -92,7 +92,7 @@ def fake_store(fake_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> ObjectStor
     return _bucket_of(fake_s3, monkeypatch)
 
 
-def _bucket_of(server: S3Server | Minio, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+def _bucket_of(server: S3Server | Gateway, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return ObjectStore(server)

@@ -66,10 +66,10 @@ GO_MODULES = (
 
 ON_DEMAND = (
     GoModule(
-        "minio",
-        "github.com/minio/minio",
-        "0.0.0-20260212201848-7aac2a2c5b7c",
-        {"minio": "github.com/minio/minio"},
+        "versitygw",
+        "github.com/versity/versitygw",
+        "1.8.0",
+        {"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
     ),
 )
 """No part of the cluster: an object store for tests."""

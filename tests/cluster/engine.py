@@ -29,6 +29,7 @@ IMAGES = {
     "FLIGHTS_IMAGE": "localhost/onyx-flights:dev",
 }
 """Variable: what the Makefile calls the image unless the variable says otherwise."""
+_SUITE = "bookworm"
 _ROOT = Path(__file__).parents[2]
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _SETTINGS = """\
@@ -83,11 +84,20 @@ def _ensure_base() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _mirror() -> str:
+    """Where apt on this machine finds that suite of Debian."""
+    asked = ("apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)")
+    found = [line.split() for line in run(*asked).splitlines()]
+    mirrors = [each[1] for each in found if each[0] == _SUITE and len(each) == 2]
+    if not mirrors:
+        raise ClusterError(f"apt has no source for {_SUITE}, of which the base image is made")
+    return mirrors[0]
+
+
 def _make_base(folder: Path) -> None:
     """A minimal Debian with its Python, which is the same version, named as the real base does."""
     packages = "--include=python3,python3-venv,python3-pip,ca-certificates"
-    mirror = "http://deb.debian.org/debian"
-    command = ("debootstrap", "--variant=minbase", packages, "bookworm", folder, mirror)
+    command = ("debootstrap", "--variant=minbase", packages, _SUITE, folder, _mirror())
     run(*command, timeout_s=BUILD_TIMEOUT_S)
     (folder / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink()
     (folder / "usr/bin/python").symlink_to("python3")

@@ -12,7 +12,7 @@ from onyx.state.stores.memory import MemoryChunkStore
 from onyx.state.stores.opening import open_store
 
 
-@pytest.fixture(params=["memory", "directory", "fake_s3", "minio"])
+@pytest.fixture(params=["memory", "directory", "fake_s3", "s3_gateway"])
 def chunks(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ChunkStore:

@@ -23,7 +23,7 @@ CONNECTIONS_MAX = 32
 DEFAULT_REGION = "us-east-1"
 _DENIED = {
     "403", "AccessDenied", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId",
-    "InvalidToken", "SignatureDoesNotMatch",
+    "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound",
 }  # fmt: skip
 _logger = logging.getLogger(__name__)
 

@@ -59,7 +59,7 @@ class Prefix:
         return self.store.get(f"deep/out/{name}")
 
 
-@pytest.fixture(params=["directory", "fake_s3", "minio"])
+@pytest.fixture(params=["directory", "fake_s3", "s3_gateway"])
 def place(request, monkeypatch, tmp_path):
     """What is promised holds wherever parts are."""
     if request.param == "directory":
