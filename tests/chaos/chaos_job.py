@@ -11,15 +11,15 @@ import json
 import time
 from pathlib import Path
 
-from onyx.plugins.files.input import files_input
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.registry import build_input
 
 
 def gated_files(context: PluginContext) -> GatedFiles:
     """The `files` input behind the gate in option `gate`."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedFiles(files_input(dataclasses.replace(context, options=options)), gate)
+    return GatedFiles(build_input("files", dataclasses.replace(context, options=options)), gate)
 
 
 class GatedFiles:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from chaos_job import GatedFiles
 
-from onyx.plugins.kafka.factories import kafka_input
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.registry import build_input
 
 
 def gated_kafka(context: PluginContext) -> GatedFiles:
     """The input behind the gate in option `gate`: messages that may be read of each partition."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedFiles(kafka_input(dataclasses.replace(context, options=options)), gate)
+    return GatedFiles(build_input("kafka", dataclasses.replace(context, options=options)), gate)
 
 
 def numbered(segment):

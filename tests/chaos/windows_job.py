@@ -11,8 +11,8 @@ from pathlib import Path
 
 from chaos_job import GatedReader
 
-from onyx.plugins.generator import generator_input
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.registry import build_input
 
 KEYS = 1_000
 DISORDER_MS = 500
@@ -23,7 +23,9 @@ def gated_generator(context: PluginContext) -> GatedGenerator:
     partition."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedGenerator(generator_input(dataclasses.replace(context, options=options)), gate)
+    return GatedGenerator(
+        build_input("generator", dataclasses.replace(context, options=options)), gate
+    )
 
 
 class GatedGenerator:

@@ -18,7 +18,7 @@ from onyx.ids import GroupId
 from onyx.plugins.kafka import store as kafka_store
 from onyx.plugins.kafka.client import KafkaClient
 from onyx.plugins.kafka.messages import Messages
-from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.kafka.output import KafkaOutput
 from onyx.plugins.kafka.store import KafkaStore
 from onyx.plugins.protocol import Output, Token
@@ -40,7 +40,7 @@ def kafka_output(broker: KafkaBroker, topic: str, **options: Any) -> KafkaOutput
 
 
 def store_of(broker: KafkaBroker, topic: str, incarnation: str) -> KafkaStore:
-    options = KafkaOutputOptions(bootstrap_servers=broker.address, topic=topic)
+    options = OutputOptions(bootstrap_servers=broker.address, topic=topic)
     context = plugin_context({}, incarnation=incarnation)
     return KafkaStore(KafkaClient(context, options), Messages(context, options))
 

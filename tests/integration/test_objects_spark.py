@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
+from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Former, Output
 from onyx.spark.launcher import run_in_process
-from onyx.spark.output import SparkOutput, output
+from onyx.spark.output import SparkOutput
 from onyx.spark.request import StageRequest
 
 STAGE = "tests.support.job_functions:spark_total"

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
+from tests.support.spark_outputs import output
 from tests.support.spark_servers import SparkServer, connect_server, master, worker
 
 import onyx.spark.connect
 from onyx.errors import Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.spark.connect import doubt, open_connect
-from onyx.spark.output import SparkOutput, output
+from onyx.spark.output import SparkOutput
 
 pytestmark = pytest.mark.server
 TIMEOUT_S = 500.0

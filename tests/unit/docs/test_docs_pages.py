@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from onyx.model.names import (
-    AGGREGATIONS,
-    INPUT_PLUGINS,
-    OUTPUT_PLUGINS,
-    REFINEMENTS,
-    TRIGGERS,
-)
+from onyx.model import plugins
+from onyx.model.names import AGGREGATIONS, REFINEMENTS, TRIGGERS
 from onyx.model.parsing.cluster import parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.submission.plugin_options import wrong_options
@@ -145,7 +140,7 @@ def test_every_page_is_within_reach_of_the_readme() -> None:
 
 def test_every_plugin_is_in_the_guide() -> None:
     guide = (ROOT / "docs" / "guide" / "plugins.md").read_text()
-    for plugin in sorted({*INPUT_PLUGINS, *OUTPUT_PLUGINS}):
+    for plugin in plugins.NAMES:
         assert f"| `{plugin}` |" in guide
 
 

@@ -4,15 +4,13 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from onyx.plugins.built_in_options import (
-    FilesInputOptions,
-    FilesOutputOptions,
-    SqlOutputOptions,
-)
-from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions
+from onyx.model.plugins import PLUGINS, BuiltIn
+from onyx.plugins.options import options_of
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "plugins.md").read_text()
+GUIDES = Path(__file__).parents[3] / "docs" / "guide"
+GUIDE = (GUIDES / "plugins.md").read_text()
 
 
 def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
@@ -35,10 +33,9 @@ def _table(names, tmp_path):
     return names["TableOptions"](file=str(tmp_path / "out.db"), table="numbers")
 
 
-def test_every_option_of_files_sql_and_kafka_is_in_the_guide():
-    for options in (
-        FilesInputOptions, FilesOutputOptions, SqlOutputOptions, KafkaInputOptions,
-        KafkaOutputOptions,
-    ):  # fmt: skip
-        for field in msgspec.structs.fields(options):
-            assert f"`{field.encode_name}`" in GUIDE
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: f"{each.name}-{each.type}")
+def test_every_option_is_in_the_guide(plugin: BuiltIn) -> None:
+    page = GUIDES / f"{plugin.name}.md"
+    text = GUIDE + (page.read_text() if page.exists() else "")
+    for field in msgspec.structs.fields(options_of(plugin)):
+        assert f"`{field.encode_name}`" in text

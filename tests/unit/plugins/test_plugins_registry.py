@@ -1,19 +1,37 @@
 """Plugins are found by name, and wrong options are told before anything runs."""
 
+import subprocess
+import sys
+
 import pytest
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import NameNotRegistered, UserError, UserFunctionError
-from onyx.model import names
-from onyx.plugins.built_in_options import INPUT_OPTIONS, OUTPUT_OPTIONS
-from onyx.plugins.registry import INPUTS, OUTPUTS, build_input, build_output
+from onyx.model.plugins import PLUGINS
+from onyx.plugins.options import Options, loaded, options_of
+from onyx.plugins.registry import build_input, build_output
+
+NEEDED_BY_PLUGINS = ("pyarrow", "confluent_kafka", "sqlalchemy", "psycopg", "pyspark", "botocore")
 
 
-def test_short_names_are_those_of_the_information_model():
-    assert tuple(sorted(INPUTS)) == names.INPUT_PLUGINS
-    assert tuple(sorted(OUTPUTS)) == names.OUTPUT_PLUGINS
-    assert INPUT_OPTIONS.keys() == INPUTS.keys()
-    assert OUTPUT_OPTIONS.keys() == OUTPUTS.keys()
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: f"{each.name}-{each.type}")
+def test_every_row_leads_to_a_plugin_and_its_options(plugin):
+    assert callable(loaded(plugin.factory))
+    assert issubclass(options_of(plugin), Options)
+
+
+def test_no_plugin_is_declared_twice():
+    assert len({(each.type, each.name) for each in PLUGINS}) == len(PLUGINS)
+
+
+def test_options_import_nothing_that_only_a_plugin_needs():
+    script = (
+        "import sys\nfrom onyx.model.plugins import PLUGINS\n"
+        "from onyx.plugins.options import options_of\nfor each in PLUGINS: options_of(each)\n"
+        f"print([name for name in {NEEDED_BY_PLUGINS!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_users_own_plugin_is_resolved_by_its_name():

@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
+from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Former, Output
 from onyx.plugins.registry import build_output
-from onyx.spark.output import SparkOutput, output
+from onyx.spark.output import SparkOutput
 from onyx.spark.request import StageRequest
 from onyx.spark.stage import MANIFEST, DirectoryNotes, Workplace, run_stage
 from onyx.spark.versions import NOTE, VERSIONS_MAX, succeed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onyx.model import names
+from onyx.model import names, plugins
 from onyx.model.information_declaration import DECLARATION
 from onyx.model.information_upgrade import RESUME_POINT
 from onyx.model.information_windows import TRIGGER, WINDOW
@@ -61,7 +61,7 @@ CATALOG_ENTRY = Section(
             required=True, origin="onyx/batch-size",
         ),
         Key(
-            "plugin", Function(names.PLUGINS),
+            "plugin", Function(plugins.NAMES),
             "What does the reading or writing: a plugin of Onyx by its short name, or one of "
             "your own.",
             required_for=("input", "output"), allowed_for=("input", "output"),

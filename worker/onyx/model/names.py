@@ -1,4 +1,4 @@
-"""The syntax of names, and the short names of everything that is built in: the one place for both.
+"""The syntax of names, and short names of windows and triggers. Plugins: `model.plugins`.
 
 A name ends up in log entries, metric labels, staging directories and Kubernetes objects, so the
 alphabet is what all of them take. A function is named `package.module:name`; the name has no dots,
@@ -24,15 +24,6 @@ FUNCTION_CHARACTERS_MAX = 255
 RESERVED_NAMES = ("all", "none", "coordinator")
 """Words with a meaning of their own where a task may be named."""
 
-PLUGINS = (
-    "blackhole", "channel", "files", "function", "generator", "kafka", "sequence", "spark", "sql",
-    "stdout",
-)  # fmt: skip
-"""Short names of the plugins that come with Onyx."""
-INPUT_PLUGINS = ("channel", "files", "generator", "kafka", "sequence")
-OUTPUT_PLUGINS = (
-    "blackhole", "channel", "files", "function", "kafka", "spark", "sql", "stdout",
-)  # fmt: skip
 AGGREGATIONS = (
     "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
 )  # fmt: skip

@@ -1,19 +1,22 @@
-"""Output `blackhole`: takes everything and keeps nothing, for measuring the rest."""
+"""Output `blackhole`: drops every segment, to measure the rest of a job."""
 
 from __future__ import annotations
 
 from onyx.flow.batch import Segment
-from onyx.plugins.built_in_options import BlackholeOptions
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import read_options
+from onyx.plugins.options import Options
 from onyx.plugins.protocol import PluginContext
 
 
-def blackhole_output(context: PluginContext) -> BlackholeOutput:
-    read_options(context, BlackholeOptions)
-    return BlackholeOutput()
+class BlackholeOptions(Options, frozen=True):
+    """There are none."""
 
 
 class BlackholeOutput(ImmediateOutput):
+    """Counts segments as durable and drops them."""
+
+    def __init__(self, context: PluginContext, options: BlackholeOptions) -> None:
+        super().__init__()
+
     def deliver(self, segments: list[Segment]) -> None:
         pass

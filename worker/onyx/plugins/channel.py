@@ -16,12 +16,19 @@ from itertools import islice
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.built_in_options import ChannelOptions
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.options import option_error, read_options
+from onyx.plugins.options import Options, option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 
 SEGMENTS_MAX = 100_000
+"""Room of a channel that names no other."""
+
+
+class ChannelOptions(Options, frozen=True):
+    """Which channel."""
+
+    channel: str
+    """Name that the test gave to `open_channel`."""
 
 
 class Channel:
@@ -139,16 +146,8 @@ def open_channel(name: str, segments_max: int = SEGMENTS_MAX) -> Channel:
     return _channels[name]
 
 
-def channel_input(context: PluginContext) -> ChannelInput:
-    return ChannelInput(_find(context))
-
-
-def channel_output(context: PluginContext) -> ChannelOutput:
-    return ChannelOutput(_find(context))
-
-
-def _find(context: PluginContext) -> Channel:
-    name = read_options(context, ChannelOptions).channel
+def _find(context: PluginContext, options: ChannelOptions) -> Channel:
+    name = options.channel
     if name not in _channels:
         raise option_error(
             context,
@@ -160,10 +159,12 @@ def _find(context: PluginContext) -> Channel:
 
 
 class ChannelInput:
+    """Reads a channel as one partition."""
+
     cooperative = True
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, context: PluginContext, options: ChannelOptions) -> None:
+        self._channel = _find(context, options)
 
     def partitions(self) -> Sequence[str]:
         return [self._channel.name]
@@ -181,8 +182,8 @@ class ChannelOutput:
 
     cooperative = True
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, context: PluginContext, options: ChannelOptions) -> None:
+        self._channel = _find(context, options)
         self._waiting: list[Segment] = []
         self._durable = 0
 

@@ -6,33 +6,33 @@ that it has already seen (a replay after a crash), so what it does should be ide
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from onyx.errors import OnyxError, UserFunctionError, describe
+from onyx.errors import OnyxError
 from onyx.flow.batch import Segment
-from onyx.plugins.built_in_options import FunctionOptions
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import read_options
+from onyx.plugins.options import Options, function_error
 from onyx.plugins.protocol import PluginContext
 
 
-def function_output(context: PluginContext) -> FunctionOutput:
-    options = read_options(context, FunctionOptions)
-    return FunctionOutput(context, options, context.resolve(options.fn))
+class FunctionOptions(Options, frozen=True):
+    """What to call."""
+
+    fn: str
+    """`package.module:name` of the function to call; what it returns is ignored."""
+    batch: bool = False
+    """Call it once a batch with the list of segments, instead of once a segment."""
 
 
 class FunctionOutput(ImmediateOutput):
+    """Calls the function in the thread of the task."""
+
     cooperative = False
     """The function may well wait for a server."""
 
-    def __init__(
-        self, context: PluginContext, options: FunctionOptions, fn: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, context: PluginContext, options: FunctionOptions) -> None:
         super().__init__()
         self._context = context
         self._options = options
-        self._fn = fn
+        self._fn = context.resolve(options.fn)
 
     def deliver(self, segments: list[Segment]) -> None:
         try:
@@ -44,7 +44,4 @@ class FunctionOutput(ImmediateOutput):
         except OnyxError:
             raise
         except BaseException as error:
-            raise UserFunctionError(
-                f"job {self._context.job_name!r}, task {self._context.task!r}: "
-                f"{self._options.fn} raised {describe(error)}"
-            ) from error
+            raise function_error(self._context, self._options.fn, error) from error

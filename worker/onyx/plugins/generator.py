@@ -7,13 +7,14 @@ holds back only new positions: what was handed out once is read again at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from onyx.errors import OnyxError, UserFunctionError, describe
+import msgspec
+
+from onyx.errors import OnyxError
 from onyx.flow.batch import Segment
-from onyx.plugins.built_in_options import GeneratorOptions
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.options import read_options, task_error
+from onyx.plugins.options import Options, function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.seams import Clock
 
@@ -21,11 +22,23 @@ BURST_S = 1.0
 """After a stop (back-pressure), so many seconds' worth may follow at once."""
 
 
-def generator_input(context: PluginContext) -> GeneratorInput:
-    return GeneratorInput(context, read_options(context, GeneratorOptions))
+class GeneratorOptions(Options, frozen=True):
+    """Which segments, how many and how fast."""
+
+    segments: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many in all; without it, the job runs until it is killed."""
+    rate_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Segments a second in all; without it, as fast as they are processed."""
+    fn: str | None = None
+    """`package.module:name` of a function from the number (int, from 0) to the segment, which
+    must always be the same for the same number. Without it, segments are `{"n": number}`."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Numbers are dealt to so many partitions in turn; each is read by one peer."""
 
 
 class GeneratorInput:
+    """Deals the numbers 0, 1, 2, ... to its partitions in turn."""
+
     cooperative = True
 
     def __init__(self, context: PluginContext, options: GeneratorOptions) -> None:
@@ -76,10 +89,7 @@ class GeneratorInput:
         except OnyxError:
             raise
         except BaseException as error:
-            raise UserFunctionError(
-                f"job {self._context.job_name!r}, task {self._context.task!r}: "
-                f"{self._options.fn}({number}) raised {describe(error)}"
-            ) from error
+            raise function_error(self._context, f"{self._options.fn}({number})", error) from error
         if type(segment) is not dict:
             raise task_error(
                 self._context,

@@ -6,6 +6,7 @@ runs, who wants them all: see `onyx.submission.plugin_options`.
 
 from __future__ import annotations
 
+import importlib
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from onyx.errors import Problem, UserError
+from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry
+from onyx.model.plugins import BuiltIn
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url, parse_url
 
@@ -40,6 +42,17 @@ _ONE_AT_A_TIME = threading.Lock()
 def own_options(entry: CatalogEntry) -> dict[str, Any]:
     """The options of a task that are its plugin's: those that `params` names are the function's."""
     return {key: value for key, value in entry.options.items() if key not in entry.params}
+
+
+def loaded(path: str) -> Any:
+    """What an import path of the table of plugins names: `module:name`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def options_of(plugin: BuiltIn) -> type[Options]:
+    """The struct of a plugin's options."""
+    return loaded(plugin.options)  # type: ignore[no-any-return]
 
 
 def read_options(context: PluginContext, kind: type[O]) -> O:
@@ -94,7 +107,13 @@ def option_error(context: PluginContext, key: str, what: str) -> UserError:
 
 
 def task_error(context: PluginContext, what: str) -> UserError:
-    return UserError(f"job {context.job_name!r}, task {context.task!r}: {what}")
+    """The error for a mistake in a task: `job 'flights', task 'read': <what>`."""
+    return UserError(f"{context.where}: {what}")
+
+
+def function_error(context: PluginContext, who: str, error: BaseException) -> UserFunctionError:
+    """The error for a user's function that raised; `who` names the function."""
+    return UserFunctionError(f"{context.where}: {who} raised {describe(error)}")
 
 
 def _all_of(known: list[str]) -> str:

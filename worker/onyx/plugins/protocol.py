@@ -45,6 +45,11 @@ class PluginContext:
     data_dir: str = ""
     """Where relative paths count from; empty means the current folder."""
 
+    @property
+    def where(self) -> str:
+        """Job and task as errors name them: `job 'flights', task 'read'`."""
+        return f"job {self.job_name!r}, task {self.task!r}"
+
     def located(self, path: str) -> str:
         """Where a path that a job names is on this worker. URLs stay as they are, but
         `file:///path`, which is a path."""

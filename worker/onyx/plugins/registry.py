@@ -1,38 +1,20 @@
-"""Plugins by name: short names of those that come with Onyx, `package.module:name` for others.
+"""Builds plugins by name: short names of `model.plugins`, `package.module:name` for a user's own.
 
-Built-in ones are listed by import path and imported on first use, so that a worker without Spark
-jobs never loads PySpark's side, and this package never imports it.
+A plugin of Onyx is imported on first use. So a worker loads only what its jobs use, this package
+imports no Spark, and a missing extra package is the error of the job that needs it.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from onyx.errors import OnyxError, UserFunctionError, describe
+from onyx.errors import OnyxError, UserError
+from onyx.model.plugins import INPUTS, OUTPUTS, BuiltIn
 from onyx.model.report import listed, nearest
 from onyx.plugins.checked import CheckedInput, check_built
-from onyx.plugins.options import task_error
+from onyx.plugins.options import function_error, loaded, options_of, read_options, task_error
 from onyx.plugins.protocol import Input, Output, PluginContext
-
-INPUTS: Mapping[str, str] = {
-    "channel": "onyx.plugins.channel:channel_input",
-    "files": "onyx.plugins.files.input:files_input",
-    "generator": "onyx.plugins.generator:generator_input",
-    "kafka": "onyx.plugins.kafka.factories:kafka_input",
-    "sequence": "onyx.plugins.sequence:sequence_input",
-}
-OUTPUTS: Mapping[str, str] = {
-    "blackhole": "onyx.plugins.blackhole:blackhole_output",
-    "channel": "onyx.plugins.channel:channel_output",
-    "files": "onyx.plugins.files.output:files_output",
-    "function": "onyx.plugins.function:function_output",
-    "kafka": "onyx.plugins.kafka.factories:kafka_output",
-    "spark": "onyx.spark.output:output",
-    "sql": "onyx.plugins.sql.output:sql_output",
-    "stdout": "onyx.plugins.stdout:stdout_output",
-}
 
 P = TypeVar("P", Input, Output)
 
@@ -44,7 +26,7 @@ def build_input(name: str, context: PluginContext) -> Input:
         UserError: there is no such plugin, it does not read, or its options are wrong.
         UserFunctionError: a user's plugin raised.
     """
-    plugin = _build(name, context, INPUTS, OUTPUTS, Input)  # type: ignore[type-abstract]
+    plugin = _build(name, context, INPUTS, Input)  # type: ignore[type-abstract]
     return CheckedInput(plugin, name) if ":" in name else plugin
 
 
@@ -55,53 +37,54 @@ def build_output(name: str, context: PluginContext) -> Output:
         UserError: there is no such plugin, it does not write, or its options are wrong.
         UserFunctionError: a user's plugin raised.
     """
-    return _build(name, context, OUTPUTS, INPUTS, Output)  # type: ignore[type-abstract]
+    return _build(name, context, OUTPUTS, Output)  # type: ignore[type-abstract]
 
 
-def _build(
-    name: str,
-    context: PluginContext,
-    known: Mapping[str, str],
-    others: Mapping[str, str],
-    protocol: type[P],
-) -> P:
-    factory = _factory(name, context, known, others)
+def _build(name: str, context: PluginContext, known: Mapping[str, BuiltIn], protocol: type[P]) -> P:
     try:
-        plugin = factory(context)
+        if ":" in name:
+            plugin = context.resolve(name)(context)
+        elif name in known:
+            plugin = _built_in(known[name], context)
+        else:
+            raise _unknown(name, context, known)
     except OnyxError:
         raise
     except BaseException as error:
-        raise UserFunctionError(
-            f"job {context.job_name!r}, task {context.task!r}: plugin {name} raised "
-            f"{describe(error)}"
-        ) from error
+        raise function_error(context, f"plugin {name}", error) from error
     check_built(plugin, name)
     missing = [each for each in sorted(_members(protocol)) if not hasattr(plugin, each)]
     if missing:
+        kind = protocol.__name__
         raise task_error(
             context,
             f"plugin {name} returned a {type(plugin).__name__} without {', '.join(missing)}; an "
-            f"{protocol.__name__.lower()} plugin returns an onyx.plugins.protocol."
-            f"{protocol.__name__}",
+            f"{kind.lower()} plugin returns an onyx.plugin.{kind}",
         )
     return plugin  # type: ignore[no-any-return]
 
 
-def _factory(
-    name: str, context: PluginContext, known: Mapping[str, str], others: Mapping[str, str]
-) -> Callable[[PluginContext], Any]:
-    if ":" in name:
-        return context.resolve(name)
-    if name in known:
-        module, _, function = known[name].partition(":")
-        return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+def _built_in(plugin: BuiltIn, context: PluginContext) -> Any:
+    options = read_options(context, options_of(plugin))
+    try:
+        factory = loaded(plugin.factory)
+    except ImportError as error:
+        if not plugin.extra:
+            raise
+        what = f"plugin {plugin.name!r} needs {error.name}: "
+        what += f"pip install 'onyx-on-kubernetes[{plugin.extra}]'"
+        raise task_error(context, what) from error
+    return factory(context, options)
+
+
+def _unknown(name: str, context: PluginContext, known: Mapping[str, BuiltIn]) -> UserError:
     reads = known is INPUTS
-    if name in others:
+    if name in (OUTPUTS if reads else INPUTS):
         what = f"plugin {name!r} can only {'write' if reads else 'read'}; here it must be"
     else:
         what = f"there is no plugin {name!r} ({nearest(name, known) or 'its name is not known'})"
         what += ", there are"
-    raise task_error(context, f"{what} {listed(known)}, or your own as package.module:name")
+    return task_error(context, f"{what} {listed(known)}, or your own as package.module:name")
 
 
 def _members(protocol: type[Any]) -> set[str]:

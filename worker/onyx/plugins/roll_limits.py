@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class RollLimits:
-    """It is finished when it reaches any of these."""
+    """A part or transaction ends when it reaches any of these."""
 
     size_bytes: int = 134_217_728
     segments: int = 1_000_000
@@ -23,3 +24,24 @@ TRANSACTION_LIMITS = RollLimits(4_194_304, 10_000, 1.0)
 the state log."""
 TRANSACTION_BYTES_MAX = 16_777_216
 """The state log is written and read in pieces of this size."""
+
+
+class RollOptions(Protocol):
+    """Options of an output that rolls."""
+
+    @property
+    def roll_bytes(self) -> int:
+        """Size in bytes."""
+
+    @property
+    def roll_segments(self) -> int:
+        """Number of segments."""
+
+    @property
+    def roll_seconds(self) -> float:
+        """Age in seconds."""
+
+
+def roll_limits(options: RollOptions) -> RollLimits:
+    """The limits that a job gives."""
+    return RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)

@@ -7,23 +7,32 @@ position must read the same again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
 
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segment
-from onyx.plugins.built_in_options import SequenceOptions
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.options import read_options
+from onyx.plugins.options import Options
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 
 
-def sequence_input(context: PluginContext) -> SequenceInput:
-    return SequenceInput(read_options(context, SequenceOptions))
+class SequenceOptions(Options, frozen=True):
+    """What to read."""
+
+    segments: list[dict[str, Any]]
+    """What to read, in order."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Segments are dealt to so many partitions in turn; each is read by one peer."""
 
 
 class SequenceInput:
+    """Positions of a partition are indices into its share of the segments."""
+
     cooperative = True
 
-    def __init__(self, options: SequenceOptions) -> None:
+    def __init__(self, context: PluginContext, options: SequenceOptions) -> None:
         count = options.partitions
         self._parts = {
             name: options.segments[number::count]

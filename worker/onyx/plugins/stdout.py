@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+from typing import Literal
 
 from onyx.flow.batch import Segment
-from onyx.plugins.built_in_options import StdoutOptions
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.jsonl import JsonLines
-from onyx.plugins.options import read_options
+from onyx.plugins.options import Options
 from onyx.plugins.protocol import PluginContext
 
 
-def stdout_output(context: PluginContext) -> StdoutOutput:
-    return StdoutOutput(context, read_options(context, StdoutOptions))
+class StdoutOptions(Options, frozen=True):
+    """How a segment becomes a line."""
+
+    nan: Literal["error", "null", "text"] = "error"
+    """What to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`, `"Infinity"`."""
 
 
 class StdoutOutput(ImmediateOutput):
+    """Writes each batch and flushes the stream."""
+
     cooperative = False
     """A pipe that nobody reads blocks."""
 

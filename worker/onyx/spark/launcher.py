@@ -21,8 +21,8 @@ from typing import IO
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
-from onyx.plugins.spark_options import is_local
 from onyx.spark import user_name
+from onyx.spark.options import is_local
 from onyx.spark.request import StageReply, StageRequest
 
 POLL_INTERVAL_S = 0.5

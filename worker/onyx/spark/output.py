@@ -14,42 +14,33 @@ from pathlib import Path
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.locations import located
-from onyx.plugins.options import read_options
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Former, PluginContext
-from onyx.plugins.roll_limits import RollLimits
-from onyx.plugins.spark_options import SparkOutputOptions
+from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.launcher import run_in_process
+from onyx.spark.options import SparkOptions
 from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.results import Results, directory_results, object_results
 
 
-def output(context: PluginContext, runner: StageRunner = run_in_process) -> SparkOutput:
-    """The output of one peer.
-
-    Raises:
-        UserError: an option is wrong.
-        NameNotRegistered: the stage is not a function of a listed module.
-    """
-    options = read_options(context, SparkOutputOptions)
-    context.resolve(options.stage)
-    return SparkOutput(context, options, runner)
-
-
 class SparkOutput(PartsWriter):
+    """The output of one peer."""
+
     cooperative = False
-    """Forcing a part to disk takes milliseconds, the stage seconds or more."""
+    """An fsync takes milliseconds, the stage seconds or more."""
 
     def __init__(
-        self, context: PluginContext, options: SparkOutputOptions, runner: StageRunner
+        self, context: PluginContext, options: SparkOptions, runner: StageRunner = run_in_process
     ) -> None:
+        """Raises NameNotRegistered: the stage is not a function of a listed module."""
+        context.resolve(options.stage)
         self._options = options
         self._runner = runner
         self._results = _results(context, options)
-        limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
-        super().__init__(self._results.parts, ParquetFormat(context), context, limits)
+        form = ParquetFormat(context)
+        super().__init__(self._results.parts, form, context, roll_limits(options))
         self._fence = DeferredFence(context, self._results.fence)
 
     def succeed(self, former: Callable[[], Former | None]) -> None:
@@ -77,7 +68,7 @@ class SparkOutput(PartsWriter):
             spark_conf=options.spark_conf,
             name=f"onyx: {self._context.job_name}, {self._context.task}",
         )
-        where = f"job {self._context.job_name!r}, task {self._context.task!r}: stage"
+        where = f"{self._context.where}: stage"
         try:
             self._results.run(request, self._runner, options.stage_timeout)
         except (UserFunctionError, Unavailable) as error:
@@ -86,7 +77,7 @@ class SparkOutput(PartsWriter):
         super().seal()
 
 
-def _results(context: PluginContext, options: SparkOutputOptions) -> Results:
+def _results(context: PluginContext, options: SparkOptions) -> Results:
     place = located(context, options.path)
     if isinstance(place, Path):
         return directory_results(place, context)

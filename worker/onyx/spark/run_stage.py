@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
-from onyx.plugins.spark_options import is_connect, is_local
 from onyx.resolve import Resolver
 from onyx.spark.connect import doubt, is_lost
+from onyx.spark.options import is_connect, is_local
 from onyx.spark.parts import read_parts
 from onyx.spark.request import StageFailure, StageReply, StageRequest
 from onyx.spark.session import open_session

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.plugins.spark_options import is_connect, is_local
 from onyx.spark.connect import open_connect
+from onyx.spark.options import is_connect, is_local
 
 DRIVER_MEMORY = "1g"
 """Heap of the JVM unless `sparkConf` says otherwise: enough to aggregate some 100 million rows."""

@@ -12,12 +12,10 @@ from pathlib import PurePosixPath
 
 from onyx.errors import Problem
 from onyx.model.job import Job
+from onyx.model.plugins import BY_TYPE
 from onyx.model.report import at
-from onyx.plugins.built_in_options import INPUT_OPTIONS, OUTPUT_OPTIONS
-from onyx.plugins.options import check_options, own_options
+from onyx.plugins.options import check_options, options_of, own_options
 from onyx.upgrade.fitting import GATHERING, result_path
-
-OPTIONS = {"input": INPUT_OPTIONS, "output": OUTPUT_OPTIONS}
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
@@ -27,11 +25,11 @@ def wrong_options(job: Job) -> tuple[Problem, ...]:
 
 def _found(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
-        kind = OPTIONS.get(entry.type, {}).get(entry.plugin or "")
-        if kind is None:
+        plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
+        if plugin is None:
             continue
         path = at(at(at("spec", "catalog"), index), "options")
-        _, problems = check_options(own_options(entry), kind)
+        _, problems = check_options(own_options(entry), options_of(plugin))
         for problem in problems:
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.hint)

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.model.plugins import PLUGINS
 from onyx.model.workflow import ancestors, children
 from onyx.windows.units import standard
 
@@ -26,7 +27,7 @@ _YAML = {
 }  # fmt: skip
 
 
-GATHERING = frozenset({"spark"})
+GATHERING = frozenset(row.name for row in PLUGINS if row.one_result)
 """Output plugins that make one result, at `path`, of what all versions of a job have written."""
 
 

@@ -8,14 +8,14 @@ import pytest
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import UserError
-from onyx.plugins.kafka.options import KafkaInputOptions, KafkaOutputOptions, start_ms
+from onyx.plugins.kafka.options import InputOptions, OutputOptions, start_ms
 from onyx.plugins.options import check_options
 from onyx.plugins.registry import build_input, build_output
 
 PLACE = {"bootstrapServers": "a:9092", "topic": "t"}
 
 
-def problems(kind: type[KafkaInputOptions | KafkaOutputOptions], **given: object) -> list[str]:
+def problems(kind: type[InputOptions | OutputOptions], **given: object) -> list[str]:
     return [str(each) for each in check_options({**PLACE, **given}, kind)[1]]
 
 
@@ -30,7 +30,7 @@ def problems(kind: type[KafkaInputOptions | KafkaOutputOptions], **given: object
     ],
 )
 def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
-    assert problems(KafkaInputOptions, **given) == problems(KafkaOutputOptions, **given) == []
+    assert problems(InputOptions, **given) == problems(OutputOptions, **given) == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
     ],
 )
 def test_what_may_not_be_said_of_both(given: dict[str, object], told: str) -> None:
-    for kind in (KafkaInputOptions, KafkaOutputOptions):
+    for kind in (InputOptions, OutputOptions):
         assert any(told in each for each in problems(kind, **given)), problems(kind, **given)
 
 
@@ -66,17 +66,17 @@ def test_a_secret_in_the_wrong_place_is_not_shown(secret: str) -> None:
 def test_a_start_is_a_word_or_a_time_with_its_zone() -> None:
     assert start_ms("1970-01-01T01:00:02+01:00") == 2_000
     for start in ("earliest", "latest", "2026-11-21T09:00:00Z"):
-        assert problems(KafkaInputOptions, startFrom=start) == []
+        assert problems(InputOptions, startFrom=start) == []
     for start in ("newest", "2026-11-21T09:00:00", ""):
-        (told,) = problems(KafkaInputOptions, startFrom=start)
+        (told,) = problems(InputOptions, startFrom=start)
         assert told.startswith(f"startFrom: is {start!r} (take earliest, latest or a time")
 
 
 def test_values_of_other_formats_need_their_key() -> None:
-    assert problems(KafkaOutputOptions, format="text", valueField="v") == []
-    (missing,) = problems(KafkaOutputOptions, format="bytes")
+    assert problems(OutputOptions, format="text", valueField="v") == []
+    (missing,) = problems(OutputOptions, format="bytes")
     assert missing == "valueField: is missing: format bytes needs to know the key"
-    (useless,) = problems(KafkaOutputOptions, valueField="v")
+    (useless,) = problems(OutputOptions, valueField="v")
     assert useless.startswith("valueField: is for format text or bytes")
 
 
@@ -84,7 +84,7 @@ def test_without_its_package_the_plugin_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in ("client", "input", "output"):
-        monkeypatch.delitem(sys.modules, f"onyx.plugins.kafka_{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"onyx.plugins.kafka.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     for build in (build_input, build_output):
         with pytest.raises(UserError, match=r"needs confluent_kafka: pip install .*\[kafka\]"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.model import names
+from onyx.model import names, plugins
 from onyx.model.job import CatalogEntry
 from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
@@ -74,9 +74,9 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
     """Params exist; a built-in plugin is used in the direction that it has."""
     _check_params(draft, path, report)
     plugin, kind = good(draft, "plugin"), good(draft, "type")
-    if plugin not in names.PLUGINS:
+    if plugin not in plugins.NAMES:
         return
-    able = {"input": names.INPUT_PLUGINS, "output": names.OUTPUT_PLUGINS}
+    able = plugins.BY_TYPE
     if kind in able and plugin not in able[kind]:
         verb = "read" if kind == "input" else "write"
         report.add(

@@ -12,15 +12,15 @@ from pathlib import PurePath
 from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url
-from onyx.plugins.built_in_options import FilesInputOptions
 from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.files.csv_records import CsvRecords, read_header
 from onyx.plugins.files.file_systems import Files
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetReader
 from onyx.plugins.files.text_reader import Extras, FileReader
 from onyx.plugins.locations import located
-from onyx.plugins.options import option_error, read_options, task_error
+from onyx.plugins.options import option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords, Records
 
@@ -32,17 +32,15 @@ _BY_SUFFIX = {
 }  # fmt: skip
 
 
-def files_input(context: PluginContext) -> FilesInput:
-    return FilesInput(context, read_options(context, FilesInputOptions))
-
-
 class FilesInput:
+    """Lists the files and opens each as a reader of its format."""
+
     examined = True
     cooperative: bool
     """True for local files: a block is read in microseconds, and one thread for a chain of tasks
     keeps its batches in the processor's cache. An object store takes its time."""
 
-    def __init__(self, context: PluginContext, options: FilesInputOptions) -> None:
+    def __init__(self, context: PluginContext, options: InputOptions) -> None:
         paths = options.path
         self._context = context
         self._options = options
@@ -73,7 +71,7 @@ class FilesInput:
             self._files.expect(partition, version)
         options = self._options
         extras = Extras(partition, options.record_number, options.file_name)
-        where = f"job {self._context.job_name!r}, task {self._context.task!r}: {partition}"
+        where = f"{self._context.where}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
         if self._format(partition) == "parquet":
             return ParquetReader(partition, cursor.position, extras, self._files, bad)

@@ -14,11 +14,11 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
-from onyx.plugins.kafka.options import KafkaInputOptions, start_ms
+from onyx.plugins.kafka.options import InputOptions, start_ms
 from onyx.plugins.kafka.reader import KafkaReader, Known, Place
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.options import option_error, task_error
-from onyx.plugins.protocol import Cursor, Reader
+from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords
 
 SPARE_CONSUMERS_MAX = 2
@@ -30,12 +30,14 @@ given another partition waits for that."""
 
 
 class KafkaInput:
+    """Opens partitions, each with a consumer of its own."""
+
     cooperative = False
     """Reading waits for a broker."""
     examined = True
 
-    def __init__(self, client: KafkaClient, options: KafkaInputOptions) -> None:
-        self._client = client
+    def __init__(self, context: PluginContext, options: InputOptions) -> None:
+        self._client = KafkaClient(context, options)
         self._options = options
         self._known: dict[str, Known] = {}
         self._spare: list[Consumer] = []
@@ -62,7 +64,7 @@ class KafkaInput:
         where = f"partition {number} of topic {self._client.topic!r}"
         context = self._client.context
         bad = BadRecords(
-            f"job {context.job_name!r}, task {context.task!r}: {where}",
+            f"{context.where}: {where}",
             self._options.on_bad_record == "segment",
             "the message at offset {}",
             "topic's writer",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.plugins.jsonl import JsonLines
-from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 
@@ -32,7 +32,7 @@ class OutMessage(NamedTuple):
 class Messages:
     """The messages of one task."""
 
-    def __init__(self, context: PluginContext, options: KafkaOutputOptions) -> None:
+    def __init__(self, context: PluginContext, options: OutputOptions) -> None:
         self._context = context
         self._options = options
         self._json = JsonLines(context, options.nan)

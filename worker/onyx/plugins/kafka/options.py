@@ -1,4 +1,4 @@
-"""Options of the `kafka` plugins. Like all options they need nothing of what the plugins need."""
+"""Options of the `kafka` plugins."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config")
 
 
 class KafkaOptions(Options, frozen=True):
+    """What input and output share: brokers, topic and settings of the client."""
+
     bootstrap_servers: str | list[str]
     """`host:port` of some brokers; several as a list or with commas."""
     topic: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
@@ -56,7 +58,9 @@ class KafkaOptions(Options, frozen=True):
                 yield Problem("configEnv", f"has {key!r}, as config has", "leave one of them out")
 
 
-class KafkaInputOptions(KafkaOptions, frozen=True):
+class InputOptions(KafkaOptions, frozen=True):
+    """Options of the input."""
+
     start_from: str = "earliest"
     """Where a new job begins: `earliest`, `latest`, or a time (`2026-11-21T09:00:00Z`): the first
     messages of that time or later."""
@@ -89,7 +93,9 @@ class KafkaInputOptions(KafkaOptions, frozen=True):
                 yield Problem("startFrom", f"is {self.start_from!r}", hint)
 
 
-class KafkaOutputOptions(KafkaOptions, frozen=True):
+class OutputOptions(KafkaOptions, frozen=True):
+    """Options of the output."""
+
     format: Literal["json", "text", "bytes"] = "json"
     """`json`: the segment is the value. Otherwise the value is what is under `valueField`."""
     value_field: str | None = None

@@ -13,20 +13,22 @@ from onyx.flow.batch import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import KafkaClient
 from onyx.plugins.kafka.messages import Messages
-from onyx.plugins.kafka.options import KafkaOutputOptions
+from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.kafka.producer import ReportedWriter
 from onyx.plugins.kafka.store import KafkaStore
-from onyx.plugins.protocol import Commit, Token
-from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.protocol import Commit, PluginContext, Token
+from onyx.plugins.roll_limits import roll_limits
 from onyx.plugins.transactions import TransactionWriter
 
 
 class KafkaOutput:
+    """Delegates to the writer of the job's guarantee, made at its first use."""
+
     cooperative = False
     """Every report and transaction waits for brokers."""
 
-    def __init__(self, client: KafkaClient, options: KafkaOutputOptions) -> None:
-        self._client = client
+    def __init__(self, context: PluginContext, options: OutputOptions) -> None:
+        self._client = KafkaClient(context, options)
         self._options = options
         self._reported: ReportedWriter | None = None
         self._exact: TransactionWriter | None = None
@@ -69,9 +71,8 @@ class KafkaOutput:
 
     def _transactions(self) -> TransactionWriter:
         if self._exact is None:
-            options = self._options
-            limits = RollLimits(options.roll_bytes, options.roll_segments, options.roll_seconds)
             store = KafkaStore(self._client, self._messages())
+            limits = roll_limits(self._options)
             self._exact = TransactionWriter(store, self._client.context, limits)
         return self._exact
 

@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from onyx.codec.refusals import refused
 from onyx.flow.batch import Segment
-from onyx.plugins.kafka.options import KafkaInputOptions
+from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.records import BadRecords, reason_of
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -20,7 +20,7 @@ _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 class MessageRecords:
     """The segments of one partition."""
 
-    def __init__(self, options: KafkaInputOptions, bad: BadRecords) -> None:
+    def __init__(self, options: InputOptions, bad: BadRecords) -> None:
         self._format = options.format
         self._bad = bad
         self._key = options.key_field

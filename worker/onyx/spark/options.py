@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, is_object, wrong_place
-from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.plugins.options import is_object
+from onyx.plugins.parts.options import PartOptions
 
 _CONNECT = "sc://"
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
@@ -32,12 +32,15 @@ def is_connect(master: str) -> bool:
     return master.startswith(_CONNECT)
 
 
-class SparkOutputOptions(Options, frozen=True):
+class SparkOptions(PartOptions, frozen=True, kw_only=True):
+    """Which stage runs over the parts, and where.
+
+    `path` holds `parts/` and `result/`. All workers of the task must see it and, if it is a
+    directory, Spark as well.
+    """
+
     stage: str
     """`package.module:name` of a function from DataFrame to DataFrame."""
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Directory or `s3://bucket/prefix` for `parts/` and `result/`; all workers of the task (and
-    Spark, if it is a directory) must see it."""
     master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect."""
     result_format: Literal["parquet", "jsonl"] = "parquet"
@@ -49,15 +52,9 @@ class SparkOutputOptions(Options, frozen=True):
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     """Settings of Spark (`spark.driver.memory: 4g`); with `sc://` those of a session
     (`spark.sql.shuffle.partitions: "64"`), for the others are the server's."""
-    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
-    """Start a new part at about this size."""
-    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
-    """Start a new part after so many segments."""
-    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
-    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
 
     def wrong(self) -> Iterator[Problem]:
-        yield from wrong_place("path", self.path)
+        yield from super().wrong()
         wrong = list(_wrong_master(self.master))
         yield from wrong
         if is_connect(self.master):

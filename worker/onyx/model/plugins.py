@@ -1,0 +1,95 @@
+"""The plugins that come with Onyx: one row for each plugin and direction.
+
+This table is the only place that declares a plugin. The model takes the short names from it,
+`onyx.checks` the options, and `onyx.plugins.registry` the class that it builds. Import paths are
+text, so reading the table imports no plugin and no package that a plugin needs.
+
+Rejected: entry points of installed distributions (the meaning of a job would depend on what else is
+installed) and registration by a decorator (every plugin would be imported to learn its name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A plugin in one direction."""
+
+    type: Literal["input", "output"]
+    name: str
+    factory: str
+    """`module:name` of a class or function that takes a `PluginContext` and the options."""
+    options: str
+    """`module:name` of the struct of its options. Its module imports neither Arrow nor the extra
+    package: options are also checked where those are not installed."""
+    extra: str = ""
+    """Optional dependencies that it needs: `pip install onyx-on-kubernetes[extra]`."""
+    one_result: bool = False
+    """True for an output that makes one result, at `path`, of what all versions of a job wrote."""
+
+
+PLUGINS = (
+    BuiltIn(
+        "input", "channel", "onyx.plugins.channel:ChannelInput",
+        "onyx.plugins.channel:ChannelOptions",
+    ),
+    BuiltIn(
+        "input", "files", "onyx.plugins.files.input:FilesInput",
+        "onyx.plugins.files.options:InputOptions",
+    ),
+    BuiltIn(
+        "input", "generator", "onyx.plugins.generator:GeneratorInput",
+        "onyx.plugins.generator:GeneratorOptions",
+    ),
+    BuiltIn(
+        "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
+        "onyx.plugins.kafka.options:InputOptions", extra="kafka",
+    ),
+    BuiltIn(
+        "input", "sequence", "onyx.plugins.sequence:SequenceInput",
+        "onyx.plugins.sequence:SequenceOptions",
+    ),
+    BuiltIn(
+        "output", "blackhole", "onyx.plugins.blackhole:BlackholeOutput",
+        "onyx.plugins.blackhole:BlackholeOptions",
+    ),
+    BuiltIn(
+        "output", "channel", "onyx.plugins.channel:ChannelOutput",
+        "onyx.plugins.channel:ChannelOptions",
+    ),
+    BuiltIn(
+        "output", "files", "onyx.plugins.files.output:FilesOutput",
+        "onyx.plugins.files.options:OutputOptions",
+    ),
+    BuiltIn(
+        "output", "function", "onyx.plugins.function:FunctionOutput",
+        "onyx.plugins.function:FunctionOptions",
+    ),
+    BuiltIn(
+        "output", "kafka", "onyx.plugins.kafka.output:KafkaOutput",
+        "onyx.plugins.kafka.options:OutputOptions", extra="kafka",
+    ),
+    BuiltIn(
+        "output", "spark", "onyx.spark.output:SparkOutput",
+        "onyx.spark.options:SparkOptions", extra="spark", one_result=True,
+    ),
+    BuiltIn(
+        "output", "sql", "onyx.plugins.sql.output:SqlOutput",
+        "onyx.plugins.sql.options:SqlOptions", extra="sql",
+    ),
+    BuiltIn(
+        "output", "stdout", "onyx.plugins.stdout:StdoutOutput",
+        "onyx.plugins.stdout:StdoutOptions",
+    ),
+)  # fmt: skip
+
+INPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "input"}
+OUTPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "output"}
+BY_TYPE: Mapping[str, Mapping[str, BuiltIn]] = {"input": INPUTS, "output": OUTPUTS}
+"""By the `type` of a catalog entry."""
+NAMES = tuple(sorted({row.name for row in PLUGINS}))
+"""All short names."""

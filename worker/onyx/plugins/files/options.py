@@ -1,0 +1,74 @@
+"""Options of the `files` plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+
+from onyx.errors import Problem
+from onyx.plugins.options import Options, wrong_place
+from onyx.plugins.parts.options import PartOptions
+
+COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
+"""Of parts, by format; the first is the default."""
+
+RECORD_BYTES_MAX = 1_048_576
+"""Half of what a segment may take: names of columns and the form of numbers come to it."""
+
+_Type = Literal["int", "float", "str", "bool"]
+
+
+class InputOptions(Options, frozen=True):
+    """Options of the input."""
+
+    path: str | list[str]
+    """Files or objects to read, or patterns (`data/*.csv`, `s3://bucket/logs/**/*.jsonl.gz`)."""
+    format: Literal["jsonl", "text", "csv", "parquet"] | None = None
+    """Without it, by the end of the name; compression is always by the end of the name."""
+    header: bool = True
+    """csv: the first record names the columns."""
+    columns: list[str] | None = None
+    """csv: names of the columns of files without a header."""
+    delimiter: str | None = None
+    """csv: one character; without it a comma, or a tab for `.tsv`."""
+    types: dict[str, _Type] = msgspec.field(default_factory=dict)
+    """csv: columns to convert from text. An empty field becomes null, except for `str`."""
+    on_bad_record: Literal["fail", "segment"] = "fail"
+    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's place."""
+    record_number: str | None = None
+    """Key under which each segment gets the number of its record in the file, from 0."""
+    file_name: str | None = None
+    """Key under which each segment gets the path of its file."""
+    record_bytes_max: Annotated[int, msgspec.Meta(ge=16, le=RECORD_BYTES_MAX)] = RECORD_BYTES_MAX
+    """A longer record is a bad one: a segment of more than 2 MiB cannot travel."""
+
+    def wrong(self) -> Iterator[Problem]:
+        for path in [self.path] if isinstance(self.path, str) else self.path:
+            yield from wrong_place("path", path)
+        delimiter = self.delimiter
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+            yield Problem("delimiter", "must be one character, not a quote or newline")
+        if self.header and self.columns is not None:
+            yield Problem("columns", "is for files without a header", "add header: false")
+        if not self.header and not self.columns:
+            yield Problem("columns", "is missing: header: false needs names")
+
+
+class OutputOptions(PartOptions, frozen=True):
+    """Options of the output."""
+
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    compression: str | None = None
+    """jsonl: `none` or `gzip`; parquet: `snappy`, `none`, `gzip` or `zstd`."""
+    nan: Literal["error", "null", "text"] = "error"
+    """jsonl: what to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`,
+    `"Infinity"`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        yield from super().wrong()
+        possible = COMPRESSIONS[self.format]
+        if self.compression is not None and self.compression not in possible:
+            can_be = f"{self.format} can be {', '.join(possible)}"
+            yield Problem("compression", f"is {self.compression!r}, but {can_be}")
