@@ -1,8 +1,8 @@
 """The plugins that come with Onyx: one row for each plugin and direction.
 
 This table is the only place that declares a plugin. The model takes the short names from it,
-`onyx.checks` the options, and `onyx.plugins.registry` the class that it builds. Import paths are
-text, so reading the table imports no plugin and no package that a plugin needs.
+`onyx.submission` the options, and `onyx.plugins.registry` the class that it builds. Import paths
+are text, so reading the table imports no plugin and no package that a plugin needs.
 
 Rejected: entry points of installed distributions (the meaning of a job would depend on what else is
 installed) and registration by a decorator (every plugin would be imported to learn its name).
