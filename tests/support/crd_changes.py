@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onyx.model.keys.section import told_default
+from onyx.model.keys.section import shown_default
 
 RELEASED = Path(__file__).parent / "crds_released"
 CURRENT = Path(__file__).parents[2] / "crds"
@@ -100,7 +100,7 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
             yield f"{key}: was {old.get(key, 'open')}, is {new[key]}"
     if "default" in old and old["default"] != new.get("default"):
         # Left to the parser, it still is what a missing key means; the description says so.
-        told = f"Default: {told_default(old['default'])}."
+        told = f"Default: {shown_default(old['default'])}."
         if "default" in new or told not in new.get("description", ""):
             yield f"default: was {old['default']!r}, is {new.get('default')!r}"
     yield from _choices(old, new)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onyx.errors import Problem, UserError
-from onyx.model.information import API_VERSION
+from onyx.model.manifest import API_VERSION
 from onyx_operator.admission.validators import RULES, Verdict, judge
 
 REVIEW_VERSION = "admission.k8s.io/v1"

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from onyx.errors import ManifestError, Problem
-from onyx.model import information, information_cluster
+from onyx.model.manifest import CLUSTER_KIND, JOB_KIND
 from onyx.model.notices import notices
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
@@ -95,8 +95,8 @@ class Rules:
 
 
 RULES: Mapping[str, Rules] = {
-    information.KIND: Rules(_job, ("clusterRef",)),
-    information_cluster.KIND: Rules(_cluster, ("tenancyId", "jobScheduler")),
+    JOB_KIND: Rules(_job, ("clusterRef",)),
+    CLUSTER_KIND: Rules(_cluster, ("tenancyId", "jobScheduler")),
 }
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model.information_cluster import ENV_VAR
+from onyx.model.cluster import EnvVar
+from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.mounts import CODE_PATH, TLS_PATH, ZOOKEEPER_ACCOUNT_PATH
 from onyx_operator.clusters.pool import Pool
 
@@ -23,7 +24,7 @@ Source = str | dict[str, Any]
 def environment(pool: Pool) -> list[dict[str, Any]]:
     """The variables of the worker's container, as Kubernetes takes them."""
     settings = {**_derived(pool), **pool.cluster.settings}
-    own = [ENV_VAR.write(each) for each in pool.cluster.env]
+    own = [section_of(EnvVar).write(each) for each in pool.cluster.env]
     overridden = {each["name"] for each in own}
     ours = _identity(pool) | {
         name: settings[name] for name in sorted(settings) if name not in overridden

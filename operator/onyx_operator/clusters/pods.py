@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.model.information_cluster import ENV_SOURCE, PULL_SECRET
+from onyx.model.cluster import EnvSource, PullSecret
+from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT, environment
 from onyx_operator.clusters.merge import merged
 from onyx_operator.clusters.mounts import mounts
@@ -47,7 +48,7 @@ def _metadata(pool: Pool) -> dict[str, Any]:
 
 
 def _pod(pool: Pool) -> dict[str, Any]:
-    secrets = [PULL_SECRET.write(each) for each in pool.cluster.image_pull_secrets]
+    secrets = [section_of(PullSecret).write(each) for each in pool.cluster.image_pull_secrets]
     return {
         "containers": [_container(pool)],
         "volumes": [mount.volume() for mount in mounts(pool)],
@@ -104,7 +105,7 @@ def _container(pool: Pool) -> dict[str, Any]:
 
 
 def _sources(pool: Pool) -> dict[str, Any]:
-    found = [ENV_SOURCE.write(each) for each in pool.cluster.env_from]
+    found = [section_of(EnvSource).write(each) for each in pool.cluster.env_from]
     return {"envFrom": found} if found else {}
 
 

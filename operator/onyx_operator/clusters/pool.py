@@ -10,8 +10,7 @@ from typing import Any
 
 from onyx.model.canonical import canonical_json
 from onyx.model.cluster import Cluster
-from onyx.model.information import API_VERSION
-from onyx.model.information_cluster import KIND
+from onyx.model.manifest import API_VERSION, CLUSTER_KIND
 
 CLUSTER_LABEL = "onyx.dev/cluster"
 MANAGED_BY = "onyx-operator"
@@ -63,7 +62,7 @@ class Pool:
         """The owner reference of everything that belongs to the pool."""
         return {
             "apiVersion": API_VERSION,
-            "kind": KIND,
+            "kind": CLUSTER_KIND,
             "name": self.cluster.name,
             "uid": self.uid,
             "controller": True,

@@ -9,17 +9,18 @@ told, and a trigger without a refinement leaves the state as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from tests.conformance import manifests
 
 from onyx.errors import ManifestError, Problem
-from onyx.model.bundle import add_task, check_options
-from onyx.model.information import SECTIONS
-from onyx.model.keys.kinds import Text
-from onyx.model.keys.section import Key, Section
+from onyx.model.bundle import CheckOptions, add_task
+from onyx.model.manifest import SECTIONS
 from onyx.model.parsing.job import check_entry, parse_mapping
+from onyx.plugins.options import Options, check_options
 
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
 _LATER_KEYS = {
     key.origin for section in SECTIONS.values() for key in section.keys if key.era == "0.10+"
 }
@@ -113,13 +114,17 @@ def _restricted_namespace(case: dict[str, Any]) -> str | None:
         for key, value in case["value"].items()
         if key.rpartition("/")[0] == namespace
     }
-    return _verdict(case["expected_valid"], check_options(_declared(required), options))
+    return _verdict(case["expected_valid"], tuple(_declared(required)(options)))
 
 
-def _declared(required: Mapping[str, str]) -> Section:
+def _declared(required: Mapping[str, str]) -> CheckOptions:
+    """Checks options of which all in `required` must be there, as text."""
     names = [key.rpartition("/")[2] for key in required]
-    keys = tuple(Key(name, Text(), "An option.", required=True) for name in names)
-    return Section("options mapping", "Options of a plugin.", keys)
+    fields = [
+        (f"option_{number}", _Text, msgspec.field(name=name)) for number, name in enumerate(names)
+    ]
+    kind = msgspec.defstruct("Declared", fields, bases=(Options,), frozen=True)
+    return lambda options: check_options(options, kind)[1]
 
 
 def _verdict(valid: bool, problems: tuple[Problem, ...]) -> str | None:

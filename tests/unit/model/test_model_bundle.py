@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pytest
 
-from onyx.errors import ManifestError
+from onyx.errors import ManifestError, Problem
 from onyx.model.bundle import add_task
-from onyx.model.keys.kinds import Count, Text
-from onyx.model.keys.section import Key, Section
+from onyx.plugins.options import Options, check_options
 
 READ = {"name": "read", "type": "input", "batchSize": 10, "plugin": "lib.s3:source"}
-S3 = Section(
-    "S3 options",
-    "Options of a source.",
-    (Key("bucket", Text(), "Where.", required=True), Key("part_size", Count(1), "How large.")),
-)
+
+
+class S3Options(Options, frozen=True):
+    bucket: str
+    part_size: int = 1
+
+
+def wrong_options(options: Mapping[str, Any]) -> Iterable[Problem]:
+    return check_options(options, S3Options)[1]
 
 
 def test_a_bundle_is_added_to_a_copy_of_the_spec() -> None:
@@ -36,16 +42,16 @@ def test_a_bundle_is_added_to_a_copy_of_the_spec() -> None:
         ({"task": READ}, "task.options.bucket: is missing"),
         (
             {"task": {**READ, "options": {"bucket": "b", "partsize": 1}}},
-            "task.options.partsize: is not a key of a S3 options (did you mean partSize?)",
+            "task.options.partsize: is not known (did you mean partSize?)",
         ),
     ],
 )
 def test_a_wrong_bundle_is_refused_by_its_own_paths(bundle: dict[str, object], told: str) -> None:
     with pytest.raises(ManifestError) as caught:
-        add_task({}, bundle, {"catalog": S3})
+        add_task({}, bundle, {"catalog": wrong_options})
     assert told in str(caught.value)
 
 
 def test_options_that_are_as_declared_are_taken() -> None:
     task = {**READ, "options": {"bucket": "b", "partSize": 5}}
-    assert add_task({}, {"task": task}, {"catalog": S3}) == {"catalog": [task]}
+    assert add_task({}, {"task": task}, {"catalog": wrong_options}) == {"catalog": [task]}

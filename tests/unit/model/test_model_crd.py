@@ -15,8 +15,7 @@ from onyx.model import generate
 from onyx.model.crd import cluster as crd_cluster
 from onyx.model.crd import job as crd
 from onyx.model.crd import parts as crd_parts
-from onyx.model.information import OBJECT_SPEC, SECTIONS
-from onyx.model.information_cluster import CLUSTER
+from onyx.model.manifest import CLUSTER, OBJECT_SPEC, SECTIONS
 from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping
 
 ROOT = Path(__file__).parents[3]

@@ -48,7 +48,7 @@ def problems(spec: dict[str, Any]) -> list[str]:
 def test_the_declaration_is_read_with_its_defaults() -> None:
     assert parse_declared(manifest(SPEC))[0] == Declaration()
     assert parse_declared(manifest(SPEC | DECLARED))[0] == Declaration(
-        "Suspended", 3, 60, FailurePolicy(2, 10), "blue", upgrade_policy="Resume"
+        "Suspended", 3, "Resume", 60, FailurePolicy(2, 10), "blue"
     )
 
 

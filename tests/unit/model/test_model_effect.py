@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import onyx
-from onyx.model.information import SECTIONS
-from onyx.model.keys.section import Key
+from onyx.model.keys.key import Key
+from onyx.model.manifest import SECTIONS
 
 ROOT = Path(onyx.__file__).parent
 CODE = "\n".join(
@@ -22,8 +22,7 @@ FOR_READERS = {"doc", "medium"}
 KEYS = [(name, key) for name, section in SECTIONS.items() for key in section.keys]
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS, ids=lambda each: getattr(each, "name", each))
+@pytest.mark.parametrize(("section", "key"), KEYS, ids=lambda each: getattr(each, "yaml", each))
 def test_a_key_is_read_by_something_outside_of_the_model(section: str, key: Key) -> None:
-    field = key.attribute or key.name
-    if field not in FOR_READERS:
-        assert re.search(rf"\.{field}\b", CODE), f"nothing reads {field} of {section}"
+    if key.field not in FOR_READERS:
+        assert re.search(rf"\.{key.field}\b", CODE), f"nothing reads {key.field} of {section}"

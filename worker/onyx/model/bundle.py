@@ -2,29 +2,30 @@
 
 A plugin or a library of tasks hands out *bundles*: a catalog entry with the lifecycles, flow
 conditions, windows and triggers that go with it. `add_task` adds one to the spec of a job that is
-being built, after checking the bundle on its own, so that a mistake is told where it was made. The
-finished spec is checked as a whole by `parse_mapping`.
+being built, after checking the bundle on its own, so that a problem is reported where it was made.
+`parse_mapping` checks the finished spec as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from onyx.errors import ManifestError, Problem
-from onyx.model.information import SECTIONS
-from onyx.model.keys.section import Section
+from onyx.model.manifest import SECTIONS
 from onyx.model.parsing.job import check_entry
-from onyx.model.parsing.plain import plain
-from onyx.model.report import ROOT, Report, at
+from onyx.model.report import at
 
+CheckOptions = Callable[[Mapping[str, Any]], Iterable[Problem]]
+"""What is wrong with options, each problem with the option's name as its path."""
 _LISTS = ("lifecycles", "flowConditions", "windows", "triggers")
 
 
 def add_task(
     spec: Mapping[str, Any],
     bundle: Mapping[str, Any],
-    options: Mapping[str, Section] | None = None,
+    options: Mapping[str, CheckOptions] | None = None,
 ) -> dict[str, Any]:
     """The spec with the parts of a bundle added; `spec` itself is left as it is.
 
@@ -32,8 +33,8 @@ def add_task(
         spec: the spec of a job, complete or not.
         bundle: `{"task": catalog entry, "lifecycles": [...], "flowConditions": [...],
             "windows": [...], "triggers": [...]}`; only the task is needed.
-        options: what the `options` of the bundle's entries must look like, by the key of their
-            section: `{"catalog": Section(...)}`.
+        options: what checks the `options` of the bundle's entries, by the key of their section,
+            such as `{"catalog": lambda options: check_options(options, MyOptions)[1]}`.
 
     Raises:
         ManifestError: the bundle is wrong; paths begin with its own keys.
@@ -56,20 +57,14 @@ def add_task(
     return {**spec, **added}
 
 
-def _check(section: str, index: int, entry: Any, options: Section | None) -> tuple[Problem, ...]:
+def _check(
+    section: str, index: int, entry: Any, options: CheckOptions | None
+) -> tuple[Problem, ...]:
     assert section in SECTIONS
     path = "task" if section == "catalog" else at(section, index)
     given = entry.get("options", {}) if isinstance(entry, Mapping) else {}
-    wrong = () if options is None else check_options(options, given, at(path, "options"))
-    return (*check_entry(section, entry, path), *wrong)
-
-
-def check_options(section: Section, options: Any, path: str = "options") -> tuple[Problem, ...]:
-    """What is wrong with the `options` of a plugin or function that declares them as a section.
-
-    A plugin's author writes the keys with the kinds of `onyx.model.keys`; the problem of an unknown
-    key names the nearest known one, as everywhere in a manifest.
-    """
-    report = Report()
-    section.read(plain(options, report), path or ROOT, report)
-    return tuple(report.problems())
+    wrong = () if options is None or not isinstance(given, Mapping) else options(given)
+    return (
+        *check_entry(section, entry, path),
+        *(replace(each, path=f"{path}.options.{each.path}") for each in wrong),
+    )

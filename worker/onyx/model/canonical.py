@@ -10,15 +10,15 @@ import hashlib
 import json
 from typing import Any
 
-from onyx.model.information import API_VERSION, KIND, SPEC
 from onyx.model.job import Job
+from onyx.model.manifest import API_VERSION, JOB_KIND, SPEC
 
 
 def to_mapping(job: Job) -> dict[str, Any]:
     """The whole manifest of a job as plain JSON data; `parse_mapping` gives the job back."""
     return {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": JOB_KIND,
         "metadata": {"name": job.name},
         "spec": SPEC.write(job),
     }

@@ -1,7 +1,10 @@
 """A cluster as a value: the pool of workers that the operator keeps running on Kubernetes.
 
-Frozen, typed and valid by construction, like a job: `parse_cluster` is the way to make one. What
-the keys mean is said in `information_cluster`, from which the CRD and the reference are derived.
+Frozen, typed and valid by construction, like a job: `parse_cluster` is the way to make one. Every
+field is a key of the manifest; parsing, the CRD and the reference page are derived from it. What
+Kubernetes itself defines (a pod's spec, where a variable's value comes from) is taken as it is and
+not modelled again: that is what makes the CRDs of other operators 600 KB large. Rejected: secrets
+as plain settings. They come from Secrets by `env` and `envFrom`.
 """
 
 from __future__ import annotations
@@ -9,141 +12,250 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from onyx.model.job import EMPTY
+from onyx.model import names
+from onyx.model.keys.compound import ListOf, MapOf
+from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
+from onyx.model.keys.kinds import Count, PathName, Text
+from onyx.model.keys.kubernetes import SECONDS, Matching, count_or_percent, quantity
+
+WORKERS_MAX = 1_000
+PEERS_PER_WORKER_MAX = 256
+LIST_ENTRIES_MAX = 128
+VALUE_CHARACTERS_MAX = 32_768
+
+_HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}"
+_DNS_NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+_OBJECT = Matching("the name of a Kubernetes object", _DNS_NAME, "lower case letters, digits, - .")
+_VARIABLE = Matching("the name of a variable", r"[A-Za-z_][A-Za-z0-9_.-]*")
+_VALUE = Text(empty=True, characters_max=VALUE_CHARACTERS_MAX)
+_QUALIFIED = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = Matching("a label's key", _QUALIFIED, characters_max=317)
+_ANNOTATION_KEY = Matching("an annotation's key", _QUALIFIED, characters_max=317)
+_RESOURCE = Matching("the name of a resource", _QUALIFIED, characters_max=317)
+_LABEL = Matching("a label", r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?", characters_max=63)
+_ANNOTATIONS = MapOf(_ANNOTATION_KEY, _VALUE, LIST_ENTRIES_MAX)
+_AMOUNTS = MapOf(_RESOURCE, quantity(), entries_max=32)
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperAccess:
-    """Where the log is, and who we are there."""
+class Zookeeper:
+    """The ZooKeeper that holds the log."""
 
-    address: str | None = None
-    auth_secret: str | None = None
+    address: Annotated[
+        str | None,
+        Matching(
+            "host:port, several separated by commas",
+            f"{_HOST}(,{_HOST})*",
+            "such as zookeeper:2181",
+            2048,
+        ),
+    ] = None
+    """Where clients connect. Without it the address that the operator was installed with; when
+    there is none either, no workers are made, and a condition says so."""
+    auth_secret: Annotated[str | None, _OBJECT] = None
+    """Secret with user and password (digest), with which workers protect what they keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """Python files that are mounted rather than built into an image."""
+    """Python files for a first try, without building an image."""
 
-    config_map: str
+    config_map: Annotated[str, _OBJECT]
+    """ConfigMap whose keys are files on the module path: flights.py is the module flights,
+    flights.tasks.py the module flights.tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSource:
-    """The Secret with `ca.crt`, `tls.crt` and `tls.key`, as cert-manager makes it."""
+    """Certificates for the traffic of workers."""
 
-    secret_name: str
+    secret_name: Annotated[str, _OBJECT]
+    """Secret with ca.crt, tls.crt and tls.key, as cert-manager makes it."""
     zookeeper: bool = False
+    """Speak TLS to ZooKeeper too."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataVolume:
-    """A volume that all workers share."""
+    """A volume that all workers share, for file inputs, outputs and state."""
 
-    claim_name: str
-    mount_path: str = "/data"
+    claim_name: Annotated[str, _OBJECT]
+    """PersistentVolumeClaim; with several workers it must be ReadWriteMany."""
+    mount_path: Annotated[
+        str,
+        Matching("an absolute path", "(/[A-Za-z0-9._-]+)+"),
+        Key(restriction="Not /tmp, and not below /etc/onyx or /opt/onyx, which the operator uses."),
+    ] = "/data"
+    """Where workers see it; relative paths of jobs count from here."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvVar:
-    """A variable of the worker's container; `value_from` is as Kubernetes takes it."""
+    """A variable of the worker's container."""
 
-    name: str
-    value: str = ""
-    value_from: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    name: Annotated[str, _VARIABLE]
+    """Its name."""
+    value: Annotated[str, _VALUE] = ""
+    """Its value."""
+    value_from: Annotated[Mapping[str, Any], Key(restriction="Not together with value.")] = field(
+        default_factory=lambda: EMPTY
+    )
+    """Where its value comes from, as in a pod: secretKeyRef, ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvSource:
     """A ConfigMap or Secret whose keys become variables."""
 
-    prefix: str = ""
+    prefix: Annotated[str, Text(empty=True, characters_max=253)] = ""
+    """Put before each name."""
     config_map_ref: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """name, and optional, of a ConfigMap."""
     secret_ref: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """name, and optional, of a Secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullSecret:
     """A Secret with the credentials of a registry."""
 
-    name: str
+    name: Annotated[str, _OBJECT]
+    """Its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the worker's container asks for, and gets at most."""
+    """Processor and memory of the worker's container."""
 
-    requests: Mapping[str, int | str] = field(default_factory=lambda: EMPTY)
-    limits: Mapping[str, int | str] = field(default_factory=lambda: EMPTY)
+    requests: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
+    """What it is scheduled by."""
+    limits: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
+    """What it gets at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodMetadata:
-    """Labels and annotations that pods get besides the operator's own."""
+    """Labels and annotations of the pods."""
 
-    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    labels: Annotated[Mapping[str, str], MapOf(_LABEL_KEY, _LABEL, LIST_ENTRIES_MAX)] = field(
+        default_factory=lambda: EMPTY
+    )
+    """Labels besides the operator's."""
+    annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(default_factory=lambda: EMPTY)
+    """Annotations besides the operator's."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What is merged into the pods that the operator makes; `spec` is as Kubernetes takes it."""
+    """What is merged into the pods: lists of containers, volumes, variables, mounts and the like by
+    name, other lists as a whole; null removes a key."""
 
     metadata: PodMetadata = PodMetadata()
+    """Labels and annotations."""
     spec: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """A pod's spec, as Kubernetes takes it; the container of the worker is called worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """How many workers a drain of nodes may take at once."""
+    """What a drain of nodes may do."""
 
     enabled: bool = True
-    max_unavailable: int | str = 1
+    """Make a PodDisruptionBudget."""
+    max_unavailable: Annotated[int | str, count_or_percent()] = 1
+    """Workers that may be away at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkRules:
-    """Whether only workers may reach the workers' transport."""
+class NetworkPolicy:
+    """Who may reach the workers."""
 
     enabled: bool = True
+    """Make a NetworkPolicy: only workers reach the workers' transport, anyone the metrics."""
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """The ServiceAccount of the workers."""
+class ServiceAccount:
+    """Who the workers are to Kubernetes; they need no rights there."""
 
     create: bool = True
-    name: str | None = None
-    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Make it."""
+    name: Annotated[str | None, _OBJECT] = None
+    """Its name. Without it, the name of the StatefulSet if it is made, else default."""
+    annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(default_factory=lambda: EMPTY)
+    """For identities of clouds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A pool of workers."""
+    """A pool of workers that run jobs."""
 
-    name: str
-    tenancy_id: str | None = None
-    job_scheduler: str = "balanced"
-    replicas: int = 2
-    peers_per_worker: int = 4
-    image: str | None = None
-    image_pull_policy: str | None = None
-    image_pull_secrets: tuple[PullSecret, ...] = ()
-    modules: tuple[str, ...] = ()
+    name: Annotated[str, NOT_A_KEY]
+    """Stands under the manifest's metadata."""
+    tenancy_id: Annotated[
+        str | None,
+        PathName("the name of a tenancy"),
+        Key(restriction="Cannot be changed: the log of another tenancy has other jobs."),
+    ] = None
+    """Separates clusters that share a ZooKeeper; without it the namespace and the name, with a
+    dot between."""
+    job_scheduler: Annotated[
+        Literal["balanced", "greedy", "percentage"],
+        Key(restriction="Cannot be changed: it is fixed in the log."),
+    ] = "balanced"
+    """How peers are dealt to jobs."""
+    replicas: Annotated[int, Count(0, WORKERS_MAX, "workers")] = 2
+    """Pods of workers."""
+    peers_per_worker: Annotated[int, Count(1, PEERS_PER_WORKER_MAX, "peers")] = 4
+    """Virtual peers of each worker."""
+    image: Annotated[
+        str | None, Matching("an image", "[A-Za-z0-9][A-Za-z0-9._:/@-]*", characters_max=512)
+    ] = None
+    """Image of the workers; without it the one that the operator was installed with."""
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    """When the image is fetched; without it Kubernetes decides by the tag."""
+    image_pull_secrets: Annotated[tuple[PullSecret, ...], Key(items_max=16, map_key="name")] = ()
+    """Credentials for the registry."""
+    modules: Annotated[
+        tuple[str, ...],
+        ListOf(Matching("a Python module", names.MODULE, "package.module, without a colon")),
+    ] = ()
+    """Modules and packages whose functions jobs may name."""
     code: CodeSource | None = None
-    zookeeper: ZooKeeperAccess = ZooKeeperAccess()
+    """Python files from a ConfigMap."""
+    zookeeper: Zookeeper = Zookeeper()
+    """The ZooKeeper of the log."""
     tls: TlsSource | None = None
+    """Certificates of the workers."""
     data: DataVolume | None = None
-    settings: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    env: tuple[EnvVar, ...] = ()
-    env_from: tuple[EnvSource, ...] = ()
+    """A volume that the workers share."""
+    settings: Annotated[
+        Mapping[str, str],
+        MapOf(_VARIABLE, Text(empty=True), LIST_ENTRIES_MAX),
+        Key(restriction="Variables that a worker knows, and that no other key sets."),
+    ] = field(default_factory=lambda: EMPTY)
+    """Settings of the workers as ONYX_* variables; no secrets."""
+    env: Annotated[
+        tuple[EnvVar, ...],
+        Key(items_max=LIST_ENTRIES_MAX, map_key="name", restriction="None that another key sets."),
+    ] = ()
+    """Further variables of the worker's container."""
+    env_from: Annotated[tuple[EnvSource, ...], Key(items_max=32)] = ()
+    """Where further variables are."""
     resources: Resources = Resources()
+    """Processor and memory."""
     pod_template: PodTemplate = PodTemplate()
+    """Merged into the pods."""
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()
-    network_policy: NetworkRules = NetworkRules()
-    service_account: Account = Account()
-    termination_grace_period_seconds: int = 60
+    """What a drain of nodes may do."""
+    network_policy: NetworkPolicy = NetworkPolicy()
+    """Who may reach the workers."""
+    service_account: ServiceAccount = ServiceAccount()
+    """Who the workers are to Kubernetes."""
+    termination_grace_period_seconds: Annotated[int, SECONDS] = 60
+    """Time for a worker to leave the cluster before it is killed."""
 
 
 SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(

@@ -8,37 +8,70 @@ does not make another one of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from onyx.model import names
+from onyx.model.keys.key import Key
+from onyx.model.keys.kinds import Count
+from onyx.model.keys.kubernetes import Matching
 
 DesiredState = Literal["Running", "Suspended", "Stopped"]
 UpgradePolicy = Literal["Drain", "Resume"]
 CLUSTER_NAME_DEFAULT = "onyx"
+RETRIES_MAX = 1_000
+SECONDS_MAX = 31_536_000
+"""One year."""
+
+_OBJECT = Matching(
+    "the name of a Kubernetes object", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "lower case, digits, - ."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
     """What happens to a job that a failing task has killed."""
 
-    retries: int = 0
-    backoff_seconds: int = 10
+    retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
+    """How often the job is submitted again under a new id: from its beginning, or with
+    upgradePolicy Resume from the state of the attempt before."""
+    backoff_seconds: Annotated[int, Count(0, SECONDS_MAX, "seconds")] = 10
+    """Wait before it is submitted again."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job file in a ConfigMap, for jobs that are too large for an object of Kubernetes."""
+    """Where a job file is that does not stand in the object."""
 
-    config_map: str
-    key: str = "job.yaml"
+    config_map: Annotated[str, _OBJECT]
+    """ConfigMap in the namespace of the job; give it a new name for a changed job."""
+    key: Annotated[str, Matching("a key of a ConfigMap", "[-._a-zA-Z0-9]+")] = "job.yaml"
+    """Key whose value is the job file, as `onyx run` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Valid by construction, with a `Job` or, in place of it, `job_ref`."""
+    """How Kubernetes' operator runs the job. Other commands check these keys and ignore them."""
 
     desired_state: DesiredState = "Running"
-    restart_nonce: int = 0
-    ttl_seconds_after_finished: int | None = None
+    """Suspended takes its peers from the job and keeps all it has done. Stopped lets it read
+    nothing new and complete what is pending; it cannot be resumed after that."""
+    restart_nonce: Annotated[int, Count(0)] = 0
+    """Another number runs the job again from its beginning, under a new id."""
+    upgrade_policy: Annotated[
+        UpgradePolicy, Key(restriction="Resume is not for guarantee at-most-once.")
+    ] = "Drain"
+    """What becomes of a job whose spec is edited. Drain lets it complete what it has begun, and
+    the new one begins from the beginning. Resume ends it, and the new one goes on from its
+    state, as `onyx submit --resume` does; so does a retry."""
+    ttl_seconds_after_finished: Annotated[int | None, Count(0, SECONDS_MAX, "seconds")] = None
+    """Time after which an object whose job has ended is deleted; never without it."""
     failure_policy: FailurePolicy = FailurePolicy()
-    cluster_ref: str = CLUSTER_NAME_DEFAULT
-    job_ref: JobRef | None = None
-    upgrade_policy: UpgradePolicy = "Drain"
+    """What happens when a failing task has killed the job."""
+    cluster_ref: Annotated[
+        str,
+        Matching("the name of a cluster", names.CLUSTER_NAME),
+        Key(restriction="Cannot be changed."),
+    ] = CLUSTER_NAME_DEFAULT
+    """OnyxCluster in the same namespace whose workers run the job."""
+    job_ref: Annotated[JobRef | None, Key(restriction="Not together with keys of the job.")] = None
+    """A job file in a ConfigMap instead of the keys of the job."""

@@ -1,51 +1,51 @@
-"""Which functions a job names, and where: to look them up before it runs, and to know the modules
-that a laptop run has to load."""
+"""Which functions a job names, and where.
+
+They are looked up before a job runs, and a run on one machine imports their modules. Which keys
+name functions is known by their kinds, so that a new key needs no line here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from onyx.model.job import Job
-from onyx.model.names import is_function, yaml_key
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.keys import compound
+from onyx.model.keys.kinds import Function
+from onyx.model.manifest import SECTIONS, SPEC
+from onyx.model.names import is_function
+from onyx.model.report import at
 
 _OPERATORS = frozenset({"and", "or", "not"})
 
 
 def function_names(job: Job) -> Iterator[tuple[str, str]]:
     """(path in the manifest, `package.module:name`) for every function that the job names."""
-    for index, entry in enumerate(job.catalog):
-        path = f"spec.catalog[{index}]"
-        for attribute in ("fn", "group_by_fn", "assign_watermark_fn", "plugin"):
-            yield from _one(f"{path}.{yaml_key(attribute)}", getattr(entry, attribute))
-        for key, value in entry.options.items():
-            yield from _one(f"{path}.options.{key}", value)
-    for index, condition in enumerate(job.flow_conditions):
-        path = f"spec.flowConditions[{index}]"
-        yield from _one(f"{path}.postTransform", condition.post_transform)
-        yield from _predicate(f"{path}.predicate", condition.predicate)
-    for index, lifecycle in enumerate(job.lifecycles):
-        yield from _one(f"spec.lifecycles[{index}].calls", lifecycle.calls)
-    for index, window in enumerate(job.windows):
-        name = window.aggregation
-        path = f"spec.windows[{index}].aggregation"
-        yield from _one(path, name) if isinstance(name, str) else _one(f"{path}[0]", name[0])
-    for index, trigger in enumerate(job.triggers):
-        for attribute in ("type", "refinement", "sync", "emit", "pred"):
-            path = f"spec.triggers[{index}].{yaml_key(attribute)}"
-            yield from _one(path, getattr(trigger, attribute))
+    for name, section in SECTIONS.items():
+        if section is SPEC:
+            continue
+        for index, entry in enumerate(getattr(job, SPEC.by_yaml[name].field)):
+            path = at(f"spec.{name}", index)
+            for key in section.keys:
+                value = getattr(entry, key.field)
+                if isinstance(key.kind, Function | compound.Aggregation | compound.Predicate):
+                    yield from _named(at(path, key.yaml), value)
+            if isinstance(entry, CatalogEntry):
+                for option, value in entry.options.items():
+                    yield from _one(f"{path}.options.{option}", value)
+
+
+def _named(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Functions of a name, of a name with the keys that it takes, or of a composition."""
+    if isinstance(value, str):
+        yield from _one(path, value)
+    elif value and value[0] in _OPERATORS:
+        for index, each in enumerate(value[1:], 1):
+            yield from _named(at(path, index), each)
+    elif value:
+        yield from _one(at(path, 0), value[0])
 
 
 def _one(path: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, str) and is_function(value):
         yield path, value
-
-
-def _predicate(path: str, predicate: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(predicate, str):
-        yield from _one(path, predicate)
-    elif predicate and predicate[0] in _OPERATORS:
-        for index, each in enumerate(predicate[1:], 1):
-            yield from _predicate(f"{path}[{index}]", each)
-    elif predicate:
-        yield from _one(f"{path}[0]", predicate[0])

@@ -12,8 +12,7 @@ from pathlib import Path
 from onyx.model.crd import cluster as crd_cluster
 from onyx.model.crd import job as crd
 from onyx.model.crd import parts as crd_parts
-from onyx.model.reference import cluster as reference_cluster
-from onyx.model.reference import job as reference
+from onyx.model.reference.pages import pages
 
 ROOT = Path(__file__).parents[3]
 CRD_FOLDERS = ("crds", "charts/onyx/crds")
@@ -22,7 +21,6 @@ CRD_FOLDERS = ("crds", "charts/onyx/crds")
 
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Every generated file with its text."""
-    pages = {**reference.pages(), reference_cluster.FILE: reference_cluster.page()}
     crds = {"onyxjob": crd.definition(), "onyxcluster": crd_cluster.definition()}
     return {
         **{
@@ -30,7 +28,7 @@ def files(root: Path = ROOT) -> dict[Path, str]:
             for folder in CRD_FOLDERS
             for name, each in crds.items()
         },
-        **{root / "docs" / "reference" / name: page for name, page in pages.items()},
+        **{root / "docs" / "reference" / name: page for name, page in pages().items()},
     }
 
 

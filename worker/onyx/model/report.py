@@ -19,7 +19,7 @@ ROOT = "manifest"
 """Path of the document itself."""
 PROBLEMS_MAX = 100
 """More are counted but not kept: nobody reads them and a file can hold thousands."""
-_TOLD_CHARACTERS_MAX = 60
+_SHOWN_CHARACTERS_MAX = 60
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
@@ -73,11 +73,11 @@ def at(path: str, key: str | int) -> str:
     """The path of a child: `spec.catalog`, `[2]`, `.batchSize` as the user would write it."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    name = key if _PLAIN_KEY.match(key) else f"[{told(key)}]"
+    name = key if _PLAIN_KEY.match(key) else f"[{show(key)}]"
     return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
 
 
-def told(value: Any) -> str:
+def show(value: Any) -> str:
     """A value as an error message shows it: short whatever it is."""
     if value is None:
         return "nothing (null)"
@@ -88,8 +88,8 @@ def told(value: Any) -> str:
     if isinstance(value, (int, float)):
         return f"the number {value}"
     if isinstance(value, str):
-        text = ascii(value[: _TOLD_CHARACTERS_MAX + 1])[1:-1]
-        return f'"{text}"' if len(value) <= _TOLD_CHARACTERS_MAX else f'"{text[:57]}..."'
+        text = ascii(value[: _SHOWN_CHARACTERS_MAX + 1])[1:-1]
+        return f'"{text}"' if len(value) <= _SHOWN_CHARACTERS_MAX else f'"{text[:57]}..."'
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
     if isinstance(value, dict):

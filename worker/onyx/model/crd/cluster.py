@@ -14,10 +14,9 @@ from onyx.model.crd.parts import (
     text,
     validations,
 )
-from onyx.model.information import API_VERSION
-from onyx.model.information_cluster import CLUSTER, KIND
 from onyx.model.keys.kinds import Schema
 from onyx.model.keys.section import Entry
+from onyx.model.manifest import API_VERSION, CLUSTER, CLUSTER_KIND
 from onyx.model.names import CLUSTER_NAME
 
 _SPEC_RULES = (
@@ -51,7 +50,7 @@ def definition() -> dict[str, Any]:
         "additionalPrinterColumns": _columns(),
         "schema": {"openAPIV3Schema": schema},
     }
-    return resource(KIND, "oc", API_VERSION, version)
+    return resource(CLUSTER_KIND, "oc", API_VERSION, version)
 
 
 def _status() -> Schema:

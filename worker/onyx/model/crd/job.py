@@ -12,9 +12,10 @@ from typing import Any
 
 from onyx.model.crd import status as crd_status
 from onyx.model.crd.parts import column, resource, root, validations
-from onyx.model.information import API_VERSION, KIND, OBJECT_SPEC
+from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Schema
-from onyx.model.keys.section import Entries, Entry, Key, Section
+from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.manifest import API_VERSION, JOB_KIND, OBJECT_SPEC
 from onyx.model.names import JOB_NAME
 
 _PEER_RULES = (
@@ -49,7 +50,7 @@ def definition() -> dict[str, Any]:
         "additionalPrinterColumns": _columns(),
         "schema": {"openAPIV3Schema": schema},
     }
-    return resource(KIND, "oj", API_VERSION, version)
+    return resource(JOB_KIND, "oj", API_VERSION, version)
 
 
 def _with_rules(section: Section, schema: Schema, yaml_key: str) -> Schema:

@@ -47,8 +47,8 @@ class ListOf:
         least = {"minItems": self.items_min} if self.items_min else {}
         return {"type": "array", **least, "maxItems": self.items_max, "items": self.item.schema()}
 
-    def told(self) -> str:
-        return f"a list, each {self.item.told()}"
+    def describe(self) -> str:
+        return f"a list, each {self.item.describe()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,28 @@ class MapOf:
 
     name: Kind
     value: Kind
+    entries_max: int = LIST_ITEMS_MAX
 
     def read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, dict):
             return refuse(self, value, path, report)
-        if len(value) > LIST_ITEMS_MAX:
-            report.add(path, f"has {len(value)} keys, but takes at most {LIST_ITEMS_MAX}")
+        if len(value) > self.entries_max:
+            report.add(path, f"has {len(value)} keys, more than {self.entries_max}")
             return INVALID
         names_read = [self.name.read(name, at(path, name), report) for name in value]
         read = {name: self.value.read(value[name], at(path, name), report) for name in value}
         return INVALID if INVALID in (*names_read, *read.values()) else read
 
     def schema(self) -> Schema:
+        # A CRD cannot say what keys look like; the parser checks that.
         return {
             "type": "object",
-            "maxProperties": LIST_ITEMS_MAX,
+            "maxProperties": self.entries_max,
             "additionalProperties": self.value.schema(),
         }
 
-    def told(self) -> str:
-        return f"a mapping of {self.name.told()} to {self.value.told()}"
+    def describe(self) -> str:
+        return f"a mapping from {self.name.describe()} to {self.value.describe()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,10 @@ class OneOrMore:
         # Two types cannot be said structurally; the engine checks the shape.
         return dict(ANYTHING)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         if self.words:
-            return f"{listed(self.words)}, or a list, each {self.item.told()}"
-        return f"{self.item.told()}, or a list of those"
+            return f"{listed(self.words)}, or a list, each {self.item.describe()}"
+        return f"{self.item.describe()}, or a list of those"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Amount:
         item = {"x-kubernetes-int-or-string": True}
         return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"a number and its unit, as in [5, {self.units[0]}]"
 
 
@@ -147,7 +149,7 @@ class Aggregation:
     def schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "the name of an aggregation, or a list of the name and its keys"
 
 
@@ -187,7 +189,7 @@ class Predicate:
     def schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "a predicate: a function, [function, param...], or [and, ...], [or, ...], [not, ...]"
 
 
@@ -204,5 +206,5 @@ class Edge:
     def schema(self) -> Schema:
         return {"type": "array", "minItems": 2, "maxItems": 2, "items": Name("task").schema()}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "an edge as [from, to]"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from onyx import path_names
 from onyx.model import names
 from onyx.model.parsing.plain import INTEGER_MAX, INTEGER_MIN
-from onyx.model.report import INVALID, Report, at, listed, nearest, told
+from onyx.model.report import INVALID, Report, at, listed, nearest, show
 
 Schema = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Kind(Protocol):
         """Structural JSON schema, as a CRD takes it."""
         ...
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What a value is, in a few words: for messages and the reference."""
         ...
 
@@ -42,7 +42,7 @@ def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") ->
     if isinstance(value, bool) and kind.schema().get("type") == "string":
         hint = "to kubectl y, n, yes, no, on and off without quotes are booleans: quote them"
     if value is not INVALID:
-        report.add(path, f"is {told(value)}, but must be {kind.told()}", hint)
+        report.add(path, f"is {show(value)}, but must be {kind.describe()}", hint)
     return INVALID
 
 
@@ -65,7 +65,7 @@ class Text:
         least = {} if self.empty else {"minLength": 1}
         return {"type": "string", **least, "maxLength": self.characters_max}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "text"
 
 
@@ -82,14 +82,14 @@ class Name:
             hint = "letters, digits, - and _, at most 63, first and last a letter or digit"
             return refuse(self, value, path, report, hint)
         if value in names.RESERVED_NAMES and value not in self.words:
-            report.add(path, f"{told(value)} is a reserved word, not {self.told()}")
+            report.add(path, f"{show(value)} is a reserved word, not {self.describe()}")
             return INVALID
         return value
 
     def schema(self) -> Schema:
         return {"type": "string", "maxLength": 63, "pattern": f"^{names.NAME}$"}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
 
 
@@ -109,7 +109,7 @@ class PathName:
         pattern = f"^({path_names.PATH_NAME})$"
         return {"type": "string", "maxLength": characters_max, "pattern": pattern}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"{self.of}, as text"
 
 
@@ -143,7 +143,7 @@ class Function:
             "pattern": f"^({'|'.join((*self.short, names.FUNCTION))})$",
         }
 
-    def told(self) -> str:
+    def describe(self) -> str:
         short = f"{listed(self.short)}, or " if self.short else ""
         return f"{short}a function as package.module:name"
 
@@ -163,7 +163,7 @@ class Choice:
     def schema(self) -> Schema:
         return {"type": "string", "enum": list(self.words)}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return listed(self.words)
 
 
@@ -177,7 +177,7 @@ class Flag:
     def schema(self) -> Schema:
         return {"type": "boolean"}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "true or false"
 
 
@@ -204,7 +204,7 @@ class Count:
             bounds["maximum"] = self.maximum
         return bounds
 
-    def told(self) -> str:
+    def describe(self) -> str:
         unit = f" of {self.unit}" if self.unit else ""
         if self.minimum == INTEGER_MIN:
             return f"an integer{unit}"
@@ -224,7 +224,7 @@ class Share:
     def schema(self) -> Schema:
         return {"type": "number", "minimum": 0, "maximum": 1}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "a number from 0 to 1"
 
 
@@ -238,7 +238,7 @@ class Options:
     def schema(self) -> Schema:
         return {"type": "object", **ANYTHING}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "a mapping"
 
 
@@ -259,7 +259,7 @@ class Metadata:
         described = {**self.job_id.schema(), "description": "The id of the job."}
         return {"type": "object", "properties": {JOB_ID: described}, **ANYTHING}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "a mapping"
 
 
@@ -273,5 +273,5 @@ class Anything:
     def schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return "any value"

@@ -1,4 +1,4 @@
-"""Kinds of values that Kubernetes knows and a job does not: amounts, maps of labels."""
+"""Kinds of values that Kubernetes knows and a job does not: amounts, names of objects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.keys.kinds import Count, Kind, Schema, refuse
-from onyx.model.report import INVALID, Report, at
+from onyx.model.keys.kinds import Count, Schema, refuse
+from onyx.model.report import Report
 
 _QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
 _PERCENT = r"[0-9]{1,3}%"
@@ -34,42 +34,8 @@ class Matching:
         pattern = f"^({self.pattern})$"
         return {"type": "string", "maxLength": self.characters_max, "pattern": pattern}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return self.what
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A mapping with keys and values of one kind each."""
-
-    key: Kind
-    value: Kind
-    entries_max: int = 128
-
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        if not isinstance(value, dict):
-            return refuse(self, value, path, report)
-        if len(value) > self.entries_max:
-            report.add(path, f"has {len(value)} keys, more than {self.entries_max}")
-            return INVALID
-        read = {
-            self.key.read(name, at(path, name), report): self.value.read(
-                each, at(path, name), report
-            )
-            for name, each in value.items()
-        }
-        return INVALID if INVALID in read or INVALID in read.values() else read
-
-    def schema(self) -> Schema:
-        # A CRD cannot say what keys look like; the engine checks that.
-        return {
-            "type": "object",
-            "maxProperties": self.entries_max,
-            "additionalProperties": self.value.schema(),
-        }
-
-    def told(self) -> str:
-        return f"a mapping from {self.key.told()} to {self.value.told()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +55,7 @@ class IntegerOrText:
         # The pattern holds for text only.
         return {"x-kubernetes-int-or-string": True, "pattern": f"^({self.pattern})$"}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return self.what
 
 

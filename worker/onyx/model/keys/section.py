@@ -1,4 +1,8 @@
-"""The vocabulary of the information model's table: keys, and sections of keys."""
+"""Sections of keys: reading entries with all of their problems, building and writing them.
+
+A section reads a mapping into a draft, in which a wrong value is `INVALID`; rules look at drafts,
+and only a draft without problems becomes a value. The JSON schema of a section is that of its keys.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +11,14 @@ from dataclasses import dataclass, field, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
-from onyx.model.job import EMPTY
-from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
-from onyx.model.names import yaml_key
+from onyx.model.keys.key import Key
+from onyx.model.keys.kinds import Anything, Choice, Flag, Options, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 Draft = dict[str, Any]
 """What could be read of an entry, by attribute; wrong keys are there as INVALID."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key of the manifest: everything that is known about it."""
-
-    name: str
-    """In snake_case; `yaml` follows from it."""
-    kind: Kind
-    doc: str
-    required: bool = False
-    default: Any = None
-    required_for: tuple[str, ...] = ()
-    """Values of the entry's `type` for which the key must be given."""
-    allowed_for: tuple[str, ...] = ()
-    """Values of the entry's `type` for which it may be given; empty means all."""
-    restriction: str = ""
-    """What the rules check besides, in words."""
-    origin: str = ""
-    """The key of Onyx that this one answers to; empty for ours."""
-    era: str = "both"
-    """Versions of Onyx that have it: `0.9`, `0.10+`, `both`; `ours` when none has."""
-    attribute: str = ""
-    """Name of the field, where Python does not allow `name` itself."""
-
-    @property
-    def yaml(self) -> str:
-        return yaml_key(self.name)
-
-    @property
-    def field(self) -> str:
-        return self.attribute or self.name
-
-    def allows(self, kind: Any) -> bool:
-        """Whether an entry of type `kind` may have the key; true when the type is unknown."""
-        return not self.allowed_for or not isinstance(kind, str) or kind in self.allowed_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +36,6 @@ class Section:
     def __post_init__(self) -> None:
         by_yaml = MappingProxyType({key.yaml: key for key in self.keys})
         object.__setattr__(self, "by_yaml", by_yaml)
-
-    def key(self, name: str) -> Key:
-        return next(key for key in self.keys if key.name == name)
 
     def read(self, value: Any, path: str, report: Report) -> Draft | None:
         """What can be read of `value`; None when it is not even a mapping."""
@@ -102,12 +66,12 @@ class Section:
         for key in self.keys:
             given = key.yaml in value
             if key.required and not given:
-                report.add(at(path, key.yaml), "is missing", f"give {key.kind.told()}")
+                report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
             elif not given and kind in key.required_for:
                 report.add(
                     at(path, key.yaml),
                     f"is missing, but needed for type {kind}",
-                    f"give {key.kind.told()}",
+                    f"give {key.kind.describe()}",
                 )
             elif given and not key.allows(kind):
                 types = listed(key.allowed_for)
@@ -144,8 +108,8 @@ class Section:
 
 
 def _read_value(key: Key, value: Any, path: str, report: Report) -> Any:
-    if value is None and not (key.default is None and key.name == "init"):
-        report.add(path, "has no value (null)", f"remove it, or give {key.kind.told()}")
+    if value is None and not isinstance(key.kind, Anything):
+        report.add(path, "has no value (null)", f"remove it, or give {key.kind.describe()}")
         return INVALID
     return key.kind.read(value, path, report)
 
@@ -175,7 +139,7 @@ class Entry:
             "properties": {key.yaml: key_schema(key) for key in keys},
         }
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"a mapping with the keys of a {self.section.name}"
 
 
@@ -207,8 +171,8 @@ class Entries:
         items = _without_defaults(Entry(self.section).schema())
         return {"type": "array", "maxItems": self.items_max, **merge, "items": items}
 
-    def told(self) -> str:
-        return f"a list, each {Entry(self.section).told()}"
+    def describe(self) -> str:
+        return f"a list, each {Entry(self.section).describe()}"
 
 
 def key_schema(key: Key) -> Schema:
@@ -229,11 +193,11 @@ def key_schema(key: Key) -> Schema:
 
 def _description(key: Key) -> str:
     """What `kubectl explain` shows: it has neither bounds nor units nor defaults of its own."""
-    default = told_default(key.default)
+    default = shown_default(key.default)
     return " ".join(
         [
             key.doc,
-            *([] if isinstance(key.kind, _PLAIN) else [f"Value: {key.kind.told()}."]),
+            *([] if isinstance(key.kind, _PLAIN) else [f"Value: {key.kind.describe()}."]),
             *([f"Only for type {', '.join(key.allowed_for)}."] if key.allowed_for else []),
             *([key.restriction] if key.restriction else []),
             *([f"Default: {default}."] if default and not key.required else []),
@@ -245,9 +209,9 @@ _PLAIN = (Anything, Choice, Entries, Entry, Flag, Options, Text)
 """Kinds of which the type and the words that may stand there say enough."""
 
 
-def told_default(default: Any) -> str:
+def shown_default(default: Any) -> str:
     """A default in words; nothing when it is empty, or a value with keys of its own."""
-    if default in _EMPTY or default == () or default == EMPTY or is_dataclass(default):
+    if default in _EMPTY or default == () or is_dataclass(default):
         return ""
     if isinstance(default, bool):
         return str(default).lower()
@@ -268,14 +232,3 @@ def _without_defaults(schema: Schema) -> Schema:
             name: _without_defaults(each) for name, each in schema["properties"].items()
         }
     return found
-
-
-def options_key(need: str) -> Key:
-    """The key for what is the user's own."""
-    doc = f"Whatever {need}, by keys of your own."
-    return Key("options", Options(), doc, default=EMPTY, era="ours")
-
-
-def doc_key(origin: str) -> Key:
-    """The key for a remark."""
-    return Key("doc", Text(empty=True), "Free text.", default="", origin=origin)

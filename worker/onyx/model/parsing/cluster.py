@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.cluster import Cluster
-from onyx.model.information_cluster import CLUSTER, CLUSTER_MANIFEST, KIND
 from onyx.model.keys.section import Draft
+from onyx.model.manifest import CLUSTER, CLUSTER_KIND, CLUSTER_MANIFEST
 from onyx.model.names import is_cluster_name
 from onyx.model.parsing.drafts import draft_of, draft_of_text
 from onyx.model.parsing.object_meta import NameRule, read_name
@@ -29,7 +29,7 @@ _NAMES = NameRule(
 def is_cluster(text: str | bytes) -> bool:
     """Whether the text of a manifest, good or bad, is about a cluster and not about a job."""
     value, _ = read_text(text, Report())
-    return isinstance(value, dict) and value.get("kind") == KIND
+    return isinstance(value, dict) and value.get("kind") == CLUSTER_KIND
 
 
 def parse_cluster_manifest(text: str | bytes, source: str = "manifest") -> Cluster:

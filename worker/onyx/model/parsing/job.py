@@ -15,10 +15,9 @@ from typing import Any
 from onyx.errors import Problem
 from onyx.model.canonical import canonical_json, job_hash, to_mapping
 from onyx.model.declaration import Declaration
-from onyx.model.information import MANIFEST, SECTIONS, SPEC
-from onyx.model.information_declaration import DECLARATION
 from onyx.model.job import Job
 from onyx.model.keys.section import Draft, Entries
+from onyx.model.manifest import DECLARATION, JOB_MANIFEST, SECTIONS, SPEC
 from onyx.model.names import is_job_name
 from onyx.model.parsing.drafts import draft_of, draft_of_text
 from onyx.model.parsing.object_meta import NameRule, read_name
@@ -113,7 +112,7 @@ def _manifest(
 ) -> Draft:
     if resumes is not None:
         _resume(value, resumes, report)
-    draft = MANIFEST.read(value, "", report) or {}
+    draft = JOB_MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
     if spec is not None and check_source(spec, "spec", report):

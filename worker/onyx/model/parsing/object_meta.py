@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.report import INVALID, Report, at, nearest, told
+from onyx.model.report import INVALID, Report, at, nearest, show
 
 _OBJECT_META = (
     "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp",
@@ -40,6 +40,6 @@ def read_name(metadata: dict[str, Any] | None, rule: NameRule, report: Report) -
     if "name" not in metadata:
         report.add("metadata.name", "is missing", f"give the {rule.kind} a name")
     elif not isinstance(name, str) or not rule.fits(name):
-        message = f"{told(name)} is not a name for a {rule.kind}"
+        message = f"{show(name)} is not a name for a {rule.kind}"
         report.add("metadata.name", message, rule.alphabet)
     return name

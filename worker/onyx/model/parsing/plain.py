@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.model.report import INVALID, Report, at, told
+from onyx.model.report import INVALID, Report, at, show
 
 DEPTH_MAX = 32
 VALUES_MAX = 20_000
@@ -48,7 +48,7 @@ class _Walk:
         result: dict[str, Any] = {}
         for key, each in value.items():
             if not isinstance(key, str) or _UNSTORABLE.search(key):
-                self.report.add(path, f"has the key {told(key)}, but keys are text", "quote it")
+                self.report.add(path, f"has the key {show(key)}, but keys are text", "quote it")
                 continue
             result[str(key)] = self.visit(each, at(path, key), depth + 1)
         return result
@@ -75,7 +75,7 @@ def _wrong(value: Any) -> tuple[str, str] | None:
         if math.isfinite(value):
             return None
         return "is not a finite number", "NaN and infinity cannot be stored"
-    return f"is {told(value)}, which is not plain data", "write it as text, in quotes"
+    return f"is {show(value)}, which is not plain data", "write it as text, in quotes"
 
 
 def plain(value: Any, report: Report) -> Any:

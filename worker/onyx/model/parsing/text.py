@@ -20,7 +20,7 @@ import yaml
 
 from onyx.errors import Problem
 from onyx.model.parsing.plain import DEPTH_MAX, VALUES_MAX
-from onyx.model.report import INVALID, ROOT, Report, at, told
+from onyx.model.report import INVALID, ROOT, Report, at, show
 
 MANIFEST_BYTES_MAX = 1_048_576
 """Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
@@ -129,7 +129,7 @@ class _Reader:
         if coerced:
             self.report.unreadable(
                 path,
-                f"{told(event.value)} without quotes is {coerced[1]} to other readers of YAML",
+                f"{show(event.value)} without quotes is {coerced[1]} to other readers of YAML",
                 f'write "{event.value[:40]}" in quotes if it is text, else {coerced[2]}',
             )
 
@@ -140,7 +140,7 @@ class _Reader:
 
     def _check_tag(self, event: Any, path: str) -> None:
         if event.tag is not None and event.tag not in _CORE_TAGS:
-            self.report.unreadable(path, f"has the tag {told(event.tag)}", "tags are not taken")
+            self.report.unreadable(path, f"has the tag {show(event.tag)}", "tags are not taken")
 
     def _place(self, value: Any, line: int) -> str:
         """Put a value, or a key, where it belongs. Returns its path."""
@@ -166,7 +166,7 @@ class _Reader:
         path = at(top.path, key) if isinstance(key, str) else top.path
         top.key = key if isinstance(key, str) else INVALID
         if not isinstance(key, str):
-            shown = "a mapping or list" if isinstance(key, (dict, list)) else told(key)
+            shown = "a mapping or list" if isinstance(key, (dict, list)) else show(key)
             self.report.add(top.path, f"has the key {shown}, but keys are text", "quote it")
         elif key in top.first_lines:
             first = top.first_lines[key]

@@ -6,10 +6,10 @@ from onyx.model import names, plugins
 from onyx.model.job import CatalogEntry
 from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
-from onyx.model.report import Report, at, listed, told
+from onyx.model.report import Report, at, listed, show
 from onyx.model.rules.looking import entries, good
 
-PENDING_TIMEOUT_MS: int = CatalogEntry("", "", 1).pending_timeout
+PENDING_TIMEOUT_MS: int = CatalogEntry("", "input", 1).pending_timeout
 """Of an input that does not say."""
 
 
@@ -91,7 +91,7 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
     for index, param in enumerate(good(draft, "params") or ()):
         if param not in options:
             where = at(at(path, "params"), index)
-            report.add(where, f"{told(param)} is not a key of options", "add it to options")
+            report.add(where, f"{show(param)} is not a key of options", "add it to options")
 
 
 def check_watermarks(draft: Draft, path: str, report: Report) -> None:
@@ -134,7 +134,7 @@ def check_names(spec: Draft, path: str, report: Report) -> None:
     for draft, where in entries(spec, "catalog", path, "catalog"):
         name = good(draft, "name")
         if name in seen:
-            report.add(at(where, "name"), f"{told(name)} is also the name of {seen[name]}")
+            report.add(at(where, "name"), f"{show(name)} is also the name of {seen[name]}")
         elif name is not None:
             seen[name] = where
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.model.information import SPEC
 from onyx.model.keys.section import Draft
+from onyx.model.manifest import SPEC
 from onyx.model.report import Report, at
 
 
@@ -24,7 +24,7 @@ def check_source(spec: Draft, path: str, report: Report) -> bool:
 def _check_required(spec: Draft, path: str, report: Report) -> None:
     for key in SPEC.keys:
         if key.required and key.field not in spec:
-            report.add(at(path, key.yaml), "is missing", f"give {key.kind.told()}")
+            report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
 
 
 def _listed(default: object) -> object:

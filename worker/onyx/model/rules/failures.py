@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from onyx.model import workflow
 from onyx.model.keys.section import Draft
-from onyx.model.report import Report, at, nearest, told
+from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks
 
 
@@ -33,7 +33,7 @@ def check_dead_letters(spec: Draft, path: str, report: Report) -> None:
             continue
         problem = _problem((name, target), spec)
         if problem:
-            report.add(at(where, "deadLetter"), f"{told(target)} {problem[0]}", problem[1])
+            report.add(at(where, "deadLetter"), f"{show(target)} {problem[0]}", problem[1])
 
 
 def _problem(edge: tuple[str, str], spec: Draft) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx.model import workflow
 from onyx.model.keys.section import Draft
-from onyx.model.report import Report, at, nearest, told
+from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good
 
 
@@ -44,7 +44,7 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
         return
     for param, where in _params(predicate, at(path, "predicate")):
         if param not in options:
-            report.add(where, f"{told(param)} is not a key of options", "add it to options")
+            report.add(where, f"{show(param)} is not a key of options", "add it to options")
 
 
 def _params(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -68,7 +68,7 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
         for task in _sources(draft):
             if task != "all" and task not in below:
                 hint = nearest(task, below)
-                report.add(at(where, "from"), f"{told(task)} is not in the workflow", hint)
+                report.add(at(where, "from"), f"{show(task)} is not in the workflow", hint)
                 continue
             allowed = tuple(below) if task == "all" else below[task]
             for key, field in (("to", "to"), ("predicateErrorsTo", "predicate_errors_to")):
@@ -94,7 +94,7 @@ def _check_targets(
     for index, target in enumerate(targets):
         if target not in allowed:
             hint = nearest(target, allowed) or (f"children: {', '.join(allowed)}" * bool(allowed))
-            report.add(at(path, index), f"{told(target)} is not {place}", hint[:200])
+            report.add(at(path, index), f"{show(target)} is not {place}", hint[:200])
 
 
 def check_order(spec: Draft, path: str, report: Report) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyx.model.keys.section import Draft
-from onyx.model.report import Report, at, listed, nearest, told
+from onyx.model.report import Report, at, listed, nearest, show
 from onyx.model.rules.looking import good, known_tasks, whole
 
 _KEPT = "nothing is kept at most once; choose at-least-once or exactly-once"
@@ -39,4 +39,4 @@ def _check_names(point: Draft, key: str, known: set[str], path: str, report: Rep
         if name not in known:
             others = f"those that have: {listed(sorted(known))}" if known else ""
             hint = nearest(name, sorted(known)) or others
-            report.add(at(path, name), f"{told(name)} has no state that is carried over", hint)
+            report.add(at(path, name), f"{show(name)} has no state that is carried over", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
-from onyx.model.report import Report, at, nearest, told
+from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks, whole
 from onyx.model.workflow import children
 
@@ -119,7 +119,7 @@ def _check_id(
         return
     first = seen.setdefault((owner, name), path)
     if first != path:
-        report.add(at(path, "id"), f"{told(name)} is also the id of {first}")
+        report.add(at(path, "id"), f"{show(name)} is also the id of {first}")
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:
@@ -136,11 +136,11 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
             continue
         if task not in by_name:
             hint = nearest(task, sorted(known))
-            report.add(at(where, "task"), f"{told(task)} is not in the catalog", hint)
+            report.add(at(where, "task"), f"{show(task)} is not in the catalog", hint)
             continue
         entry, entry_path = by_name[task]
         if good(entry, "type") == "input":
-            report.add(at(where, "task"), f"{told(task)} is an input", "use a task after it")
+            report.add(at(where, "task"), f"{show(task)} is an input", "use a task after it")
         if task not in checked and good(spec, "guarantee") in (None, "at-least-once"):
             _check_repeats(entry, entry_path, report)
         checked.add(task)
@@ -167,7 +167,7 @@ def check_late_tasks(spec: Draft, path: str, report: Report) -> None:
         if target is None or task not in below or target in below[task]:
             continue
         hint = nearest(target, below[task]) or f"add the edge [{task}, {target}] to the workflow"
-        report.add(at(where, "lateTo"), f"{told(target)} is not a child of {task}", hint)
+        report.add(at(where, "lateTo"), f"{show(target)} is not a child of {task}", hint)
 
 
 def check_delays(spec: Draft, path: str, report: Report) -> None:
@@ -212,7 +212,7 @@ def check_emissions(spec: Draft, path: str, report: Report) -> None:
         if name in emitting and not fed:
             report.add(
                 at(emitting[name], "emit"),
-                f"is given, but {told(name)} has no children to send to",
+                f"is given, but {show(name)} has no children to send to",
                 "add an edge, or use sync",
             )
 
@@ -246,4 +246,4 @@ def check_trigger_windows(spec: Draft, path: str, report: Report) -> None:
         name = good(draft, "window_id")
         if name is not None and name not in known and not unsure:
             hint = nearest(name, known) or "add it to windows"
-            report.add(at(where, "windowId"), f"{told(name)} is not the id of a window", hint)
+            report.add(at(where, "windowId"), f"{show(name)} is not the id of a window", hint)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onyx.model import workflow
-from onyx.model.information import DEPTH_MAX
+from onyx.model.job import DEPTH_MAX
 from onyx.model.keys.section import Draft
-from onyx.model.report import Report, at, nearest, told
+from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks
 
 
@@ -24,7 +24,7 @@ def check_graph(spec: Draft, path: str, report: Report) -> None:
         for end, task in enumerate(edge):
             if known is not None and task not in known:
                 hint = nearest(task, sorted(known)) or "add it to the catalog"
-                report.add(at(where, end), f"{told(task)} is not in the catalog", hint)
+                report.add(at(where, end), f"{show(task)} is not in the catalog", hint)
         if edge in seen:
             report.add(where, f"is the same edge as {seen[edge]}", "remove one")
         seen.setdefault(edge, where)
@@ -59,7 +59,7 @@ def check_places(spec: Draft, path: str, report: Report) -> None:
         if name not in below:
             report.add(
                 at(where, "name"),
-                f"{told(name)} is in no edge of the workflow",
+                f"{show(name)} is in no edge of the workflow",
                 "add an edge, or remove the task",
             )
         else:
@@ -95,4 +95,4 @@ def check_exempt_tasks(spec: Draft, path: str, report: Report) -> None:
     for index, task in enumerate(good(spec, "acker_exempt_tasks") or ()):
         if known is not None and task not in known:
             where = at(at(path, "ackerExemptTasks"), index)
-            report.add(where, f"{told(task)} is not in the catalog", nearest(task, sorted(known)))
+            report.add(where, f"{show(task)} is not in the catalog", nearest(task, sorted(known)))

@@ -1,0 +1,124 @@
+"""A job as a value: what parsing gives, what the runtime reads, what is stored for the peers.
+
+Frozen, typed and valid by construction: `parse_manifest` is the way to make one. Every field is a
+key of the manifest, and parsing, the CRD and the reference pages are derived from it (`keys`). Two
+eras of Onyx are united: keys that 0.14 dropped but an engine with acknowledgement needs
+(`maxPending`, `pendingTimeout`, `uniquenessKey`), and keys that 0.10 to 0.14 added
+(`storageStrategy`, `emit`, `delay`). Not taken over: `language` (there is one), the barrier keys,
+`bulk?` and `restart-pred-fn` (gone from Onyx itself), and open keys (`options` takes their place,
+so that a typo is found).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from onyx.model.job.catalog import CatalogEntry
+from onyx.model.job.flow_conditions import FlowCondition
+from onyx.model.job.lifecycles import Lifecycle
+from onyx.model.job.triggers import Trigger
+from onyx.model.job.types import TRACKED_ONLY, TaskName
+from onyx.model.job.upgrade import ResumePoint
+from onyx.model.job.windows import Window
+from onyx.model.keys.compound import Edge, ListOf
+from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
+from onyx.model.keys.kinds import Count, Metadata
+
+TASKS_MAX = 256
+EDGES_MAX = 1_024
+DEPTH_MAX = 64
+"""Longest path through a workflow, in edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as plain data."""
+
+    name: Annotated[str, NOT_A_KEY]
+    """Stands under the manifest's metadata."""
+    workflow: Annotated[
+        tuple[tuple[str, str], ...],
+        ListOf(Edge(), items_min=1, items_max=EDGES_MAX),
+        Key(
+            origin="workflow",
+            restriction=f"Starts with inputs and ends with outputs or reduce tasks; no edge "
+            f"twice; at most {DEPTH_MAX} edges in a row.",
+        ),
+    ]
+    """Edges [from, to] of a directed graph without cycles."""
+    catalog: Annotated[
+        tuple[CatalogEntry, ...],
+        Key(
+            items_max=TASKS_MAX,
+            map_key="name",
+            origin="catalog",
+            restriction="Has an entry for every task of the workflow, and no other.",
+        ),
+    ]
+    """What each task is."""
+    task_scheduler: Annotated[
+        Literal["balanced", "percentage", "colocated"], Key(origin="task-scheduler")
+    ] = "balanced"
+    """How the job's peers are spread over its tasks."""
+    guarantee: Literal["at-most-once", "at-least-once", "exactly-once"] = "at-least-once"
+    """What holds for every segment when something fails."""
+    flow_conditions: Annotated[tuple[FlowCondition, ...], Key(origin="flow-conditions")] = ()
+    """Which segments go to which children."""
+    lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()
+    """Functions called around the work of tasks."""
+    windows: Annotated[
+        tuple[Window, ...], Key(items_max=TASKS_MAX, map_key="id", origin="windows")
+    ] = ()
+    """Aggregation over extents of segments."""
+    triggers: Annotated[tuple[Trigger, ...], Key(items_max=TASKS_MAX, origin="triggers")] = ()
+    """When windows hand on what they hold."""
+    resume_point: Annotated[
+        ResumePoint | None,
+        Key(origin="resume-point", era="0.10+", restriction="Not for guarantee at-most-once."),
+    ] = None
+    """Another job that ends as this one begins, and from whose state this one starts."""
+    percentage: Annotated[
+        int | None,
+        Count(0, 100, "percent"),
+        Key(
+            origin="percentage", restriction="A cluster with another job scheduler refuses the job."
+        ),
+    ] = None
+    """Share of the cluster, under the percentage job scheduler."""
+    metadata: Annotated[Mapping[str, Any], Metadata(), Key(origin="metadata")] = field(
+        default_factory=lambda: EMPTY
+    )
+    """Anything that should travel with the job. `jobId` is its id, which makes handing it in
+    safe to repeat; without it each submission gets a new one."""
+    acker_percentage: Annotated[
+        int,
+        Count(1, 100, "percent"),
+        Key(origin="acker/percentage", era="0.9", restriction=TRACKED_ONLY),
+    ] = 1
+    """Share of the job's peers that keep the books of acknowledgement; at least one."""
+    acker_exempt_input_tasks: Annotated[
+        bool, Key(origin="acker/exempt-input-tasks?", era="0.9", restriction=TRACKED_ONLY)
+    ] = False
+    """Peers of input tasks keep none."""
+    acker_exempt_output_tasks: Annotated[
+        bool, Key(origin="acker/exempt-output-tasks?", era="0.9", restriction=TRACKED_ONLY)
+    ] = False
+    """Peers of output tasks keep none."""
+    acker_exempt_tasks: Annotated[
+        tuple[TaskName, ...],
+        Key(
+            origin="acker/exempt-tasks",
+            era="0.9",
+            restriction="Tasks of the workflow. " + TRACKED_ONLY,
+        ),
+    ] = ()
+    """Peers of these tasks keep none."""
+
+    def entry(self, task: str) -> CatalogEntry:
+        """The catalog entry of `task`; KeyError when there is none."""
+        for entry in self.catalog:
+            if entry.name == task:
+                return entry
+        raise KeyError(task)

@@ -1,0 +1,24 @@
+"""Lifecycles of a job: functions that are called around the work of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from onyx.model.keys.key import EMPTY, Key
+from onyx.model.keys.kinds import Function, Name
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """Functions that are called around the work of a task."""
+
+    task: Annotated[str, Name("task", words=("all",)), Key(origin="lifecycle/task")]
+    """Task that it belongs to, or all."""
+    calls: Annotated[str, Function(), Key(origin="lifecycle/calls")]
+    """Function that returns a mapping from hook names to functions."""
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Whatever the calls need, by keys of your own."""
+    doc: Annotated[str, Key(origin="lifecycle/doc")] = ""
+    """Free text."""

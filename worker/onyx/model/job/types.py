@@ -1,0 +1,24 @@
+"""Types that several parts of a job share: a type with its kind, as `Annotated` takes both."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from onyx.model import names
+from onyx.model.keys.compound import Amount, OneOrMore
+from onyx.model.keys.kinds import Count, Name
+
+PEERS_MAX = 10_000
+TIMEOUT_MS_MAX = 86_400_000
+TRACKED_ONLY = "Not under guarantee: at-most-once, which replays nothing."
+
+TaskName = Annotated[str, Name("task")]
+WindowName = Annotated[str, Name("window")]
+Peers = Annotated[int, Count(1, PEERS_MAX, "peers")]
+Milliseconds = Annotated[int, Count(1, TIMEOUT_MS_MAX, "milliseconds")]
+Time = Annotated[tuple[int, str], Amount(names.TIME_UNITS)]
+TimeOrElements = Annotated[tuple[int, str], Amount(names.TIME_UNITS + names.ELEMENT_UNITS)]
+Targets = Annotated[
+    str | tuple[str, ...], OneOrMore(Name("task"), words=("all", "none"), items_min=0)
+]
+"""`"all"`, `"none"`, or the names of child tasks."""

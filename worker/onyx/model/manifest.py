@@ -1,0 +1,57 @@
+"""The files that people write: objects of Kubernetes, of which two kinds are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from onyx.model.cluster import Cluster
+from onyx.model.declaration import Declaration
+from onyx.model.job import EMPTY, Job
+from onyx.model.keys.fields import section_of
+from onyx.model.keys.section import Entries, Entry, Section
+
+API_VERSION = "onyx.dev/v1alpha1"
+JOB_KIND = "OnyxJob"
+CLUSTER_KIND = "OnyxCluster"
+
+SPEC = section_of(Job)
+DECLARATION = section_of(Declaration)
+CLUSTER = section_of(Cluster)
+
+SECTIONS = {"spec": SPEC} | {
+    key.yaml: key.kind.section for key in SPEC.keys if isinstance(key.kind, Entries)
+}
+"""The sections of a job by the key under which their entries stand."""
+
+OBJECT_SPEC = Section(
+    SPEC.name,
+    SPEC.doc,
+    (*(replace(key, required=False) for key in SPEC.keys), *DECLARATION.keys),
+)
+"""What stands under `spec`: a job, or a reference to one, and how it is to be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _JobManifest:
+    api_version: Literal["onyx.dev/v1alpha1"]
+    kind: Literal["OnyxJob"]
+    metadata: Mapping[str, Any]
+    spec: Annotated[Mapping[str, Any], Entry(OBJECT_SPEC)]
+    status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Written by the operator; ignored here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterManifest:
+    api_version: Literal["onyx.dev/v1alpha1"]
+    kind: Literal["OnyxCluster"]
+    metadata: Mapping[str, Any]
+    spec: Cluster
+    status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Written by the operator; ignored here."""
+
+
+JOB_MANIFEST = replace(section_of(_JobManifest), name="manifest")
+CLUSTER_MANIFEST = replace(section_of(_ClusterManifest), name="manifest")

@@ -1,0 +1,131 @@
+"""The pages under docs/reference: one for each section of a job, one for each nested object.
+
+The entries of a job's sections have many keys with long texts: a table of all, then a part for each
+key. What is nested (a declaration, a cluster) has many small sections: a table for each, by path.
+"""
+
+from __future__ import annotations
+
+from onyx.model.keys.key import Key
+from onyx.model.keys.section import Entries, Entry, Section, shown_default
+from onyx.model.manifest import (
+    API_VERSION,
+    CLUSTER,
+    CLUSTER_KIND,
+    DECLARATION,
+    JOB_KIND,
+    SECTIONS,
+    SPEC,
+)
+
+_PAGES = {
+    "spec": "job",
+    "catalog": "catalog",
+    "flowConditions": "flow-conditions",
+    "lifecycles": "lifecycles",
+    "windows": "windows",
+    "triggers": "triggers",
+    "resumePoint": "resume-point",
+}
+"""Pages of a job, by the key under `spec` that they describe."""
+_HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
+_TABLE = "| key | value | default | meaning |\n|---|---|---|---|\n"
+_JOB = f"""
+A job is a file with `apiVersion: {API_VERSION}`, `kind: {JOB_KIND}`, the name of the job under
+`metadata.name` (lower case letters, digits and `-`), and the keys of this page under `spec`. On
+Kubernetes, the keys of its [declaration](declaration.md) say how the operator runs it.
+"""
+_CLUSTER = f"""A cluster is a pool of workers that run jobs; the operator keeps it running. It is an
+object with `apiVersion: {API_VERSION}`, `kind: {CLUSTER_KIND}`, a name (lower case letters, digits
+and `-`, at most 45, first a letter), and the keys of this page under `spec`.
+[How to use it](../operations/clusters.md)
+"""
+_ORIGIN = """
+`Onyx` is the corresponding key of the original Onyx, with the versions that have it.
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of every page by its file name."""
+    upgrade = SPEC.by_yaml["resumePoint"].kind
+    assert isinstance(upgrade, Entry)
+    guide = "It stands under `spec.resumePoint`; see [upgrading a job](../guide/upgrading.md)."
+    return {
+        **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
+        "declaration.md": _nested_page(
+            "Declaration", f"{DECLARATION.doc} They stand under `spec` too.", "spec", DECLARATION
+        ),
+        "resume-point.md": _nested_page(
+            "Resume point", f"{upgrade.section.doc} {guide}", "spec.resumePoint", upgrade.section
+        ),
+        "cluster.md": _nested_page("Cluster", _CLUSTER.strip(), "spec", CLUSTER),
+    }
+
+
+def _page(name: str, section: Section) -> str:
+    where = "" if section is SPEC else f" Entries of `spec.{name}`."
+    title = section.name[0].upper() + section.name[1:]
+    parts = [f"# {title}\n\n{_HEAD}\n\n{section.doc}{where}\n"]
+    if section is SPEC:
+        parts.append(_JOB)
+    parts.append("\n| key | value | required | default |\n|---|---|---|---|\n")
+    parts.extend(_row(key) for key in section.keys)
+    parts.append(_ORIGIN)
+    parts.extend(_part(key) for key in section.keys)
+    return "".join(parts)
+
+
+def _row(key: Key) -> str:
+    link = f"[`{key.yaml}`](#{key.yaml.lower()})"
+    value = key.kind.describe()
+    if isinstance(key.kind, Entries):
+        value = f"a list: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
+    elif isinstance(key.kind, Entry):
+        value = f"a mapping: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
+    required = f"for type {', '.join(key.required_for)}" if key.required_for else ""
+    return f"| {link} | {value} | {'yes' if key.required else required} | {_default(key)} |\n"
+
+
+def _part(key: Key) -> str:
+    lines = [f"\n## {key.yaml}\n\n{key.doc}\n"]
+    if key.allowed_for:
+        lines.append(f"\nOnly for type {', '.join(key.allowed_for)}.\n")
+    if key.restriction:
+        lines.append(f"\n{key.restriction}\n")
+    if key.origin:
+        era = "" if key.era == "both" else f" ({key.era})"
+        lines.append(f"\nOnyx: `{key.origin}`{era}\n")
+    return "".join(lines)
+
+
+def _nested_page(title: str, doc: str, path: str, section: Section) -> str:
+    rows = "".join(_nested_row(path, key) for key in section.keys)
+    head = f"# {title}\n\n{_HEAD}\n\n{doc}\n\n## {path}\n\n{_TABLE}{rows}"
+    return head + "".join(_nested_tables(path, section))
+
+
+def _nested_tables(path: str, section: Section) -> list[str]:
+    """The tables of all sections within this one, each under its path."""
+    parts = []
+    for key in section.keys:
+        if isinstance(key.kind, Entry | Entries):
+            inner = f"{path}.{key.yaml}" + ("[]" if isinstance(key.kind, Entries) else "")
+            rows = "".join(_nested_row(inner, each) for each in key.kind.section.keys)
+            parts.append(f"\n## {inner}\n\n{key.kind.section.doc}\n\n{_TABLE}{rows}")
+            parts += _nested_tables(inner, key.kind.section)
+    return parts
+
+
+def _nested_row(path: str, key: Key) -> str:
+    value = key.kind.describe()
+    if isinstance(key.kind, Entry | Entries):
+        anchor = f"{path}{key.yaml}".replace(".", "").replace("[]", "").lower()
+        value = f"[{key.kind.section.name}](#{anchor})"
+        value = f"a list: {value}" if isinstance(key.kind, Entries) else value
+    default = "required" if key.required else _default(key)
+    return f"| `{key.yaml}` | {value} | {default} | {f'{key.doc} {key.restriction}'.strip()} |\n"
+
+
+def _default(key: Key) -> str:
+    shown = shown_default(key.default)
+    return f"`{shown}`" if shown else ""
