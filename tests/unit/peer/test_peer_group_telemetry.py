@@ -9,7 +9,7 @@ from immutables import Map
 from tests.support.replica_log import ReplicaLog
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.peer.group_telemetry import Observer
+from onyx.peer.group_telemetry import GroupTelemetry
 from onyx.replica.state import Replica
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.transport.counters import Counters
@@ -42,35 +42,35 @@ def peers(metrics: PrometheusGroupMetrics) -> dict[str, float]:
 
 
 def test_peers_are_counted_by_what_they_do(metrics: PrometheusGroupMetrics) -> None:
-    observer = Observer(G, metrics)
-    observer.observe(OFFERED)
+    telemetry = GroupTelemetry(G, metrics)
+    telemetry.observe(OFFERED)
     assert peers(metrics) == {"idle": 3}
-    observer.observe(AT_WORK)
+    telemetry.observe(AT_WORK)
     assert peers(metrics) == {"idle": 1, "warming": 1, "allocated": 1}
-    observer.observe(AT_WORK, leaving=True)
+    telemetry.observe(AT_WORK, leaving=True)
     assert peers(metrics) == {"leaving": 3}
-    observer.close()
+    telemetry.close()
     assert peers(metrics) == {}
 
 
 def test_a_job_is_told_of_while_a_peer_of_this_process_works_on_it(
     metrics: PrometheusGroupMetrics,
 ) -> None:
-    observer = Observer(G, metrics)
-    observer.observe(AT_WORK)
-    observer.job_started(J, "flights", "at-least-once")
-    observer.job_started(J, "flights", "at-least-once")
+    telemetry = GroupTelemetry(G, metrics)
+    telemetry.observe(AT_WORK)
+    telemetry.job_started(J, "flights", "at-least-once")
+    telemetry.job_started(J, "flights", "at-least-once")
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
-    observer.observe(replace(AT_WORK, ready=Map({A: 7, B: 7})))
+    telemetry.observe(replace(AT_WORK, ready=Map({A: 7, B: 7})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
-    observer.observe(replace(AT_WORK, allocations=Map({J: Map({T: (PeerId("elsewhere"),)})})))
+    telemetry.observe(replace(AT_WORK, allocations=Map({J: Map({T: (PeerId("elsewhere"),)})})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None
 
 
 def test_traffic_is_told_as_what_came_since(metrics: PrometheusGroupMetrics) -> None:
-    observer = Observer(G, metrics)
-    observer.traffic(Counters(sent_bytes=100, sent_frames=2, received_bytes=7, received_frames=1))
-    observer.traffic(
+    telemetry = GroupTelemetry(G, metrics)
+    telemetry.traffic(Counters(sent_bytes=100, sent_frames=2, received_bytes=7, received_frames=1))
+    telemetry.traffic(
         Counters(sent_bytes=150, sent_frames=3, received_bytes=7, received_frames=1, reconnects=2)
     )
     value = metrics.registry.get_sample_value
@@ -83,12 +83,12 @@ def test_traffic_is_told_as_what_came_since(metrics: PrometheusGroupMetrics) -> 
 def test_an_entry_that_every_replica_rejects_is_counted_and_logged_with_the_reason(
     metrics: PrometheusGroupMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    observer = Observer(G, metrics)
+    telemetry = GroupTelemetry(G, metrics)
     log = ReplicaLog()
     for job in ("../..", "good"):
         log.tell("kill-job", job=job)
         assert log.entry is not None
-        observer.applied(log.entry, log.new, 0.001)
+        telemetry.applied(log.entry, log.new, 0.001)
 
     counted = metrics.registry.get_sample_value("onyx_log_entries_rejected_total")
     assert counted == 1

@@ -28,8 +28,8 @@ def test_a_thread_without_a_beat_for_too_long_is_named() -> None:
     liveness.beat(Watched.GROUP)
     liveness.beat(Watched.LOG)
     clock.advance(1.0)
-    assert liveness.stalled() == "the executor's thread has not moved for 61 s"
-    liveness.forget(Watched.EXECUTOR)
+    assert liveness.stalled() == "the thread that the tasks share has not moved for 61 s"
+    liveness.forget(Watched.TASKS)
     assert liveness.stalled() == ""
 
 

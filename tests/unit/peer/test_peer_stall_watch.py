@@ -11,7 +11,7 @@ from tests.support.bench import GROUP, JOB, Bench, chain
 from onyx.client.client import Client
 from onyx.errors import Blocked
 from onyx.log import job_documents
-from onyx.peer.stall_watch import Watch
+from onyx.peer.stall_watch import StallWatch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source.source import Source
@@ -38,7 +38,7 @@ class Watched:
         self.bench = Bench(spec, {"m:fn": fn, **(functions or {})})
         self.metrics = Metrics()
         self.looks = 0
-        self.watch = Watch(self.bench.log, self.metrics, self.bench.clock, self.now, AFTER_S)
+        self.watch = StallWatch(self.bench.log, self.metrics, self.bench.clock, self.now, AFTER_S)
         self.permitted = True
 
     def now(self, work):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onyx.peer.task_threads import Executor
+from onyx.peer.task_threads import TaskThreads
 from onyx.task.phases.table import Progress
 
 PATIENCE_S = 30.0
@@ -34,8 +34,8 @@ class Tasklet:
 
 def executor(
     timeout_s: float, crashed: Callable[[BaseException], None] = lambda _: None
-) -> Executor:
-    made = Executor("g", timeout_s, crashed)
+) -> TaskThreads:
+    made = TaskThreads("g", timeout_s, crashed)
     made.start()
     return made
 
@@ -48,7 +48,7 @@ def test_tasklets_that_are_told_to_end_have_ended_when_it_stops() -> None:
     assert shared.seen.wait(PATIENCE_S)
     shared.told = alone.told = True
     running.stop()
-    assert (shared.ended_on, alone.ended_on) == ("onyx-executor-g", "onyx-task")
+    assert (shared.ended_on, alone.ended_on) == ("onyx-tasks-g", "onyx-task")
 
 
 def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
@@ -58,7 +58,7 @@ def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
     assert tasklet.seen.wait(PATIENCE_S)
     tasklet.told = True
     running.stop()
-    assert tasklet.ended_on == "onyx-executor-g"
+    assert tasklet.ended_on == "onyx-tasks-g"
 
 
 def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:

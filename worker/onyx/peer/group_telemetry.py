@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 REFUSAL_CHARACTERS_MAX = 300
 
 
-class Observer:
+class GroupTelemetry:
     """Of one incarnation; close it with it."""
 
     def __init__(self, group: GroupId, metrics: GroupMetrics) -> None:

@@ -19,7 +19,7 @@ class Watched(StrEnum):
     """Threads that must move."""
 
     GROUP = "the thread of the peer group"
-    EXECUTOR = "the executor's thread"
+    TASKS = "the thread that the tasks share"
     LOG = "the thread of the log"
 
 

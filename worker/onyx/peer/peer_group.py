@@ -22,6 +22,7 @@ from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, de
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
+from onyx.peer.context import Context
 from onyx.peer.group import GroupState
 from onyx.peer.incarnation import Incarnation
 from onyx.peer.liveness import Liveness, Watched, obstacle
@@ -58,23 +59,37 @@ class PeerGroup:
         randomness: Randomness | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """`site` is announced with every peer beside the address (the metrics endpoint);
-        `recorder` is of this process, if somebody looks after it."""
-        self._recorder = recorder
+        """
+        Args:
+            open_log: opens the log for one incarnation.
+            open_transport: opens the transport for one incarnation.
+            site: announced with every peer beside the address (the metrics endpoint).
+            clock: of this process; the system's, if None.
+            randomness: of this process; seeded by the system, if None.
+            recorder: the flight recorder of this process, if a supervisor reads it.
+        """
         self.settings = settings
-        self._site = dict(site or {})
         self._open_log = open_log
         self._open_transport = open_transport
-        self._resolver = resolver
-        self._metrics = metrics
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
         self._randomness = randomness or system_randomness()
+        self._liveness = Liveness(clock, settings.telemetry.stalled_after_s)
+        self._context = Context(
+            settings,
+            resolver,
+            metrics,
+            clock,
+            self._randomness,
+            self._liveness,
+            dict(site or {}),
+            self._replace_peer,
+            recorder,
+        )
         self._lock = threading.Lock()
         self._peers: dict[PeerId, PeerId] = {}
         """The ids that virtual peers were offered under, and those that they have now."""
         self._log_identity: int | None = None
         self._incarnation: Incarnation | None = None
-        self._liveness = Liveness(self._clock, settings.telemetry.stalled_after_s)
         self._stopping = threading.Event()
         self._failure: OnyxError | None = None
         self._thread = threading.Thread(target=self._run, name="onyx-peer-group", daemon=True)
@@ -88,7 +103,7 @@ class PeerGroup:
         with self._lock:
             self._peers.update((peer, peer) for peer in peers)
             if self._incarnation is not None:
-                self._incarnation.post(self._incarnation.peers_event(peers))
+                self._incarnation.add_peers(peers)
         return peers
 
     def remove_peer(self, peer: PeerId) -> None:
@@ -190,19 +205,7 @@ class PeerGroup:
         group = GroupId(str(self._new_peer()))
         locate({"group": group})
         log = self._open_log(group, self._log_identity)
-        incarnation = Incarnation(
-            self.settings,
-            log,
-            self._open_transport(),
-            self._resolver,
-            self._metrics,
-            self._clock,
-            self._randomness,
-            self._replace_peer,
-            self._site,
-            self._liveness,
-            self._recorder,
-        )
+        incarnation = Incarnation(self._context, log, self._open_transport())
         with self._lock:
             stopping = self._stopping.is_set()
             self._incarnation = None if stopping else incarnation
@@ -230,4 +233,4 @@ class PeerGroup:
                 return
             self._peers[first] = self._new_peer()
             self._incarnation.remove_peer(peer)
-            self._incarnation.post(self._incarnation.peers_event([self._peers[first]]))
+            self._incarnation.add_peers([self._peers[first]])

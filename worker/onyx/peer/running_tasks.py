@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import EMPTY
 from onyx.peer.task_runner import TaskRunner
-from onyx.peer.task_threads import Executor
+from onyx.peer.task_threads import TaskThreads
 from onyx.replica.effects import (
     Effect,
     JobReady,
@@ -31,11 +30,9 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases.table import Kind
+from onyx.task.services import Services
 from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
-
-if TYPE_CHECKING:
-    from onyx.peer.incarnation import Incarnation
 
 ACKER_ORDER = 1_000_000
 """Behind every task: by then all acks of the round are there."""
@@ -43,12 +40,13 @@ ACKER_ORDER = 1_000_000
 AckerKey = tuple[JobId, AllocationVersion, PeerId]
 
 
-class Workload:
-    """See the module."""
+class RunningTasks:
+    """See the module. Implements the transport's `Handlers`."""
 
-    def __init__(self, incarnation: Incarnation, executor: Executor) -> None:
-        self._incarnation = incarnation
-        self._executor = executor
+    def __init__(self, group: GroupId, services: Services, threads: TaskThreads) -> None:
+        self._group = group
+        self._services = services
+        self._threads = threads
         self._running: dict[PeerId, TaskRunner] = {}
         self._next: dict[PeerId, StartTask] = {}
         """The newest task of each peer whose last one is still ending: at most one counts."""
@@ -59,7 +57,7 @@ class Workload:
         """Carry out what concerns tasks, in order."""
         if not effects or self._stopping:
             return
-        replica = self._incarnation.replica()
+        replica = self._services.replica()
         self._connect(replica)
         self._place_ackers(replica)
         for effect in effects:
@@ -75,6 +73,10 @@ class Workload:
                     self._post(peer, Seal())
                 case JobReady(job, version):
                     self._ready(replica, job, version)
+
+    def wake(self) -> None:
+        """Let every task look again whether it can advance."""
+        self._threads.wake()
 
     @property
     def runners(self) -> tuple[TaskRunner, ...]:
@@ -117,9 +119,9 @@ class Workload:
         if self._stopping or peer not in self._next or peer in self._running:
             return
         effect = self._next.pop(peer)
-        replica = self._incarnation.replica()
+        replica = self._services.replica()
         task = Task(
-            self._incarnation,
+            self._services,
             peer,
             effect.job,
             effect.task,
@@ -127,7 +129,7 @@ class Workload:
             lambda: runner.wake(),
         )
         order = replica.tasks[effect.job].index(effect.task)
-        runner = TaskRunner(self._executor, task, order, lambda: self._stopped(peer))
+        runner = TaskRunner(self._threads, task, order, lambda: self._stopped(peer))
         self._running[peer] = runner
         runner.start()
 
@@ -155,7 +157,7 @@ class Workload:
 
     def _place_ackers(self, replica: Replica) -> None:
         """An acker for each of our peers that is one; those of older versions end."""
-        mine = replica.groups_index.get(self._incarnation.group, ())
+        mine = replica.groups_index.get(self._group, ())
         wanted = {
             (job, AllocationVersion(replica.allocation_version.get(job, -1)), peer)
             for job in replica.jobs
@@ -166,15 +168,15 @@ class Workload:
             self._ackers.pop(key).stopped = True
         for job, version, peer in sorted(wanted.difference(self._ackers)):
             acker = AckerTask(
-                self._incarnation.transport,
-                self._incarnation.clock,
+                self._services.transport,
+                self._services.clock,
                 job,
                 version,
-                self._executor.wake_shared,
+                self._threads.wake_shared,
                 partial(self._idle_timeout_s, peer, job),
             )
             self._ackers[job, version, peer] = acker
-            self._executor.run_shared(acker, lambda: None, ACKER_ORDER)
+            self._threads.run_shared(acker, lambda: None, ACKER_ORDER)
 
     def _idle_timeout_s(self, peer: PeerId, job: JobId) -> float | None:
         """An acker is a peer of its job, so the task that it runs as well knows the job."""
@@ -185,7 +187,7 @@ class Workload:
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""
-        me = self._incarnation.group
+        me = self._group
         addresses: dict[GroupId, str] = {}
         for job in replica.jobs:
             peers = [peer for task in replica.allocations.get(job, EMPTY).values() for peer in task]
@@ -195,7 +197,7 @@ class Workload:
                     group = replica.groups_reverse_index[peer]
                     addresses[group] = str(replica.peer_sites[peer].get("address", ""))
         addresses.pop(me, None)
-        self._incarnation.transport.connect(addresses)
+        self._services.transport.connect(addresses)
 
 
 def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:

@@ -57,7 +57,7 @@ class _Watched:
     told_s: float | None = None
 
 
-class Watch:
+class StallWatch:
     """Of one incarnation. Used by the group's thread."""
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from onyx.peer.task_threads import Executor, Loop
+from onyx.peer.task_threads import Loop, TaskThreads
 from onyx.task import machine
 from onyx.task.phases.table import Kind, Phase, Progress
 from onyx.task.task import Task
@@ -22,7 +22,7 @@ class TaskRunner:
     """Advances one task and moves it once between loops."""
 
     def __init__(
-        self, executor: Executor, task: Task, order: int, stopped: Callable[[], None]
+        self, executor: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
     ) -> None:
         """`order` is the place of the task in its workflow; `stopped` is called when it ended."""
         self.task = task

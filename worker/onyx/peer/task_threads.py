@@ -120,7 +120,7 @@ class Loop:
         return advanced
 
 
-class Executor:
+class TaskThreads:
     """All loops of one incarnation."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Executor:
         cooperative thread in each of its rounds."""
         self._stop_timeout_s = stop_timeout_s
         self._told = crashed
-        self._shared = Loop(f"onyx-executor-{name}", self._crash, moved)
+        self._shared = Loop(f"onyx-tasks-{name}", self._crash, moved)
         self._own: list[Loop] = []
         self._changed = threading.Condition()
         self._tasklets = 0

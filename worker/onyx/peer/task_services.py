@@ -1,0 +1,126 @@
+"""What the tasks of one incarnation may ask of their process: `task.services.Services`, for real.
+
+Any thread of a task may call. Nothing here blocks but opening the state store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import msgspec
+
+from onyx.codec.entries import encode_entry
+from onyx.errors import OnyxError
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.log import job_documents
+from onyx.log.append_queue import check_size
+from onyx.log.interface import GroupLog
+from onyx.model.job import Job
+from onyx.peer.background import Background
+from onyx.peer.context import Context
+from onyx.peer.events import Event, Propose
+from onyx.peer.group_telemetry import GroupTelemetry
+from onyx.peer.lease import Lease
+from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.plugins.registry import build_input, build_output
+from onyx.recorder import NoRecorder, Recording
+from onyx.replica.entry import Command
+from onyx.replica.state import Replica
+from onyx.state.stores.interface import ChunkStore
+from onyx.state.stores.memory import MemoryChunkStore
+from onyx.state.stores.opening import open_store, state_place
+from onyx.telemetry.interface import TaskMetrics
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger("onyx.peer")
+T = TypeVar("T")
+
+SEQUENCE_MAX = 2**63 - 1
+"""The longest sequence number of a writer, for the size of an entry before it has one."""
+
+
+class TaskServices:
+    """Implements `task.services.Services`."""
+
+    def __init__(
+        self,
+        context: Context,
+        log: GroupLog,
+        transport: Transport,
+        lease: Lease,
+        background: Background,
+        telemetry: GroupTelemetry,
+        post: Callable[[Event], None],
+        replica: Callable[[], Replica],
+    ) -> None:
+        """`post` queues an event of the group, `replica` gives the newest replica."""
+        self.settings = context.settings
+        self.clock = context.clock
+        self.recorder: Recording = NoRecorder() if context.recorder is None else context.recorder
+        self.log = log
+        self.transport = transport
+        self.permitted = lease.permitted
+        self.background = background.run
+        self.replica = replica
+        self.resolve = context.resolver.resolve
+        self.restart_peer = context.replace_peer
+        self._context = context
+        self._telemetry = telemetry
+        self._post = post
+        self._store: ChunkStore | None = None
+        self._memory_store = MemoryChunkStore()
+        self._store_lock = threading.Lock()
+
+    def propose(self, peer: PeerId, command: Command) -> None:
+        """See `Services`. The size is checked here, where the error is the task's: raised on the
+        group's thread it would end all tasks."""
+        payload = encode_entry(command, self.log.group, SEQUENCE_MAX)
+        check_size(command, payload, self.settings.log.entry_bytes_max)
+        self._post(Propose(peer, command))
+
+    def state_store(self, durable: bool) -> ChunkStore:
+        """See `Services`."""
+        if not durable:
+            return self._memory_store
+        with self._store_lock:
+            if self._store is None:
+                self._store = open_store(
+                    state_place(self.settings), self.settings.state.group_access
+                )
+            return self._store
+
+    def build_input(self, plugin: str, context: PluginContext) -> Input:
+        """See `Services`."""
+        return build_input(plugin, context)
+
+    def build_output(self, plugin: str, context: PluginContext) -> Output:
+        """See `Services`."""
+        return build_output(plugin, context)
+
+    def fn_params(self, task: str) -> Sequence[Any]:
+        """See `Services`."""
+        return self.settings.fn_params.get(task, ())
+
+    def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
+        """See `Services`."""
+        self._telemetry.job_started(job_id, job.name, job.guarantee)
+        return self._context.metrics.task(job.name, task)
+
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        """Store what killed a job; the first report wins."""
+        task, phase, detail = report["task"], report["phase"], report["detail"]
+        if self.settings.telemetry.log_failures:
+            logger.error("job %s is killed: task %s, %s: %s", job, task, phase, detail)
+
+        def store() -> None:
+            path = job_documents.exception(job)
+            try:
+                self.log.put_document(path, msgspec.json.encode(report), None)
+            except OnyxError as error:
+                logger.error("what killed job %s could not be stored: %s; %s", job, error, detail)
+
+        return self.background(store)
