@@ -20,7 +20,8 @@ from onyx.errors import SegmentError, SettingsError
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
-from onyx.transport import frames
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import PROTOCOL, Hello
 from onyx.transport.grpc_options import METHOD
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Channel, Control, ControlKind
@@ -548,7 +549,7 @@ def test_a_port_in_use_is_said_clearly():
             GrpcTransport(dataclasses.replace(SETTINGS, port=taken), "tenancy")
 
 
-HELLO = frames.Hello("tenancy", A, B, 1, 1, 0, 0, 1_000_000)
+HELLO = Hello("tenancy", A, B, 1, 1, 0, 0, 1_000_000)
 
 
 def refusal(world, *first: bytes) -> str:
@@ -576,14 +577,14 @@ def refusal(world, *first: bytes) -> str:
     ("change", "message"),
     [
         ({"tenancy": "other"}, "is of tenancy 'other' and group group-b of 'tenancy'"),
-        ({"protocol": 1}, f"speaks protocol 1 and group group-b protocol {frames.PROTOCOL}"),
+        ({"protocol": 1}, f"speaks protocol 1 and group group-b protocol {PROTOCOL}"),
         ({"target": GroupId("gone")}, "looks for group gone, but this is group-b"),
         ({"session": 0}, "names no session"),
     ],
 )
 def test_a_hello_that_does_not_fit_is_refused_with_the_reason(change, message):
     with grpc_world() as world:
-        answer = refusal(world, frames.hello_frame(dataclasses.replace(HELLO, **change)))
+        answer = refusal(world, encoder.hello_frame(dataclasses.replace(HELLO, **change)))
     assert answer.startswith("FAILED_PRECONDITION")
     assert message in answer
 
@@ -593,12 +594,12 @@ def test_a_group_that_shares_no_job_is_refused():
     hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=0.3)
     with grpc_world(hasty) as world:
         stranger = dataclasses.replace(HELLO, group=GroupId("stranger"))
-        assert "shares no job with group stranger" in refusal(world, frames.hello_frame(stranger))
+        assert "shares no job with group stranger" in refusal(world, encoder.hello_frame(stranger))
 
 
 @pytest.mark.server
 def test_a_refusal_is_logged_once_however_often_the_other_group_dials(caplog):
-    old = frames.hello_frame(dataclasses.replace(HELLO, protocol=1))
+    old = encoder.hello_frame(dataclasses.replace(HELLO, protocol=1))
     with grpc_world() as world, caplog.at_level("WARNING", "onyx.transport"):
         for _ in range(3):
             assert "run the same version of Onyx on all workers" in refusal(world, old)
@@ -619,10 +620,10 @@ def test_a_client_that_says_nothing_is_sent_away():
     [
         (b"", "5 to 4000000 are allowed"),
         (b"\x00" * 100, "damaged"),
-        (frames.hello_frame(HELLO), "a hello came on a stream that has begun"),
-        (frames.frame(7, 0, [frames.close_packet(1)]), "packet 7 came where 1 was due"),
-        (frames.frame(1, 5, []), "5 packets were received"),
-        (frames.frame(1, 0, [frames.item_packet(9, 1, FLUSH)]), "came on channel 9 where none"),
+        (encoder.hello_frame(HELLO), "a hello came on a stream that has begun"),
+        (encoder.frame(7, 0, [encoder.close_packet(1)]), "packet 7 came where 1 was due"),
+        (encoder.frame(1, 5, []), "5 packets were received"),
+        (encoder.frame(1, 0, [encoder.item_packet(9, 1, FLUSH)]), "came on channel 9 where none"),
         (b"x" * 4_000_050, "5 to 4000000 are allowed"),
     ],
     ids=["empty", "garbage", "second hello", "gap", "too much received", "no channel", "too large"],
@@ -630,7 +631,7 @@ def test_a_client_that_says_nothing_is_sent_away():
 def test_a_bad_frame_closes_the_stream_with_the_reason_and_nothing_else(bad, message):
     with grpc_world() as world:
         world.near.transport.connect({})
-        answer = refusal(world, frames.hello_frame(HELLO), bad)
+        answer = refusal(world, encoder.hello_frame(HELLO), bad)
         assert message in answer
         assert world.far.transport.counters().bad_frames == 1
         world.near.transport.connect({B: world.far.transport.address})

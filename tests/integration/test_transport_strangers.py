@@ -24,7 +24,7 @@ from tests.integration.test_transport_contract import (
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.telemetry.catalog import Refusal
-from onyx.transport import frames
+from onyx.transport.frames import encoder
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX
 from onyx.transport.grpc_state_queries import METHOD as QUERY
 from onyx.transport.grpc_state_queries import SERVICE
@@ -45,11 +45,11 @@ def refused(world: World) -> dict[Refusal, int]:
         ([b"GET / HTTP/1.1\r\n\r\n"], Refusal.GARBAGE),
         ([os.urandom(3_000_000)], Refusal.GARBAGE),
         ([b""], Refusal.GARBAGE),
-        ([frames.hello_frame(dataclasses.replace(HELLO, tenancy="other"))], Refusal.TENANCY),
-        ([frames.hello_frame(dataclasses.replace(HELLO, protocol=1))], Refusal.PROTOCOL),
-        ([frames.hello_frame(dataclasses.replace(HELLO, target=GroupId("x")))], Refusal.GROUP),
-        ([frames.hello_frame(dataclasses.replace(HELLO, group=GroupId("x")))], Refusal.GROUP),
-        ([frames.hello_frame(dataclasses.replace(HELLO, group=GroupId("../x")))], Refusal.GARBAGE),
+        ([encoder.hello_frame(dataclasses.replace(HELLO, tenancy="other"))], Refusal.TENANCY),
+        ([encoder.hello_frame(dataclasses.replace(HELLO, protocol=1))], Refusal.PROTOCOL),
+        ([encoder.hello_frame(dataclasses.replace(HELLO, target=GroupId("x")))], Refusal.GROUP),
+        ([encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("x")))], Refusal.GROUP),
+        ([encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("../x")))], Refusal.GARBAGE),
         ([], Refusal.SILENT),
     ],
 )
@@ -105,7 +105,7 @@ def calling(address: str, calls: int, method: str, first: bytes | None) -> Itera
     ("method", "first"),
     [
         (METHOD, None),
-        (METHOD, frames.hello_frame(dataclasses.replace(HELLO, group=GroupId("stranger")))),
+        (METHOD, encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("stranger")))),
         (METHOD, b"garbage"),
         (f"/{SERVICE}/{QUERY}", None),
         (f"/{SERVICE}/{QUERY}", b"garbage"),

@@ -15,7 +15,8 @@ from tests.support.clocks import ManualClock
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
-from onyx.transport import frames
+from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames.packets import Acks, FrameError
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.transport.link import Ends, Link, Stream, Surroundings
@@ -67,9 +68,9 @@ class World:
             group.on_the_way.clear()
         near, far = self.near, self.far
         while True:
-            greeting = frames.decode(near.link.hello(), 10_000)
+            greeting = decoder.decode(near.link.hello(), 10_000)
             far.link.attach(far.stream, greeting)
-            answer = frames.decode(far.link.hello(), 10_000)
+            answer = decoder.decode(far.link.hello(), 10_000)
             if near.link.attach(near.stream, answer):
                 return
 
@@ -102,8 +103,8 @@ class World:
     def ack(self) -> None:
         number = len(self.acks_sent) + 1
         column = np.array([number], np.uint64)
-        acks = frames.Acks(JOB, VERSION, TARGET, column, column)
-        if self.near.link.send_packets([frames.acks_packet(acks)]):
+        acks = Acks(JOB, VERSION, TARGET, column, column)
+        if self.near.link.send_packets([encoder.acks_packet(acks)]):
             self.acks_sent.append(number)
 
     def take(self, segments_max: int) -> None:
@@ -186,25 +187,25 @@ CONTROLS = st.one_of(
 
 @given(st.lists(CONTROLS, min_size=1, max_size=5))
 def test_any_control_items_survive_in_order(controls):
-    packets = [frames.item_packet(1, number, item) for number, item in enumerate(controls, 1)]
-    frame = frames.decode(frames.frame(1, 0, packets), 10_000)
+    packets = [encoder.item_packet(1, number, item) for number, item in enumerate(controls, 1)]
+    frame = decoder.decode(encoder.frame(1, 0, packets), 10_000)
     assert [packet.item for packet in frame.packets] == controls
 
 
 @given(CONTROLS, st.data())
 def test_a_control_item_changed_on_the_way_is_a_frame_or_a_frame_error(control, data):
     """The checksum is made right again, so that what is inside has to be looked at."""
-    changed = bytearray(frames.frame(1, 0, [frames.item_packet(1, 1, control)])[:-5])
+    changed = bytearray(encoder.frame(1, 0, [encoder.item_packet(1, 1, control)])[:-5])
     place = data.draw(st.integers(0, len(changed) - 1))
     changed[place] = data.draw(st.integers(0, 255))
     changed += b"\x7d" + zlib.crc32(changed).to_bytes(4, "little")
-    with contextlib.suppress(frames.FrameError):
-        frames.decode(bytes(changed), 10_000)
+    with contextlib.suppress(FrameError):
+        decoder.decode(bytes(changed), 10_000)
 
 
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_a_frame_or_a_frame_error(data, with_checksum):
     if with_checksum:
         data += b"\x7d" + zlib.crc32(data).to_bytes(4, "little")
-    with contextlib.suppress(frames.FrameError):
-        frames.decode(data, 10_000)
+    with contextlib.suppress(FrameError):
+        decoder.decode(data, 10_000)

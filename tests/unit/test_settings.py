@@ -16,7 +16,7 @@ from onyx.settings import (
     from_environment,
     to_environment,
 )
-from onyx.transport.frames import FRAME_OVERHEAD_BYTES
+from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 
 
 def test_every_job_scheduler_that_may_be_set_exists() -> None:

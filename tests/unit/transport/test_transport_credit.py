@@ -1,10 +1,11 @@
-"""Credit and the send lane, step by step."""
+"""Credit and the queue of packets, step by step."""
 
 import pytest
 
 from onyx.ids import AllocationVersion, JobId, PeerId
-from onyx.transport.credit import InChannel, OutChannel, SendLane
+from onyx.transport.credit import InChannel, OutChannel
 from onyx.transport.interface import Channel
+from onyx.transport.packet_queue import PacketQueue
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 
@@ -53,39 +54,39 @@ def test_sequence_numbers_begin_at_one():
     assert [out.advance(5), out.advance(1)] == [1, 2]
 
 
-def test_a_lane_numbers_packets_and_keeps_them_until_they_are_acknowledged():
-    lane = SendLane(session=9)
+def test_a_queue_numbers_packets_and_keeps_them_until_they_are_acknowledged():
+    queue = PacketQueue(session=9)
     for packet in (b"one", b"two", b"three"):
-        lane.append(packet)
-    assert lane.next_packets(6) == (1, [b"one", b"two"])
-    assert lane.next_packets(1) == (3, [b"three"])
-    assert lane.next_packets(100) == (4, [])
-    assert lane.bytes == 11
-    lane.acknowledge(2)
-    assert lane.bytes == 5
-    assert len(lane) == 1
+        queue.append(packet)
+    assert queue.next_packets(6) == (1, [b"one", b"two"])
+    assert queue.next_packets(1) == (3, [b"three"])
+    assert queue.next_packets(100) == (4, [])
+    assert queue.bytes == 11
+    queue.acknowledge(2)
+    assert queue.bytes == 5
+    assert len(queue) == 1
 
 
-def test_a_lane_sends_again_what_was_not_acknowledged_under_the_same_numbers():
-    lane = SendLane(session=9)
+def test_a_queue_sends_again_what_was_not_acknowledged_under_the_same_numbers():
+    queue = PacketQueue(session=9)
     for packet in (b"one", b"two", b"three"):
-        lane.append(packet)
-    lane.next_packets(6)
-    lane.acknowledge(1)
-    assert lane.rewind() == 1
-    assert lane.next_packets(100) == (2, [b"two", b"three"])
-    assert lane.waiting_bytes == 0
-    assert lane.bytes == 8
+        queue.append(packet)
+    queue.next_packets(6)
+    queue.acknowledge(1)
+    assert queue.rewind() == 1
+    assert queue.next_packets(100) == (2, [b"two", b"three"])
+    assert queue.waiting_bytes == 0
+    assert queue.bytes == 8
 
 
-def test_a_lane_is_urgent_as_long_as_an_urgent_packet_may_wait():
-    lane = SendLane(session=9)
-    lane.append(b"ack", urgent=False)
-    assert not lane.urgent
-    lane.append(b"batch", urgent=True)
-    lane.next_packets(3)
-    assert lane.urgent
-    lane.next_packets(100)
-    assert not lane.urgent
-    lane.rewind()
-    assert lane.urgent
+def test_a_queue_is_urgent_as_long_as_an_urgent_packet_may_wait():
+    queue = PacketQueue(session=9)
+    queue.append(b"ack", urgent=False)
+    assert not queue.urgent
+    queue.append(b"batch", urgent=True)
+    queue.next_packets(3)
+    assert queue.urgent
+    queue.next_packets(100)
+    assert not queue.urgent
+    queue.rewind()
+    assert queue.urgent

@@ -8,8 +8,18 @@ import pytest
 
 from onyx.codec import segments as codec
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport import frames
-from onyx.transport.frames import FrameError
+from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames.packets import (
+    Acks,
+    Close,
+    Completions,
+    Credit,
+    Frame,
+    FrameError,
+    Hello,
+    Item,
+    Open,
+)
 from onyx.transport.inbox import Encoded
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
@@ -32,21 +42,21 @@ def with_packet(**kind) -> bytes:
 
 def test_packets_survive_in_order():
     packets = [
-        frames.open_packet(3, CHANNEL),
-        frames.item_packet(3, 1, BATCH),
-        frames.item_packet(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
-        frames.credit_packet(4, 100, 20_000),
-        frames.close_packet(3),
+        encoder.open_packet(3, CHANNEL),
+        encoder.item_packet(3, 1, BATCH),
+        encoder.item_packet(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+        encoder.credit_packet(4, 100, 20_000),
+        encoder.close_packet(3),
     ]
-    assert frames.decode(frames.frame(17, 42, packets), MAX) == frames.Frame(
+    assert decoder.decode(encoder.frame(17, 42, packets), MAX) == Frame(
         17,
         42,
         (
-            frames.Open(3, CHANNEL),
-            frames.Item(3, 1, BATCH),
-            frames.Item(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
-            frames.Credit(4, 100, 20_000),
-            frames.Close(3),
+            Open(3, CHANNEL),
+            Item(3, 1, BATCH),
+            Item(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+            Credit(4, 100, 20_000),
+            Close(3),
         ),
     )
 
@@ -69,54 +79,54 @@ CONTROLS = [
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda each: each.kind.name)
 def test_control_items_survive(control):
-    data = frames.frame(1, 0, [frames.item_packet(3, 1, control)])
-    assert frames.decode(data, MAX).packets == (frames.Item(3, 1, control),)
+    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, control)])
+    assert decoder.decode(data, MAX).packets == (Item(3, 1, control),)
 
 
 def test_the_largest_control_item_is_small():
-    assert len(frames.item_packet(2**32 - 1, 2**64 - 1, CONTROLS[-1])) < 12_000
+    assert len(encoder.item_packet(2**32 - 1, 2**64 - 1, CONTROLS[-1])) < 12_000
 
 
 def test_acks_and_completions_survive():
-    acks = frames.Acks(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, ROOTS + np.uint64(2))
-    done = frames.Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, 3)
-    packets = [frames.acks_packet(acks), frames.completions_packet(done)]
-    frame = frames.decode(frames.frame(1, 0, packets), MAX)
+    acks = Acks(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, ROOTS + np.uint64(2))
+    done = Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, 3)
+    packets = [encoder.acks_packet(acks), encoder.completions_packet(done)]
+    frame = decoder.decode(encoder.frame(1, 0, packets), MAX)
     for sent, come in zip((acks, done), frame.packets, strict=True):
         for field in dataclasses.fields(sent):
             assert np.array_equal(getattr(sent, field.name), getattr(come, field.name))
 
 
 def test_a_hello_survives():
-    hello = frames.Hello("tenancy", GroupId("a"), GroupId("b"), 2**63, 1, 2, 3, 4)
-    assert frames.decode(frames.hello_frame(hello), MAX) == hello
+    hello = Hello("tenancy", GroupId("a"), GroupId("b"), 2**63, 1, 2, 3, 4)
+    assert decoder.decode(encoder.hello_frame(hello), MAX) == hello
 
 
 def test_a_frame_without_packets_is_a_heartbeat():
-    assert frames.decode(frames.frame(1, 9, []), MAX) == frames.Frame(1, 9, ())
+    assert decoder.decode(encoder.frame(1, 9, []), MAX) == Frame(1, 9, ())
 
 
 def test_every_changed_bit_is_noticed():
-    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, BATCH)])
     for place in range(len(data)):
         for bit in range(8):
             damaged = bytearray(data)
             damaged[place] ^= 1 << bit
             with pytest.raises(FrameError):
-                frames.decode(bytes(damaged), MAX)
+                decoder.decode(bytes(damaged), MAX)
 
 
 def test_every_truncation_is_noticed():
-    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, BATCH)])
     for length in range(len(data)):
         with pytest.raises(FrameError):
-            frames.decode(data[:length], MAX)
+            decoder.decode(data[:length], MAX)
 
 
 def test_a_frame_above_the_limit_is_refused_before_it_is_parsed():
-    data = frames.frame(1, 0, [frames.item_packet(3, 1, BATCH)])
+    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, BATCH)])
     with pytest.raises(FrameError, match=r"a frame has \d+ bytes; 5 to"):
-        frames.decode(data, len(data) - 1)
+        decoder.decode(data, len(data) - 1)
 
 
 ONE = codec.encode([{}])
@@ -194,4 +204,4 @@ ONE = codec.encode([{}])
 )
 def test_a_well_formed_message_that_makes_no_sense_is_refused(frame, message):
     with pytest.raises(FrameError, match=message):
-        frames.decode(frame, MAX)
+        decoder.decode(frame, MAX)

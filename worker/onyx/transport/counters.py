@@ -47,5 +47,6 @@ class Counters:
     """Calls that were not let in."""
 
     def add(self, other: Counters) -> None:
+        """Add the totals of another owner."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

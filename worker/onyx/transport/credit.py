@@ -1,82 +1,23 @@
-"""Flow control and reliable order of one link, as plain state without threads, clock or network.
+"""Credit: the flow control of channels, as plain state without threads, clock or network.
 
-Two bounds hold a sender back. *Credit*, per channel, counts segments: the receiver gives each
-channel an equal share of its inbox as a window and says how many segments its task has taken.
-*Bytes*, per link, bound what is queued or not yet acknowledged.
+Credit counts segments. The receiver gives each channel a window, an equal share of its inbox, and
+reports the total of segments that its task has taken. Invariant: the sender has at most a window of
+segments beyond that total in flight (see `may_send` for a batch larger than the window). Totals and
+not differences: a repeated or late report does no harm.
 
-One numbering for all packets of a link and direction (`SendLane`) gives batches, control items,
-acks, completions and credit the same promise across a reconnect: each arrives once and in order.
-A numbering for each channel would need as many cumulative acknowledgements, and one more for every
-lane that is no channel. Each channel still counts its own items: the receiver checks the count, so
-that a fault in the lane breaks the stream instead of reaching a task.
+Credit bounds what a receiver holds for each channel; `PacketQueue.bytes` bounds what a sender holds
+for each link.
+
+Each channel also counts its items, and the receiver checks the count: a fault in the numbering of
+packets breaks the stream and never reaches a task.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel
-
-
-class SendLane:
-    """Packets of one session: those that wait, and those sent but not acknowledged."""
-
-    def __init__(self, session: int) -> None:
-        self.session = session
-        self.acknowledged = 0
-        self.bytes = 0
-        """Of all packets held."""
-        self.waiting_bytes = 0
-        self.urgent = False
-        """Whether one of the packets that wait is."""
-        self._waiting: deque[bytes] = deque()
-        self._unacknowledged: deque[bytes] = deque()
-
-    @property
-    def sent(self) -> int:
-        """Number of the last packet sent."""
-        return self.acknowledged + len(self._unacknowledged)
-
-    def append(self, packet: bytes, urgent: bool = True) -> None:
-        self._waiting.append(packet)
-        self.urgent |= urgent
-        self.bytes += len(packet)
-        self.waiting_bytes += len(packet)
-
-    def next_packets(self, bytes_max: int) -> tuple[int, list[bytes]]:
-        """Number of the first, and the next packets up to `bytes_max` (always one if any waits)."""
-        first = self.sent + 1
-        taken: list[bytes] = []
-        size = 0
-        while self._waiting and (not taken or size + len(self._waiting[0]) <= bytes_max):
-            packet = self._waiting.popleft()
-            size += len(packet)
-            taken.append(packet)
-        self._unacknowledged.extend(taken)
-        self.waiting_bytes -= size
-        self.urgent &= bool(self._waiting)
-        return first, taken
-
-    def acknowledge(self, received: int) -> None:
-        """Forget packets up to number `received`, which was sent before."""
-        assert received <= self.sent, "acknowledged before it was sent"
-        while self.acknowledged < received:
-            self.bytes -= len(self._unacknowledged.popleft())
-            self.acknowledged += 1
-
-    def rewind(self) -> int:
-        """Send again whatever is not acknowledged; how many packets that is."""
-        again = len(self._unacknowledged)
-        self.waiting_bytes += sum(map(len, self._unacknowledged))
-        self._waiting.extendleft(reversed(self._unacknowledged))
-        self.urgent |= again > 0
-        self._unacknowledged.clear()
-        return again
-
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._unacknowledged)
 
 
 @dataclass(slots=True)

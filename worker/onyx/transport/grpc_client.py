@@ -17,7 +17,7 @@ import grpc
 from onyx.seams import Randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport.frames import FrameError, Hello
+from onyx.transport.frames.packets import FrameError, Hello
 from onyx.transport.grpc_options import METHOD, channel_options
 from onyx.transport.grpc_tls import open_channel, why_not
 from onyx.transport.hello import read_hello
@@ -54,6 +54,7 @@ class Dialler:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        """Begin to dial, on a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -64,6 +65,7 @@ class Dialler:
             stream.close()
 
     def join(self) -> None:
+        """Wait until the thread has ended, at most `STOP_TIMEOUT_S`."""
         if self._thread is not threading.current_thread():
             self._thread.join(STOP_TIMEOUT_S)
 

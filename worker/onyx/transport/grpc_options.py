@@ -11,7 +11,7 @@ from __future__ import annotations
 import resource
 
 from onyx.settings import TransportSettings
-from onyx.transport.frames import FRAME_OVERHEAD_BYTES
+from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 
 METHOD = "/onyx.wire.v1.Streams/Exchange"
 STREAMS_MAX = 256

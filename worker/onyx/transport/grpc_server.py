@@ -25,7 +25,7 @@ from onyx.seams import Clock
 from onyx.settings import TransportSettings
 from onyx.telemetry.catalog import Refusal
 from onyx.tls.files import CertificateFiles
-from onyx.transport.frames import FrameError
+from onyx.transport.frames.packets import FrameError
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_tls import add_port, stranger
@@ -91,6 +91,7 @@ class Server:
             ) from error
 
     def start(self, group: GroupId, find: FindLink, answer: AnswerQuery) -> None:
+        """Accept calls; what comes before is refused."""
         self._group, self._find = group, find
         self._state.start(group, answer)
         self._server.start()
@@ -161,6 +162,7 @@ class Server:
 
     @property
     def handshake_timeout_s(self) -> float:
+        """Longest time between the start of a call and the end of its handshake."""
         return 2 * self._settings.heartbeat_timeout_s
 
 

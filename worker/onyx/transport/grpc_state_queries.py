@@ -65,12 +65,14 @@ class StateService:
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
-        # For the caller the same as unary_stream; but gRPC would keep a thread waiting for the
-        # question, out of our sight.
+        """The service, to be registered with a gRPC server."""
+        # For the caller the same as unary_stream. But with that, a thread of gRPC would wait for
+        # the question, where no limit of ours reaches it.
         method = grpc.stream_stream_rpc_method_handler(self._query)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
     def start(self, group: GroupId, answer: AnswerQuery) -> None:
+        """Answer as this group from now on."""
         self._group, self._answer = group, answer
 
     def _query(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:

@@ -19,9 +19,9 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport import frames
 from onyx.transport.counters import Counters
-from onyx.transport.frames import Acks, Completions
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import Acks, Completions
 from onyx.transport.grpc_client import STOP_TIMEOUT_S, Dialler
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
@@ -71,10 +71,12 @@ class GrpcTransport:
 
     @property
     def address(self) -> str:
+        """See `Transport`."""
         host = self._settings.advertise_host or self._settings.bind_host
         return f"{host}:{self._server.port}"
 
     def start(self, group: GroupId, handlers: Handlers) -> None:
+        """See `Transport`."""
         self._local.start(group, handlers)
         self._group = group
         self._around = Surroundings(
@@ -90,6 +92,7 @@ class GrpcTransport:
         self._monitor.start()
 
     def connect(self, groups: Mapping[GroupId, str]) -> None:
+        """See `Transport`."""
         if self._around is None or self._group is None:
             raise InvariantViolated("connect was called before start")
         opened: list[_Connection] = []
@@ -126,6 +129,7 @@ class GrpcTransport:
         segments_max: int,
         wake: Callable[[], None],
     ) -> BoundedInbox:
+        """See `Transport`."""
         return self._local.open_inbox(job, version, target, segments_max, wake)
 
     def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
@@ -153,6 +157,7 @@ class GrpcTransport:
         values: U64,
         urgent: bool = False,
     ) -> bool:
+        """See `Transport`."""
         if group == self._group:
             return self._local.send_acks(group, job, version, acker, roots, values)
         connection = self._connections.get(group)
@@ -160,7 +165,7 @@ class GrpcTransport:
             return False
         return connection.link.send_packets(
             [
-                frames.acks_packet(Acks(job, version, acker, roots[part], values[part]))
+                encoder.acks_packet(Acks(job, version, acker, roots[part], values[part]))
                 for part in column_slices(roots, self._settings.frame_bytes_max)
             ],
             urgent,
@@ -175,6 +180,7 @@ class GrpcTransport:
         roots: U64,
         retries_max: int,
     ) -> bool:
+        """See `Transport`."""
         if group == self._group:
             return self._local.send_completions(group, job, version, target, roots, retries_max)
         connection = self._connections.get(group)
@@ -182,7 +188,7 @@ class GrpcTransport:
             return False
         return connection.link.send_packets(
             [
-                frames.completions_packet(
+                encoder.completions_packet(
                     Completions(job, version, target, roots[part], retries_max)
                 )
                 for part in column_slices(roots, self._settings.frame_bytes_max)
@@ -191,6 +197,7 @@ class GrpcTransport:
         )
 
     def on_room(self, wake: Callable[[], None]) -> None:
+        """See `Transport`."""
         self._local.on_room(wake)
 
     def counters(self) -> Counters:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onyx.telemetry.catalog import Refusal
-from onyx.transport import frames
-from onyx.transport.frames import FrameError, Hello
+from onyx.transport.frames import decoder
+from onyx.transport.frames.packets import PROTOCOL, FrameError, Hello
 
 HELLO_BYTES_MAX = 65_536
 
@@ -24,16 +24,16 @@ def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
         Refused: it is none, or not one for this group.
     """
     try:
-        hello = frames.decode(data, HELLO_BYTES_MAX)
+        hello = decoder.decode(data, HELLO_BYTES_MAX)
     except FrameError as error:
         raise Refused(Refusal.GARBAGE, str(error)) from error
     if not isinstance(hello, Hello):
         raise Refused(Refusal.GARBAGE, "the first frame is not a hello")
-    if hello.protocol != frames.PROTOCOL:
+    if hello.protocol != PROTOCOL:
         raise Refused(
             Refusal.PROTOCOL,
             f"group {hello.group} speaks protocol {hello.protocol} and group {here} protocol "
-            f"{frames.PROTOCOL}: run the same version of Onyx on all workers",
+            f"{PROTOCOL}: run the same version of Onyx on all workers",
         )
     if hello.tenancy != tenancy:
         raise Refused(

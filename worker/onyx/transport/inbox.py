@@ -101,6 +101,7 @@ class BoundedInbox:
             self._remote_channels += 1
 
     def leave(self) -> None:
+        """A channel from another process is closed."""
         with self._lock:
             self._remote_channels -= 1
 
@@ -145,6 +146,7 @@ class BoundedInbox:
         return was_empty
 
     def take(self, segments_max: int) -> list[Delivery]:
+        """See `Inbox`."""
         taken: list[_Waiting] = []
         total = 0
         with self._lock:
@@ -179,17 +181,21 @@ class BoundedInbox:
             return []
 
     def waiting_segments(self) -> int:
+        """See `Inbox`."""
         return self._waiting
 
     @property
     def hurried(self) -> bool:
+        """See `Inbox`."""
         return self._hurrying > 0
 
     def drain(self) -> list[Delivery]:
+        """See `Inbox`."""
         left = self._shut(dropped=False)
         return [delivery for waiting in left for delivery in self._decoded(waiting)]
 
     def close(self) -> None:
+        """See `Inbox`."""
         self._shut(dropped=True)
 
     def _shut(self, dropped: bool) -> list[_Waiting]:
@@ -241,6 +247,7 @@ class Inboxes:
         wake: Callable[[], None],
         room: Callable[[], None],
     ) -> BoundedInbox:
+        """Open the inbox of a peer for one allocation version; arguments as in `BoundedInbox`."""
         inbox = BoundedInbox(key, segments_max, wake, room, self._remove)
         with self._lock:
             if key in self._open:
@@ -250,13 +257,16 @@ class Inboxes:
         return inbox
 
     def find(self, key: InboxKey) -> BoundedInbox | None:
+        """The open inbox with this key; None if there is none."""
         return self._open.get(key)
 
     def close_all(self) -> None:
+        """Close every inbox."""
         for inbox in list(self._open.values()):
             inbox.close()
 
     def counters(self) -> Counters:
+        """Totals of all inboxes, also of those that are closed."""
         total = Counters()
         with self._lock:
             total.add(self._past)

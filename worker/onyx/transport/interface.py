@@ -49,6 +49,8 @@ FRONTIERS_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Control:
+    """An item that carries no segment. Immutable, and compared by value."""
+
     kind: ControlKind
     root: int = 0
     id: int = 0
@@ -80,7 +82,9 @@ class Inbox(Protocol):
         least one delivery if any waits). Frees room, so that senders may go on."""
         ...
 
-    def waiting_segments(self) -> int: ...
+    def waiting_segments(self) -> int:
+        """Segments that wait; a control item counts as one."""
+        ...
 
     @property
     def hurried(self) -> bool:
@@ -101,7 +105,9 @@ class Handlers(Protocol):
 
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
-    ) -> None: ...
+    ) -> None:
+        """Acks for an acker of this group: columns of roots and of the values to XOR into them."""
+        ...
 
     def on_completions(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
@@ -124,7 +130,9 @@ class Transport(Protocol):
         """`host:port` that other groups dial."""
         ...
 
-    def start(self, group: GroupId, handlers: Handlers) -> None: ...
+    def start(self, group: GroupId, handlers: Handlers) -> None:
+        """Take part as this group; `handlers` are called from now on."""
+        ...
 
     def connect(self, groups: Mapping[GroupId, str]) -> None:
         """The groups (and their addresses) with which this one shares a job now: links to others
@@ -142,7 +150,13 @@ class Transport(Protocol):
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         ...
 
-    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool: ...
+    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+        """Queue a batch or control item. False: no room, try again after `on_room`.
+
+        Raises:
+            SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.
+        """
+        ...
 
     def send_acks(
         self,
@@ -165,7 +179,9 @@ class Transport(Protocol):
         target: PeerId,
         roots: U64,
         retries_max: int,
-    ) -> bool: ...
+    ) -> bool:
+        """Queue completions for an input. False: no room. See `Handlers.on_completions`."""
+        ...
 
     def counters(self) -> Counters:
         """Totals since `start`."""
@@ -175,4 +191,6 @@ class Transport(Protocol):
         """Call `wake` when a send that was refused may succeed now."""
         ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Close all links and inboxes. Idempotent."""
+        ...

@@ -22,9 +22,20 @@ from onyx.flow.batch import Batch
 from onyx.ids import GroupId
 from onyx.seams import Clock, Randomness
 from onyx.settings import TransportSettings
-from onyx.transport import frames
 from onyx.transport.counters import Counters
-from onyx.transport.frames import Acks, Completions, FrameError, Hello
+from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames.packets import (
+    Acks,
+    Close,
+    Completions,
+    Credit,
+    Frame,
+    FrameError,
+    Hello,
+    Item,
+    Open,
+    Packet,
+)
 from onyx.transport.inbox import BoundedInbox, Inboxes, weight
 from onyx.transport.interface import Channel, Control, Handlers
 from onyx.transport.pacing import Pace
@@ -141,12 +152,12 @@ class Link:
                 group=self.ends.here,
                 target=self.ends.there,
                 link=self._id,
-                session=self._sending.lane.session,
+                session=self._sending.packets.session,
                 heard_session=self._receiving.session,
                 received=self._receiving.received,
                 link_bytes_max=self._settings.link_bytes_max,
             )
-        return frames.hello_frame(hello)
+        return encoder.hello_frame(hello)
 
     def attach(self, stream: Stream, hello: Hello) -> bool:
         """Let the stream carry the link, after the other side's hello. False if a new session was
@@ -177,8 +188,8 @@ class Link:
             self.counters.reconnects += 1
         forgotten = self._id_there not in (0, hello.link)
         self._id_there = hello.link
-        received = hello.received if hello.heard_session == sending.lane.session else 0
-        if forgotten or received < sending.lane.acknowledged:
+        received = hello.received if hello.heard_session == sending.packets.session else 0
+        if forgotten or received < sending.packets.acknowledged:
             sending.restart(self._around.nonce())
             return False
         sending.resume(received)
@@ -194,10 +205,12 @@ class Link:
             self._work.notify_all()
 
     def note_bad_frame(self) -> None:
+        """Count a frame that closed its stream."""
         with self._lock:
             self.counters.bad_frames += 1
 
     def connected(self) -> bool:
+        """Whether a stream carries the link now."""
         return self._stream is not None
 
     def silent_s(self) -> float:
@@ -233,7 +246,9 @@ class Link:
                     self._work.wait(self._wait_s(stream))
                 if self._over(stream):
                     return
-                first, packets = self._sending.lane.next_packets(self._settings.frame_bytes_target)
+                first, packets = self._sending.packets.next_packets(
+                    self._settings.frame_bytes_target
+                )
                 received = self._receiving.received
                 self._unannounced_bytes = 0
                 size = sum(map(len, packets))
@@ -241,7 +256,7 @@ class Link:
                 self.counters.sent_frames += 1
                 self.counters.sent_packets += len(packets)
                 self.counters.sent_bytes += size
-            yield frames.frame(first, received, packets)
+            yield encoder.frame(first, received, packets)
 
     def _over(self, stream: Stream) -> bool:
         replaced = self._stream not in (stream, None)
@@ -251,13 +266,13 @@ class Link:
         """Seconds until there may be a frame to send, zero or less if there is one now."""
         if self._stream is not stream:
             return self._settings.heartbeat_interval_s
-        lane = self._sending.lane
-        patient = lane.waiting_bytes > 0 or self._unannounced_bytes >= self._announce_bytes
+        queue = self._sending.packets
+        patient = queue.waiting_bytes > 0 or self._unannounced_bytes >= self._announce_bytes
         now_s = self._around.clock.monotonic_s()
-        return self._pace.wait_s(now_s, lane.waiting_bytes, lane.urgent, patient)
+        return self._pace.wait_s(now_s, queue.waiting_bytes, queue.urgent, patient)
 
     def _wake_writer(self) -> None:
-        full = self._sending.lane.waiting_bytes >= self._settings.frame_bytes_target
+        full = self._sending.packets.waiting_bytes >= self._settings.frame_bytes_target
         if full or not self._pace.resting(self._around.clock.monotonic_s()):
             self._work.notify()
 
@@ -269,7 +284,7 @@ class Link:
         Raises:
             FrameError: it is corrupt or not the one that is due; the stream must be closed.
         """
-        frame = frames.decode(data, self._settings.frame_bytes_max)
+        frame = decoder.decode(data, self._settings.frame_bytes_max)
         if isinstance(frame, Hello):
             raise FrameError("a hello came on a stream that has begun")
         with self._delivering:
@@ -289,7 +304,7 @@ class Link:
                 self._handle(packet)
                 self._receiving.received = number
 
-    def _note(self, frame: frames.Frame, size: int) -> bool:
+    def _note(self, frame: Frame, size: int) -> bool:
         """Account for a frame as such; True if a sender that was refused may try again."""
         self._last_heard_s = self._around.clock.monotonic_s()
         self.counters.received_frames += 1
@@ -301,32 +316,34 @@ class Link:
                 self._wake_writer()
         return self._sending.acknowledge(frame.received)
 
-    def _handle(self, packet: frames.Packet) -> None:
+    def _handle(self, packet: Packet) -> None:
         handlers = self._around.handlers
         room = False
         match packet:
-            case frames.Item():
+            case Item():
                 self._receiving.deliver(packet)
             case Acks(job, version, acker, roots, values):
                 handlers.on_acks(job, version, acker, roots, values)
             case Completions(job, version, target, roots, retries_max):
                 handlers.on_completions(job, version, target, roots, retries_max)
-            case frames.Credit():
+            case Credit():
                 with self._lock:
                     room = self._sending.credit(packet)
-            case frames.Open():
+            case Open():
                 with self._lock:
                     self._receiving.open(packet)
-            case frames.Close():
+            case Close():
                 with self._lock:
                     self._receiving.close(packet)
         if room:
             self._around.room()
 
     def inbox_opened(self, inbox: BoundedInbox) -> None:
+        """Grant credit to the senders that came before this inbox."""
         with self._lock:
             self._receiving.inbox_opened(inbox)
 
     def inbox_closed(self, inbox: BoundedInbox) -> None:
+        """Drop what still arrives for this inbox."""
         with self._lock:
             self._receiving.inbox_closed(inbox)

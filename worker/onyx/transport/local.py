@@ -36,9 +36,11 @@ class LocalTransport:
 
     @property
     def address(self) -> str:
+        """No address: no other process can reach this one."""
         return "local:0"
 
     def start(self, group: GroupId, handlers: Handlers) -> None:
+        """See `Transport`."""
         if self._group is not None:
             raise InvariantViolated(f"the transport of {self._group} is started already")
         self._group, self._handlers = group, handlers
@@ -54,11 +56,13 @@ class LocalTransport:
         segments_max: int,
         wake: Callable[[], None],
     ) -> BoundedInbox:
+        """See `Transport`."""
         inbox = self.inboxes.open((job, version, target), segments_max, wake, self.room)
         self.room()
         return inbox
 
     def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+        """See `Transport`; False for another group, and while the peer has no inbox."""
         if group != self._group:
             return False
         inbox = self.inboxes.find((channel.job, channel.version, channel.target))
@@ -84,6 +88,7 @@ class LocalTransport:
         values: U64,
         urgent: bool = False,
     ) -> bool:
+        """See `Transport`."""
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_acks(job, version, acker, roots, values)
@@ -98,12 +103,14 @@ class LocalTransport:
         roots: U64,
         retries_max: int,
     ) -> bool:
+        """See `Transport`."""
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_completions(job, version, target, roots, retries_max)
         return True
 
     def on_room(self, wake: Callable[[], None]) -> None:
+        """See `Transport`."""
         self._wakes = (*self._wakes, wake)
 
     def room(self) -> None:
@@ -112,11 +119,13 @@ class LocalTransport:
             wake()
 
     def counters(self) -> Counters:
+        """See `Transport`."""
         total = self.inboxes.counters()
         total.add(self._unroutable)
         return total
 
     def stop(self) -> None:
+        """See `Transport`."""
         self.inboxes.close_all()
 
 

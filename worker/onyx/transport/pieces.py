@@ -9,7 +9,7 @@ from onyx.codec import segments as codec
 from onyx.codec.refusals import SEGMENT_BYTES_MAX
 from onyx.flow.batch import U64, Batch
 from onyx.path_names import CHARACTERS_MAX
-from onyx.transport.frames import FRAME_OVERHEAD_BYTES
+from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 from onyx.transport.inbox import Encoded
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES

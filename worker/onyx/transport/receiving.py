@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from onyx.transport import frames
 from onyx.transport.counters import Counters
 from onyx.transport.credit import InChannel
-from onyx.transport.frames import FrameError
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import Close, FrameError, Item, Open
 from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
 from onyx.transport.interface import Channel
 from onyx.transport.sending import CHANNELS_MAX
@@ -49,13 +49,14 @@ class Receiving:
         return False
 
     def forget(self) -> None:
+        """Drop all channels: the other side numbers its packets anew."""
         for channel in self._channels.values():
             channel.detach()
         self._channels.clear()
         self._last_opened = 0
         self.received = 0
 
-    def deliver(self, packet: frames.Item) -> None:
+    def deliver(self, packet: Item) -> None:
         """Put an item into its inbox; drop it if its peer and version are not here."""
         with self._lock:
             channel = self._channels.get(packet.number)
@@ -82,9 +83,14 @@ class Receiving:
 
     def _grant(self, channel: InChannel, inbox: BoundedInbox) -> None:
         channel.announced = channel.taken
-        self._append(frames.credit_packet(channel.number, channel.taken, inbox.window()))
+        self._append(encoder.credit_packet(channel.number, channel.taken, inbox.window()))
 
-    def open(self, packet: frames.Open) -> None:
+    def open(self, packet: Open) -> None:
+        """A channel is open from now on.
+
+        Raises:
+            FrameError: its number has been used, or too many are open.
+        """
         if packet.number <= self._last_opened:
             raise FrameError(f"channel {packet.number} is open already")
         if len(self._channels) > CHANNELS_MAX:
@@ -97,7 +103,8 @@ class Receiving:
             channel.attach(inbox)
             self._grant(channel, inbox)
 
-    def close(self, packet: frames.Close) -> None:
+    def close(self, packet: Close) -> None:
+        """The sender will not use the channel again."""
         channel = self._channels.pop(packet.number, None)
         if channel is not None:
             channel.detach()
@@ -111,6 +118,7 @@ class Receiving:
                 self._grant(channel, inbox)
 
     def inbox_closed(self, inbox: BoundedInbox) -> None:
+        """Drop what arrives for this inbox from now on."""
         for channel in self._channels.values():
             if channel.inbox is inbox:
                 channel.detach()

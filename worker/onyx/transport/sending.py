@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from onyx.settings import TransportSettings
-from onyx.transport import frames
 from onyx.transport.counters import Counters
-from onyx.transport.credit import OutChannel, SendLane
-from onyx.transport.frames import FrameError
+from onyx.transport.credit import OutChannel
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import Credit, FrameError
 from onyx.transport.inbox import Encoded, weight
 from onyx.transport.interface import Channel, Control
+from onyx.transport.packet_queue import PacketQueue
 
 CHANNELS_MAX = 4_096
 """Open channels a link and direction; the oldest are closed beyond (and opened again by a send)."""
@@ -31,7 +32,7 @@ class Sending:
     ) -> None:
         """`due_sooner` is called when the next frame may be due earlier than it was: the first
         packet waits, the first that is urgent, or enough for a whole frame."""
-        self.lane = SendLane(session)
+        self.packets = PacketQueue(session)
         self._link_bytes_max = settings.link_bytes_max
         self._frame_bytes_target = settings.frame_bytes_target
         self._counters = counters
@@ -60,18 +61,20 @@ class Sending:
             return False
         for piece in pieces:
             sequence = out.advance(weight(piece))
-            self.append(frames.item_packet(out.number, sequence, piece), urgent=True)
+            self.append(encoder.item_packet(out.number, sequence, piece), urgent=True)
         return True
 
     def append(self, packet: bytes, urgent: bool = False) -> None:
-        lane = self.lane
-        sooner = not lane.waiting_bytes or (urgent and not lane.urgent)
-        lane.append(packet, urgent)
-        if sooner or lane.waiting_bytes >= self._frame_bytes_target:
+        """Queue a packet. `urgent`: do not wait for others that fill its frame."""
+        queue = self.packets
+        sooner = not queue.waiting_bytes or (urgent and not queue.urgent)
+        queue.append(packet, urgent)
+        if sooner or queue.waiting_bytes >= self._frame_bytes_target:
             self._due_sooner()
 
     def full(self) -> bool:
-        return self.closed or self.lane.bytes >= self._link_bytes_max
+        """Whether the link holds as many bytes as it may, or is closed."""
+        return self.closed or self.packets.bytes >= self._link_bytes_max
 
     def refuse(self) -> None:
         """Remember that a sender waits for room."""
@@ -85,13 +88,13 @@ class Sending:
 
     def acknowledge(self, received: int) -> bool:
         """The other side has so many packets; True if a sender that was refused may try again."""
-        if received > self.lane.sent:
-            raise FrameError(f"{received} packets were received, {self.lane.sent} were sent")
+        if received > self.packets.sent:
+            raise FrameError(f"{received} packets were received, {self.packets.sent} were sent")
         was_full = self.full()
-        self.lane.acknowledge(received)
+        self.packets.acknowledge(received)
         return was_full and not self.full() and self.take_refused()
 
-    def credit(self, packet: frames.Credit) -> bool:
+    def credit(self, packet: Credit) -> bool:
         """Note credit; True if a sender that was refused may try again."""
         out = self._by_number.get(packet.number)
         if out is None:
@@ -103,29 +106,30 @@ class Sending:
     def resume(self, received: int) -> None:
         """A new stream: send what comes after `received` again."""
         self.acknowledge(received)
-        self._counters.resent_packets += self.lane.rewind()
+        self._counters.resent_packets += self.packets.rewind()
 
     def restart(self, session: int) -> None:
         """The other side has forgotten us: give up what waits. Channels are opened again by the
         next send, under new numbers, so that credit for an old one can never be taken for theirs.
         """
-        self._counters.dropped_unsent += len(self.lane)
-        self.lane = SendLane(session)
+        self._counters.dropped_unsent += len(self.packets)
+        self.packets = PacketQueue(session)
         self._channels.clear()
         self._by_number.clear()
 
     def close(self) -> None:
-        self.restart(self.lane.session)
+        """Drop what waits and refuse all sends from now on."""
+        self.restart(self.packets.session)
         self.closed = True
 
     def _open(self, channel: Channel) -> OutChannel:
         for stale in self._superseded(channel):
             del self._channels[stale.channel], self._by_number[stale.number]
-            self.append(frames.close_packet(stale.number))
+            self.append(encoder.close_packet(stale.number))
         self._last_number += 1
         out = OutChannel(self._last_number, channel)
         self._channels[channel] = self._by_number[out.number] = out
-        self.append(frames.open_packet(out.number, channel))
+        self.append(encoder.open_packet(out.number, channel))
         return out
 
     def _superseded(self, channel: Channel) -> list[OutChannel]:

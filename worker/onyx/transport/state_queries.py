@@ -50,6 +50,7 @@ AnswerQuery = Callable[[StateQuery], Future[StateAnswer]]
 
 
 def encode_query(query: StateQuery) -> bytes:
+    """The message of a question."""
     return pb.StateQuery(
         tenancy=query.tenancy,
         group=query.group,

@@ -1,0 +1,205 @@
+"""Frames from bytes, whatever the bytes: a frame is taken wholly or not at all.
+
+Everything in a frame is checked here, before any of it is delivered. The only error is
+`FrameError`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from onyx.codec import segments as codec
+from onyx.errors import SegmentError
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.path_names import is_path_name
+from onyx.transport.frames.encoder import CHECKSUM_BYTES, CHECKSUM_TAG
+from onyx.transport.frames.packets import (
+    COLUMN_VALUES_MAX,
+    Acks,
+    Close,
+    Completions,
+    Credit,
+    Frame,
+    FrameError,
+    Hello,
+    Item,
+    Open,
+    Packet,
+)
+from onyx.transport.inbox import Encoded
+from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
+from onyx.wire.v1 import streams_pb2 as pb
+
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def decode(data: bytes, frame_bytes_max: int) -> Frame | Hello:
+    """A frame from bytes.
+
+    Raises:
+        FrameError: they are corrupt, larger than `frame_bytes_max`, or hold something unknown.
+    """
+    message = _parse(data, frame_bytes_max)
+    if message.HasField("hello"):
+        if message.packets:
+            raise FrameError("a frame holds both a hello and packets")
+        return _hello(message.hello)
+    packets = tuple([_read(packet) for packet in message.packets])
+    if packets and not message.first:
+        raise FrameError("a frame of packets does not say which is its first")
+    return Frame(message.first, message.received, packets)
+
+
+def _parse(data: bytes, frame_bytes_max: int) -> pb.Frame:
+    if not CHECKSUM_BYTES <= len(data) <= frame_bytes_max:
+        raise FrameError(f"a frame has {len(data)} bytes; 5 to {frame_bytes_max} are allowed")
+    checksum = zlib.crc32(memoryview(data)[:-CHECKSUM_BYTES])
+    if data[-CHECKSUM_BYTES:] != CHECKSUM_TAG + checksum.to_bytes(4, "little"):
+        raise FrameError(f"a frame of {len(data)} bytes is damaged: its checksum does not match")
+    try:
+        return pb.Frame.FromString(data)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise FrameError(f"a frame of {len(data)} bytes is no message: {error}") from error
+
+
+def _hello(message: pb.Hello) -> Hello:
+    for text in (message.tenancy, message.group, message.target):
+        _identifier(text)
+    if not message.link or not message.session:
+        raise FrameError(f"the hello of group {message.group} names no session")
+    return Hello(
+        tenancy=message.tenancy,
+        group=GroupId(message.group),
+        target=GroupId(message.target),
+        link=message.link,
+        session=message.session,
+        heard_session=message.heard_session,
+        received=message.received,
+        link_bytes_max=message.link_bytes_max,
+        protocol=message.protocol,
+    )
+
+
+def _read(packet: pb.Packet) -> Packet:
+    kind = packet.WhichOneof("kind")
+    read = _READERS.get(kind)
+    if read is None:
+        raise FrameError("a packet is of a kind that this version does not know")
+    return read(getattr(packet, kind))
+
+
+def _identifier(text: str) -> str:
+    if not is_path_name(text):
+        told = f"{text[:_SHOWN_CHARACTERS_MAX]!a}, {len(text)} characters,"
+        raise FrameError(f"{told} cannot be an identifier")
+    return text
+
+
+def _number(number: int) -> int:
+    if number < 1:
+        raise FrameError("a packet names no channel")
+    return number
+
+
+def _column(data: bytes, length: int) -> U64:
+    if length > COLUMN_VALUES_MAX:
+        raise FrameError(f"a column claims {length:,} values; at most {COLUMN_VALUES_MAX:,} may be")
+    try:
+        column = codec.decode_column(data, length)
+    except SegmentError as error:
+        raise FrameError(str(error)) from error
+    if column is None:
+        raise FrameError("a packet of acks or completions is empty")
+    return column
+
+
+def _read_open(message: pb.OpenChannel) -> Open:
+    for text in (message.job, message.source, message.target):
+        _identifier(text)
+    return Open(
+        _number(message.channel),
+        Channel(
+            JobId(message.job),
+            AllocationVersion(message.version),
+            PeerId(message.source),
+            PeerId(message.target),
+        ),
+    )
+
+
+def _read_data(message: pb.Data) -> Item:
+    size = message.segments
+    item = Encoded(size, message.payload, message.roots, message.ids)
+    columns = (item.roots, item.ids)
+    if any(columns) and not all(codec.is_column(each, size) for each in columns):
+        sizes = (len(item.roots), len(item.ids))
+        raise FrameError(f"a batch of {size} segments has columns of {sizes} bytes")
+    try:
+        claimed = codec.count(item.payload)
+    except SegmentError as error:
+        raise FrameError(str(error)) from error
+    if size == 0 or claimed != size:
+        raise FrameError(f"a batch of {size} segments holds {claimed}")
+    return Item(_number(message.channel), message.sequence, item)
+
+
+def _read_control(message: pb.Control) -> Item:
+    try:
+        kind = ControlKind(message.kind)
+    except ValueError as error:
+        raise FrameError(f"control item {message.kind} is not known to this version") from error
+    control = Control(
+        kind,
+        message.root,
+        message.id,
+        message.time_ms if message.HasField("time_ms") else None,
+        message.epoch,
+        _frontiers(message),
+    )
+    if (kind is ControlKind.EPOCH) != bool(message.epoch):
+        raise FrameError(f"control item {kind.name} has the epoch {message.epoch}")
+    return Item(_number(message.channel), message.sequence, control)
+
+
+def _frontiers(message: pb.Control) -> tuple[tuple[int, int], ...]:
+    count = len(message.partitions)
+    if count != len(message.frontiers) or count > FRONTIERS_MAX:
+        told = f"{count} partitions and {len(message.frontiers)} frontiers"
+        raise FrameError(f"an epoch tells of {told}; at most {FRONTIERS_MAX} of each may be")
+    return tuple(zip(message.partitions, message.frontiers, strict=True))
+
+
+def _read_acks(message: pb.Acks) -> Acks:
+    return Acks(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.acker)),
+        _column(message.roots, message.count),
+        _column(message.values, message.count),
+    )
+
+
+def _read_completions(message: pb.Completions) -> Completions:
+    return Completions(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.target)),
+        _column(message.roots, message.count),
+        message.retries_max,
+    )
+
+
+_READERS: dict[str | None, Callable[[Any], Packet]] = {
+    "open": _read_open,
+    "close": lambda message: Close(_number(message.channel)),
+    "data": _read_data,
+    "control": _read_control,
+    "credit": lambda message: Credit(_number(message.channel), message.taken, message.window),
+    "acks": _read_acks,
+    "completions": _read_completions,
+}

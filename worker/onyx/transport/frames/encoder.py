@@ -1,0 +1,155 @@
+"""Bytes of frames. A packet is serialised once, each already as a frame of its own.
+
+Concatenated protobuf messages merge their repeated fields, so a frame is a header and a join, a
+resend costs nothing, and the size of everything that waits is known exactly.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from onyx.codec import segments as codec
+from onyx.transport.frames.packets import Acks, Completions, Hello
+from onyx.transport.inbox import Encoded
+from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.wire.v1 import streams_pb2 as pb
+
+CHECKSUM_BYTES = 5
+CHECKSUM_TAG = bytes([(15 << 3) | 5])
+"""Of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
+_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG = (bytes([(field << 3) | 2]) for field in (4, 3, 4))
+"""Of `Frame.packets`, `Packet.data` and `Data.payload`, each with a length (wire type 2): the large
+part of a batch is put into its place here, because each message around it would copy it."""
+_CONTROL_KINDS = {
+    ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
+    ControlKind.END: pb.CONTROL_KIND_END,
+    ControlKind.WATERMARK: pb.CONTROL_KIND_WATERMARK,
+    ControlKind.EPOCH: pb.CONTROL_KIND_EPOCH,
+}
+
+
+def hello_frame(hello: Hello) -> bytes:
+    """The first frame of a stream."""
+    message = pb.Hello(
+        protocol=hello.protocol,
+        tenancy=hello.tenancy,
+        group=hello.group,
+        target=hello.target,
+        link=hello.link,
+        session=hello.session,
+        heard_session=hello.heard_session,
+        received=hello.received,
+        link_bytes_max=hello.link_bytes_max,
+    )
+    return _sealed([pb.Frame(hello=message).SerializeToString()])
+
+
+def frame(first: int, received: int, packets: Sequence[bytes]) -> bytes:
+    """A frame of packets made by `open_packet` and the others below."""
+    header = pb.Frame(first=first, received=received).SerializeToString()
+    return _sealed([header, *packets])
+
+
+def _sealed(parts: list[bytes]) -> bytes:
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    parts.append(CHECKSUM_TAG + checksum.to_bytes(4, "little"))
+    return b"".join(parts)
+
+
+def _packet(**kind: Any) -> bytes:
+    data: bytes = pb.Frame(packets=(pb.Packet(**kind),)).SerializeToString()
+    return data
+
+
+def open_packet(number: int, channel: Channel) -> bytes:
+    """A packet that opens a channel."""
+    return _packet(
+        open=pb.OpenChannel(
+            channel=number,
+            job=channel.job,
+            version=channel.version,
+            source=channel.source,
+            target=channel.target,
+        )
+    )
+
+
+def close_packet(number: int) -> bytes:
+    """A packet that closes a channel."""
+    return _packet(close=pb.CloseChannel(channel=number))
+
+
+def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
+    """A packet with a batch or control item. `sequence` counts the items of the channel from 1."""
+    if isinstance(item, Control):
+        return _packet(
+            control=pb.Control(
+                channel=number,
+                sequence=sequence,
+                kind=_CONTROL_KINDS[item.kind],
+                root=item.root,
+                id=item.id,
+                time_ms=item.time_ms,
+                epoch=item.epoch,
+                partitions=[partition for partition, _ in item.frontiers],
+                frontiers=[position for _, position in item.frontiers],
+            )
+        )
+    lineage = pb.Data(
+        channel=number,
+        sequence=sequence,
+        segments=item.segments,
+        roots=item.roots,
+        ids=item.ids,
+    ).SerializeToString()
+    payload = _PAYLOAD_TAG + _varint(len(item.payload))
+    data = _DATA_TAG + _varint(len(lineage) + len(payload) + len(item.payload))
+    packet = _PACKET_TAG + _varint(len(data) + len(lineage) + len(payload) + len(item.payload))
+    return b"".join((packet, data, lineage, payload, item.payload))
+
+
+def _varint(number: int) -> bytes:
+    """A length, as protobuf writes it."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def credit_packet(number: int, taken: int, window: int) -> bytes:
+    """A packet with the totals of a channel, in segments."""
+    return _packet(credit=pb.Credit(channel=number, taken=taken, window=window))
+
+
+def acks_packet(acks: Acks) -> bytes:
+    """A packet with acks. At most `COLUMN_VALUES_MAX` roots."""
+    return _packet(
+        acks=pb.Acks(
+            job=acks.job,
+            version=acks.version,
+            acker=acks.acker,
+            roots=codec.encode_column(acks.roots),
+            values=codec.encode_column(acks.values),
+            count=len(acks.roots),
+        )
+    )
+
+
+def completions_packet(completions: Completions) -> bytes:
+    """A packet with completions. At most `COLUMN_VALUES_MAX` roots."""
+    return _packet(
+        completions=pb.Completions(
+            job=completions.job,
+            version=completions.version,
+            target=completions.target,
+            roots=codec.encode_column(completions.roots),
+            retries_max=completions.retries_max,
+            count=len(completions.roots),
+        )
+    )

@@ -1,0 +1,106 @@
+"""What a frame may hold, as values; and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.errors import Unavailable
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.inbox import Encoded
+from onyx.transport.interface import Channel, Control
+
+PROTOCOL = 4
+"""Version of the protocol; groups of different versions refuse each other. To be raised with every
+change that an older reader would misunderstand."""
+FRAME_OVERHEAD_BYTES = 128
+"""Room for the header and checksum of a frame and the fixed fields of a packet."""
+COLUMN_VALUES_MAX = 1_000_000
+"""Roots in one packet of acks or completions."""
+
+
+class FrameError(Unavailable):
+    """Bytes from another group are no valid frame, or not the one that is due. The stream is
+    closed, and what was not received is sent again on the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First frame of a stream, in both directions (`streams.proto` explains the fields)."""
+
+    tenancy: str
+    group: GroupId
+    target: GroupId
+    link: int
+    session: int
+    heard_session: int
+    received: int
+    link_bytes_max: int
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A channel gets a number. Numbers of a session only grow."""
+
+    number: int
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The sender will not use this channel number again."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A batch or control item on a channel."""
+
+    number: int
+    sequence: int
+    item: Encoded | Control
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What the receiver of a channel has taken in all, and its window, in segments."""
+
+    number: int
+    taken: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acks:
+    """For an acker: values to XOR into roots, two columns of the same length."""
+
+    job: JobId
+    version: AllocationVersion
+    acker: PeerId
+    roots: U64
+    values: U64
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """For an input: roots whose trees are complete, or are to be read again (`retries_max` > 0)."""
+
+    job: JobId
+    version: AllocationVersion
+    target: PeerId
+    roots: U64
+    retries_max: int
+
+
+Packet = Open | Close | Item | Credit | Acks | Completions
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame as received."""
+
+    first: int
+    received: int
+    packets: tuple[Packet, ...]
