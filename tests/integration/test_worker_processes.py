@@ -148,7 +148,7 @@ def test_a_worker_whose_zookeeper_went_first_does_not_wait_for_it(tmp_path: Path
         server.kill()
         pod.process.send_signal(signal.SIGTERM)
         assert pod.process.wait(WAIT_S) == ExitCode.SUCCESS, pod.output()
-        assert "left without a word" in pod.output()
+        assert "leaving without deregistering" in pod.output()
 
 
 def test_a_worker_waits_for_zookeeper_and_ends_when_told(tmp_path: Path) -> None:
