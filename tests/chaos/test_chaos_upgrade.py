@@ -44,7 +44,7 @@ def version(folder: Path, number: int) -> dict[str, Any]:
 
 def submit_after(cluster: Cluster, spec: dict[str, Any], old: JobId) -> JobId:
     """As soon as the old job has taken over from the one before it."""
-    spec["spec"]["resumePoint"] = {"job": old}
+    spec["spec"]["upgrade"] = {"from": old}
     until_s = time.monotonic() + WAIT_S
     while True:
         try:
@@ -88,20 +88,20 @@ def test_a_plan_tells_what_is_carried_over_before_anything_happens(
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         old = cluster.submit(version(tmp_path, 0))
         file.write_text(json.dumps(changed))
-        told = onyx(cluster.settings, "submit", file, "--resume", old, "--dry-run")
+        told = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run")
         assert told.returncode == 2, told.stderr
         assert "range was" in " ".join(told.stdout.split())
-        assert "spec.resumePoint.windows.sums" in told.stdout
-        refused = onyx(cluster.settings, "submit", file, "--resume", old)
+        assert "spec.upgrade.windows.sums" in told.stdout
+        refused = onyx(cluster.settings, "submit", file, "--upgrade", old)
         assert refused.returncode == 1
         assert cluster.client.status(old).state == "waiting"
         cluster.start_workers(1, PEERS)
-        changed["spec"]["resumePoint"] = {"windows": {"sums": "initialize"}}
+        changed["spec"]["upgrade"] = {"windows": {"sums": "initialize"}}
         file.write_text(json.dumps(changed))
-        told = onyx(cluster.settings, "submit", file, "--resume", old, "--dry-run", "--json")
+        told = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run", "--json")
         assert told.returncode == 0, told.stderr
         fates = {step["name"]: step["fate"] for step in json.loads(told.stdout)["steps"]}
         assert (fates["sums"], fates["counts"]) == ("initialized", "carried over")
-        job = onyx(cluster.settings, "submit", file, "--resume", old).stdout.strip()
+        job = onyx(cluster.settings, "submit", file, "--upgrade", old).stdout.strip()
         assert cluster.client.status(old).state == "killed"
-        assert cluster.client.job(JobId(job)).resume_point is not None
+        assert cluster.client.job(JobId(job)).upgrade is not None

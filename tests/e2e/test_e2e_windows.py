@@ -72,24 +72,24 @@ def test_scaling_up_and_down_changes_no_window(release: Release) -> None:
 
 def test_an_edit_that_resumes_changes_no_window(release: Release) -> None:
     job = Windowed(release, "edited", segments=12_000)
-    job.start(per_second=200, upgradePolicy="Resume")
+    job.start(per_second=200, upgradePolicy="KeepState")
     job.await_more()
-    former = release.kube.get("oj", "edited")["status"]["jobId"]
+    old = release.kube.get("oj", "edited")["status"]["jobId"]
 
-    job.start(per_second=250, upgradePolicy="Resume")
+    job.start(per_second=250, upgradePolicy="KeepState")
 
-    until(lambda: goes_on_from(release, "edited", former), "the new version has its place")
+    until(lambda: goes_on_from(release, "edited", old), "the new version has its place")
     job.await_more()
     job.assert_unfinished()
     job.assert_exact()
     states = {each["id"]: each["state"] for each in release.jobs_by_log()}
-    assert states[former] == "killed"
+    assert states[old] == "killed"
 
 
-def goes_on_from(release: Release, job: str, former: str) -> bool:
-    """Whether a job runs in the place of a former one."""
+def goes_on_from(release: Release, job: str, old: str) -> bool:
+    """Whether a job runs upgrades another one."""
     status = release.kube.get("oj", job)["status"]
-    return status["phase"] == "Running" and status.get("former", {}).get("jobId") == former
+    return status["phase"] == "Running" and status.get("upgradedFrom", {}).get("jobId") == old
 
 
 def state(release: Release, job: str, window: str, key: str) -> list[Any]:

@@ -83,7 +83,7 @@ def still_runs(cluster: Cluster, job: JobId) -> bool:
 def after(job: JobId, change: Callable[[Spec], object]) -> Spec:
     spec = copy.deepcopy(SPEC)
     change(spec)
-    return manifest({**spec, "resumePoint": {"job": job, **spec.get("resumePoint", {})}})
+    return manifest({**spec, "upgrade": {"from": job, **spec.get("upgrade", {})}})
 
 
 WINDOW = {"id": "w", "task": "work", "type": "global"}
@@ -103,7 +103,7 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
         (
             lambda spec: (
                 entry(0, plugin="offered:gone")(spec),
-                spec.update(resumePoint={"tasks": {"read": "initialize"}}),
+                spec.update(upgrade={"tasks": {"read": "initialize"}}),
             ),
             "offered has no 'gone'",
         ),
@@ -112,7 +112,7 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
         (
             lambda spec: (
                 entry(2, plugin="spark", options={"path": "x", "stage": "offered:gone"})(spec),
-                spec.update(resumePoint={"tasks": {"write": "initialize"}}),
+                spec.update(upgrade={"tasks": {"write": "initialize"}}),
             ),
             "offered:gone",
         ),
@@ -164,7 +164,7 @@ def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work(
     running: tuple[Cluster, JobId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, job = running
-    monkeypatch.setattr(worker_checks, "VOUCH_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 2.0)
     lifecycles = [{"task": "all", "calls": "offered:hangs"}]
     with pytest.raises(Unavailable, match=r"no answer from \S+:\d+, \S+:\d+ within 2 s"):
         cluster.submit(after(job, lambda spec: spec.update(lifecycles=lifecycles)))
@@ -184,28 +184,28 @@ def test_the_command_line_tells_it_and_fills_in_the_other_job(
         (tmp_path / "offered.py").write_text(OFFERED + "\n\ndef added(segment):\n    return None\n")
         cluster.start_workers(1, PEERS)
         bad, good, wrong = (tmp_path / f"{name}.yaml" for name in ("bad", "good", "wrong"))
-        answers = {"resumePoint": {"tasks": {"read": "initialize"}}}
+        answers = {"upgrade": {"tasks": {"read": "initialize"}}}
         changed = copy.deepcopy(SPEC)
         changed["catalog"][1]["fn"] = "offered:added"
         bad.write_text(yaml.safe_dump(manifest(changed)))
         good.write_text(yaml.safe_dump(manifest({**SPEC, **answers})))
-        wrong.write_text(yaml.safe_dump(manifest({**SPEC, "resumePoint": {"job": "other"}})))
+        wrong.write_text(yaml.safe_dump(manifest({**SPEC, "upgrade": {"from": "other"}})))
 
-        dry = onyx(cluster.settings, "submit", bad, "--resume", job, "--dry-run")
+        dry = onyx(cluster.settings, "submit", bad, "--upgrade", job, "--dry-run")
         assert dry.returncode == 2, dry.stderr
         assert "offered has no 'added'" in dry.stdout
         assert "1 of 2 workers" in dry.stdout
-        refused = onyx(cluster.settings, "submit", bad, "--resume", job)
+        refused = onyx(cluster.settings, "submit", bad, "--upgrade", job)
         assert refused.returncode == 1
         assert "offered has no 'added'" in refused.stderr
-        contradiction = onyx(cluster.settings, "submit", wrong, "--resume", job)
+        contradiction = onyx(cluster.settings, "submit", wrong, "--upgrade", job)
         assert contradiction.returncode == 2
-        assert "spec.resumePoint.job: is 'other'" in contradiction.stderr
+        assert "spec.upgrade.from: is 'other'" in contradiction.stderr
         assert still_runs(cluster, job)
 
-        dry = onyx(cluster.settings, "submit", good, "--resume", job, "--dry-run", "--json")
+        dry = onyx(cluster.settings, "submit", good, "--upgrade", job, "--dry-run", "--json")
         assert dry.returncode == 0, dry.stdout + dry.stderr
         assert json.loads(dry.stdout)["problems"] == []
-        new = JobId(onyx(cluster.settings, "submit", good, "--resume", job).stdout.strip())
+        new = JobId(onyx(cluster.settings, "submit", good, "--upgrade", job).stdout.strip())
         cluster.await_ready(new)
         assert cluster.replica.killed_jobs == (job,)

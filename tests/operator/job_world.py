@@ -18,7 +18,7 @@ from onyx_operator.jobs.actions import (
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, Upgrade
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.versions import giving_way, ids_of_interest
+from onyx_operator.jobs.versions import ids_of_interest, to_upgrade
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
 NOW_S = 1_000_000_000.0
@@ -53,18 +53,18 @@ class World:
         alive = tuple(each for each in self.orphans if self.jobs[each].stage == "live")
         log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs}, alive)
         seen = Seen(NOW_S, self.record, self.trouble or log)
-        former = None if self.trouble else giving_way(self.spec, self.record, log)
-        if former is None or former.job_id is None:
+        old = None if self.trouble else to_upgrade(self.spec, self.record, log)
+        if old is None or old.job_id is None:
             return seen
-        return replace(seen, upgrade=self.upgrade(former.job_id))
+        return replace(seen, upgrade=self.upgrade(old.job_id))
 
-    def upgrade(self, former: JobId) -> Upgrade:
+    def upgrade(self, old: JobId) -> Upgrade:
         """As the operator asks the log."""
-        resumes, job = self.holder(former), self.jobs.get(former, LogJob())
-        if resumes != former and job.peers:
-            return Upgrade(resumes, waits="it is taken over from", again_in_s=1.0)
-        gone = "" if resumes in self.jobs else f"there is no job {resumes}"
-        return Upgrade(resumes, refusal=self.refusal or gone)
+        state, job = self.holder(old), self.jobs.get(old, LogJob())
+        if state != old and job.peers:
+            return Upgrade(state, waits="it carries over state", again_in_s=1.0)
+        gone = "" if state in self.jobs else f"there is no job {state}"
+        return Upgrade(state, refusal=self.refusal or gone)
 
     def holder(self, job: JobId) -> JobId:
         while job in self.resumed and job not in self.begun:
@@ -75,14 +75,14 @@ class World:
         match action:
             case Remember(record):
                 self.record = record
-            case Submit(job, resumes):
+            case Submit(job, upgrades):
                 assert self.record.job_id == job, "intent before action"
                 if job not in self.jobs:
                     self.accepted.append(job)
                     self.jobs[job] = LogJob("live")
-                    if resumes is not None:
-                        self.resumed[job] = resumes
-                        self.tell("kill-job", resumes)
+                    if upgrades is not None:
+                        self.resumed[job] = upgrades
+                        self.tell("kill-job", upgrades)
                 self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
             case Tell(fn, job):
                 self.tell(fn, job)

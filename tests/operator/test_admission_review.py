@@ -160,19 +160,19 @@ def test_an_image_that_names_no_version_is_warned_about(image: str, warned: bool
 @pytest.mark.parametrize(
     ("policy", "point", "warned"),
     [
-        ("Resume", {"tasks": {"read": "initialize"}}, True),
-        ("Resume", {"job": "other"}, False),
-        ("Drain", {"job": "other", "tasks": {"read": "initialize"}}, False),
+        ("KeepState", {"tasks": {"read": "initialize"}}, True),
+        ("KeepState", {"from": "other"}, False),
+        ("Drain", {"from": "other", "tasks": {"read": "initialize"}}, False),
     ],
 )
 def test_answers_that_would_count_again_are_warned_of(
     policy: str, point: Any, warned: bool
 ) -> None:
-    response = judged(with_spec(job(), upgradePolicy=policy, resumePoint=point))
+    response = judged(with_spec(job(), upgradePolicy=policy, upgrade=point))
 
     assert response["allowed"]
     told_of = [each.partition(":")[0] for each in response.get("warnings", ())]
-    assert told_of == (["spec.resumePoint"] if warned else [])
+    assert told_of == (["spec.upgrade"] if warned else [])
 
 
 @pytest.mark.parametrize(

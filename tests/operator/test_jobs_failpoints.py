@@ -66,7 +66,7 @@ def lived(
 
 def check(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
     first, second = jobs
-    assert replica.completed_jobs == (first,), "the former job was drained"
+    assert replica.completed_jobs == (first,), "the old job was drained"
     assert replica.killed_jobs == (second,), "the deleted job was killed"
     check_submissions(replica, logs, jobs)
 
@@ -112,13 +112,13 @@ def test_a_kill_at_any_step_loses_nothing(api: FakeApi, step: int) -> None:
 
 
 EDITED = range(12, 24)
-"""Steps from before an edit with upgradePolicy Resume until the job runs that came of it."""
+"""Steps from before an edit with upgradePolicy KeepState until the job runs that came of it."""
 
 
 def test_the_steps_of_an_edit_that_resumes_are_among_those_at_which_it_is_killed(
     api: FakeApi,
 ) -> None:
-    logs, operator, jobs = lived(api, None, "Resume")
+    logs, operator, jobs = lived(api, None, "KeepState")
     check_resumed(logs.replica(), logs, jobs)
     writes = [each for each in operator.steps if each.startswith("append")]
     assert writes == [f"append {each}-job" for each in ("submit", "check", "submit", "kill")]
@@ -131,6 +131,6 @@ def test_the_steps_of_an_edit_that_resumes_are_among_those_at_which_it_is_killed
 def test_a_kill_at_any_step_of_an_edit_that_resumes_takes_the_state_once(
     api: FakeApi, step: int
 ) -> None:
-    logs, operator, jobs = lived(api, Failpoint(step), "Resume")
+    logs, operator, jobs = lived(api, Failpoint(step), "KeepState")
     check_resumed(logs.replica(), logs, jobs)
     assert operator.doors[0].is_shut

@@ -20,7 +20,7 @@ DIGESTS = ("digest-a", "digest-b")
 
 
 def _record(
-    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, former: Record | None
+    digest: str, nonce: int, attempt: int, submitted: bool, finished: bool, old: Record | None
 ) -> Record:
     at = "2001-09-09T01:46:00Z"
     return Record(
@@ -28,10 +28,10 @@ def _record(
         digest,
         nonce,
         attempt,
-        attempt if former is not None else 0,
+        attempt if old is not None else 0,
         at if submitted else "",
         at if finished and submitted else "",
-        former=former,
+        upgraded_from=old,
     )
 
 
@@ -74,7 +74,7 @@ specs = st.builds(
         Declaration,
         desired_state=st.sampled_from(("Running", "Suspended", "Stopped")),
         restart_nonce=st.integers(0, 1),
-        upgrade_policy=st.sampled_from(("Drain", "Resume")),
+        upgrade_policy=st.sampled_from(("Drain", "KeepState")),
         ttl_seconds_after_finished=st.sampled_from((None, 0, 60)),
         failure_policy=st.builds(FailurePolicy, st.integers(0, 2), st.sampled_from((0, 10))),
     ),

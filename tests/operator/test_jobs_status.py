@@ -178,22 +178,25 @@ def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
 
 
 def test_the_former_job_is_told_and_read_again_only_if_it_follows_from_the_uid() -> None:
-    former = Record(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
-    seen = Seen(1e9, replace(RECORD, former=former), Log(9, {ID: RUNNING}))
+    old = Record(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
+    seen = Seen(1e9, replace(RECORD, upgraded_from=old), Log(9, {ID: RUNNING}))
     found = status(SPEC, seen, plan(SPEC, seen), {})
     metadata = {"uid": UID, "name": "job", "namespace": "default"}
-    assert read_record({"metadata": metadata, "status": found}).former == former
+    assert read_record({"metadata": metadata, "status": found}).upgraded_from == old
     for forged in ({"jobId": "x"}, {"attempt": 4}, {"jobHash": "other"}):
-        body = {"metadata": metadata, "status": {**found, "former": found["former"] | forged}}
+        body = {
+            "metadata": metadata,
+            "status": {**found, "upgradedFrom": found["upgradedFrom"] | forged},
+        }
         read = read_record(body)
-        assert (read.job_id, read.former) == (ID, None), forged
+        assert (read.job_id, read.upgraded_from) == (ID, None), forged
 
 
 def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() -> None:
     edited = replace(
-        SPEC, digest="other", declaration=Declaration(upgrade_policy="Resume"), generation=4
+        SPEC, digest="other", declaration=Declaration(upgrade_policy="KeepState"), generation=4
     )
-    refused = Upgrade(ID, refusal="spec.resumePoint.windows.w: has to be said\nmore")
+    refused = Upgrade(ID, refusal="spec.upgrade.windows.w: needs an answer\nmore")
     seen = Seen(1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused)
     found = status(edited, seen, plan(edited, seen), told(RUNNING))
     (validated,) = (each for each in found["conditions"] if each["type"] == "Validated")

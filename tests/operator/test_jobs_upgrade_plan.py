@@ -1,4 +1,4 @@
-"""An edited job with upgradePolicy Resume comes in the place of the former one, whatever happens
+"""An edited job with upgradePolicy KeepState upgrades the old one, whatever happens
 meanwhile: no state is lost, none is taken twice, and no two jobs run."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onyx_operator.jobs.seen import LogJob, Record, job_id
 from onyx_operator.jobs.spec import Spec
 
 A, B, C = "digest-a", "digest-b", "digest-c"
-RESUME = Declaration(upgrade_policy="Resume")
+RESUME = Declaration(upgrade_policy="KeepState")
 PEERS = (("read", 1), ("write", 1))
 
 
@@ -69,7 +69,7 @@ def test_an_edit_ends_the_former_job_by_the_submission_of_the_new_one() -> None:
     edit(of, B)
     remembered, submitted = now(of).actions
     assert isinstance(remembered, Remember)
-    assert remembered.record.former == Record(first, A)
+    assert remembered.record.upgraded_from == Record(first, A)
     assert submitted == Submit(job_id(UID, B, 0, 1), first)
     assert told(of.settle()) == []
     assert of.jobs[first].stage == "killed"
@@ -213,7 +213,7 @@ def test_the_policy_of_the_edit_counts(done: int) -> None:
     of.settle()
     assert of.jobs[first].stage == "completed"
     assert not of.resumed
-    edit(of, C, upgrade_policy="Resume")
+    edit(of, C, upgrade_policy="KeepState")
     of.settle()
     assert len(of.resumed) == 1
 
@@ -236,7 +236,7 @@ def test_a_job_that_has_completed_has_nothing_to_carry_on(forgotten: bool) -> No
     edit(of, B)
     of.settle()
     assert of.record.digest == B
-    assert of.record.former is None
+    assert of.record.upgraded_from is None
     assert not of.resumed
     assert of.jobs[job(of)].stage == "live"
 
@@ -257,26 +257,26 @@ def test_a_job_that_ends_by_itself_before_the_new_one_is_submitted_leaves_nothin
     of = world()
     edit(of, B)
     of.carry_out(now(of).actions[:1])
-    assert of.record.former is not None
-    assert of.record.former.job_id is not None
-    of.jobs[of.record.former.job_id] = LogJob("completed")
+    assert of.record.upgraded_from is not None
+    assert of.record.upgraded_from.job_id is not None
+    of.jobs[of.record.upgraded_from.job_id] = LogJob("completed")
     of.settle()
     assert not of.resumed
-    assert of.record.former is None
+    assert of.record.upgraded_from is None
     assert of.jobs[job(of)].stage == "live"
 
 
 def test_a_refused_upgrade_changes_nothing_until_the_spec_is_another_one() -> None:
     of = world()
     first = job(of)
-    of.refusal = "spec.resumePoint.windows.a: has to be said\nspec.resumePoint.tasks.b: too"
+    of.refusal = "spec.upgrade.windows.a: needs an answer\nspec.upgrade.tasks.b: too"
     edit(of, B)
     found = now(of)
     assert (found.actions, found.phase, found.reason) == ((), "Waiting", "UpgradeRefused")
     assert found.again_in_s is None
     assert found.refusal == of.refusal
-    assert "the job of the former spec goes on" in found.message
-    assert "windows.a: has to be said; condition Validated lists more" in found.message
+    assert "the job of the previous spec goes on" in found.message
+    assert "windows.a: needs an answer; condition Validated lists more" in found.message
     edit(of, A)
     assert of.settle() == []
     assert job(of) == first
@@ -291,7 +291,7 @@ def test_a_job_that_ends_while_the_new_one_is_refused_is_told_as_such(
     failure: str, phase: str
 ) -> None:
     of = world()
-    of.refusal = "has to be said"
+    of.refusal = "needs an answer"
     of.jobs[job(of)] = LogJob("killed", failure=failure)
     edit(of, B)
     found = now(of)
@@ -359,7 +359,7 @@ def test_a_wrong_edit_after_one_that_was_only_meant_leaves_the_former_job_runnin
     edit(of, B)
     of.carry_out(now(of).actions[:1])
     of.spec = replace(of.spec, job=None, problem="is wrong", problem_reason="InvalidSpec")
-    assert "the job of the former spec goes on" in now(of).message
+    assert "the job of the previous spec goes on" in now(of).message
 
 
 events = st.one_of(
@@ -391,7 +391,7 @@ class History:
             case "desire":
                 declare(of, desired_state=value)
             case "refuse":
-                of.refusal = "has to be said" if value else ""
+                of.refusal = "needs an answer" if value else ""
             case "begin" if live is not None:
                 of.begun.add(live)
                 self.state = live

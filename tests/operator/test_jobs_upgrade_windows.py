@@ -1,4 +1,4 @@
-"""Edits of a windowed OnyxJob with upgradePolicy Resume, real workers and a real ZooKeeper: every
+"""Edits of a windowed OnyxJob with upgradePolicy KeepState, with real workers and ZooKeeper: every
 window is exactly right in the end."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def version(folder: Path, number: int) -> dict[str, Any]:
     found["metadata"] = {"name": "job", "namespace": "default"}
     for entry in found["spec"]["catalog"]:
         entry["batchSize"] = 300 + 50 * number
-    found["spec"]["upgradePolicy"] = "Resume"
+    found["spec"]["upgradePolicy"] = "KeepState"
     return found
 
 

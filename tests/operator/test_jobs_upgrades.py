@@ -1,4 +1,4 @@
-"""An edited OnyxJob with upgradePolicy Resume goes on from the state of the former job: the whole
+"""An edited OnyxJob with upgradePolicy KeepState goes on from the state of the old job: the whole
 operator, a fake API, pretended workers."""
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def catalog(batch_size: int = 10, generated: bool = False) -> list[dict[str, Any
     return found
 
 
-def after(former: str) -> Callable[[Any], bool]:
-    """Whether a job runs in the place of a former one."""
+def after(old: str) -> Callable[[Any], bool]:
+    """Whether a job runs upgrades another one."""
 
     def holds(found: Any) -> bool:
-        known = found["status"].get("former", {}).get("jobId")
-        return phase("Running", "Running")(found) and known == former
+        known = found["status"].get("upgradedFrom", {}).get("jobId")
+        return phase("Running", "Running")(found) and known == old
 
     return holds
 
@@ -57,7 +57,7 @@ def take_over(logs: Logs, job_id: str) -> None:
 def test_the_new_job_comes_in_the_place_of_the_former_one(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
@@ -74,13 +74,13 @@ def test_the_new_job_comes_in_the_place_of_the_former_one(
 def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     declare(api, catalog=catalog(generated=True))
     found = api.wait_for("onyxjobs", "job", condition("Validated", "False", "UpgradeRefused"))
     status = found["status"]
     assert (status["phase"], status["jobId"]) == ("Running", first)
-    assert "the job of the former spec goes on" in status["message"]
-    assert "spec.resumePoint.tasks.read: has to be said" in status["message"]
+    assert "the job of the previous spec goes on" in status["message"]
+    assert "spec.upgrade.tasks.read: needs an answer" in status["message"]
     assert condition("Failed", "False")(found)
     told(api, "UpgradeRefused")
 
@@ -89,13 +89,13 @@ def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
     assert phase("Running", "Running")(found)
     assert submitted(logs) == [first]
 
-    declare(api, catalog=catalog(generated=True), resumePoint=ANSWER)
+    declare(api, catalog=catalog(generated=True), upgrade=ANSWER)
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
     messages = [each["message"] for each in api.list("events")]
     assert any("input read is initialized" in each for each in messages)
 
-    declare(api, resumePoint=None)
+    declare(api, upgrade=None)
     found = api.wait_for("onyxjobs", "job", condition("Validated", "True"))
     assert found["status"]["jobId"] == second
     assert submitted(logs) == [first, second]
@@ -104,7 +104,7 @@ def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
 def test_an_edit_that_workers_cannot_run_stops_nothing_until_others_come(
     api: FakeApi, logs: Logs, workers: Workers, eager: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     workers.problems = ["task read: there is no m:gone"]
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", condition("Validated", "False", "UpgradeRefused"))
@@ -119,7 +119,7 @@ def test_an_edit_that_workers_cannot_run_stops_nothing_until_others_come(
 def test_an_edit_waits_for_the_answers_of_workers(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     workers.problems = None
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", phase("Running", "SpecChanged"))
@@ -131,7 +131,7 @@ def test_an_edit_that_would_have_no_peers_waits_for_more(
     api: FakeApi, logs: Logs, workers: Workers, eager: Operator
 ) -> None:
     """Four peers are there; the new one needs five."""
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     wanted = catalog(20)
     wanted[0]["minPeers"] = 7
     declare(api, catalog=wanted)
@@ -164,7 +164,7 @@ def test_workers_that_did_not_answer_are_asked_again() -> None:
 def test_a_job_that_has_failed_is_mended_by_an_edit(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     workers.fail(first, "boom")
     api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
     declare(api, catalog=catalog(20))
@@ -176,7 +176,7 @@ def test_a_retry_goes_on_from_the_attempt_before(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     policy = {"retries": 1, "backoffSeconds": 0}
-    first = started(api, upgradePolicy="Resume", failurePolicy=policy)
+    first = started(api, upgradePolicy="KeepState", failurePolicy=policy)
     workers.fail(first, "boom")
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
@@ -189,7 +189,7 @@ def test_a_retry_goes_on_from_the_attempt_before(
 def test_an_edit_waits_for_a_job_that_is_taking_over(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume")
+    first = started(api, upgradePolicy="KeepState")
     declare(api, catalog=catalog(20))
     second = api.wait_for("onyxjobs", "job", after(first))["status"]["jobId"]
     declare(api, catalog=catalog(30))
@@ -203,35 +203,35 @@ def test_an_edit_waits_for_a_job_that_is_taking_over(
 def test_what_a_first_version_answers_is_ignored(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
-    first = started(api, upgradePolicy="Resume", resumePoint=ANSWER)
+    first = started(api, upgradePolicy="KeepState", upgrade=ANSWER)
     (submission,) = logs.commands("submit-job")
     assert "resumes" not in submission.args
     client = logs.log().client()
     stored = client.get_chunk(logs.replica().job_digests[first])
     client.close()
-    assert b"resumePoint" not in stored
+    assert b"upgrade" not in stored
 
 
 def test_answers_make_no_other_job_of_it() -> None:
     def digest(**spec: Any) -> str:
-        body = job(upgradePolicy="Resume", **spec)
+        body = job(upgradePolicy="KeepState", **spec)
         found = read_spec({**body, "metadata": {**body["metadata"], "uid": "u"}})
         assert not found.problem
         return found.digest
 
-    assert digest(resumePoint=ANSWER) == digest()
-    assert digest(resumePoint={"job": "other", **ANSWER}) != digest()
+    assert digest(upgrade=ANSWER) == digest()
+    assert digest(upgrade={"from": "other", **ANSWER}) != digest()
 
 
 def test_an_upgrade_of_a_job_file_is_one_as_well(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     for name, size in (("one", 10), ("two", 20)):
-        text = str(job(batch_size=size, upgradePolicy="Resume", resumePoint=ANSWER))
+        text = str(job(batch_size=size, upgradePolicy="KeepState", upgrade=ANSWER))
         head = {"apiVersion": "v1", "kind": "ConfigMap"}
         metadata = {"name": name, "namespace": "default"}
         api.create({**head, "metadata": metadata, "data": {"job.yaml": text}})
-    spec = {"upgradePolicy": "Resume", "jobRef": {"configMap": "one"}}
+    spec = {"upgradePolicy": "KeepState", "jobRef": {"configMap": "one"}}
     api.create({**job(), "spec": spec})
     first = api.wait_for("onyxjobs", "job", phase("Running", "Running"))["status"]["jobId"]
     declare(api, jobRef={"configMap": "two"})

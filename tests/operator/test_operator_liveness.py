@@ -85,7 +85,7 @@ def test_an_object_made_anew_replaces_the_former_one_whatever_its_version() -> N
     store.drop(body("one", 8))
     found = store.get(Key("default", "one"))
     assert found is not None
-    assert found["metadata"]["uid"] == "u2", "the deletion was of the former one"
+    assert found["metadata"]["uid"] == "u2", "the deletion was of the old one"
 
 
 def test_the_page_of_metrics_is_fresh(tmp_path: Path) -> None:

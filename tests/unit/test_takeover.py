@@ -12,11 +12,11 @@ from tests.support.vouching import voucher
 from onyx.client.client import Client
 from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
-from onyx.model.job import Job, ResumePoint
+from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.entry import Command
 from onyx.submission import upgrades
-from onyx.upgrade.plan import in_place_of
+from onyx.upgrade.plan import upgrading
 
 
 def job(name: str, plugin: str = "generator") -> Job:
@@ -41,7 +41,7 @@ def client() -> Iterator[Client]:
 
 
 def submit(client: Client, name: str, after: str | None = None) -> JobId:
-    new = job(name) if after is None else in_place_of(job(name), after)
+    new = job(name) if after is None else upgrading(job(name), after)
     return client.submit(new).job
 
 
@@ -73,11 +73,11 @@ def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_kill
     client: Client,
 ) -> None:
     submit(client, "a")
-    new = in_place_of(job("b", plugin="sequence"), "a")
-    with pytest.raises(JobRefused, match=r"tasks\.in: has to be said: plugin was generator"):
+    new = upgrading(job("b", plugin="sequence"), "a")
+    with pytest.raises(JobRefused, match=r"tasks\.in: needs an answer: plugin was generator"):
         client.submit(new)
     assert client.status(JobId("a")).state == "waiting"
-    assert new.resume_point is not None
+    assert new.upgrade is not None
     step, *_ = client.examine(new).steps
     assert (step.name, step.fate) == ("in", "dropped")
 
@@ -94,7 +94,7 @@ def test_only_a_job_that_is_known_and_has_not_completed_can_be_taken_over(client
 def test_two_jobs_do_not_go_on_where_one_stopped_but_a_second_try_may(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
-    with pytest.raises(UserError, match="job b has taken the place of job a"):
+    with pytest.raises(UserError, match="job b upgrades job a already"):
         submit(client, "c", after="a")
     client.kill(JobId("b"))
     assert submit(client, "c", after="a") == "c"
@@ -104,7 +104,7 @@ def test_a_job_that_has_not_taken_over_itself_gives_nothing(client: Client) -> N
     submit(client, "a")
     submit(client, "b", after="a")
     read(client, "b", documents=1)
-    with pytest.raises(UserError, match=r"job b has not begun yet .* resume from a"):
+    with pytest.raises(UserError, match=r"job b has not carried over .* upgrade a"):
         submit(client, "c", after="b")
     client.log.put_document("frontier/b/1", b"{}", None)
     submit(client, "c", after="b")
@@ -117,20 +117,18 @@ def test_the_state_is_that_of_the_first_job_until_another_one_has_taken_over(
     submit(client, "a")
     submit(client, "b", after="a")
     read(client, "b", documents=1)
-    assert upgrades.holder(client.log, client.replica(), JobId("a")) == "a"
-    assert upgrades.holder(client.log, client.replica(), JobId("b")) == "a"
+    assert upgrades.state_holder(client.log, client.replica(), JobId("a")) == "a"
+    assert upgrades.state_holder(client.log, client.replica(), JobId("b")) == "a"
     client.log.put_document("frontier/b/1", b"{}", None)
-    assert upgrades.holder(client.log, client.replica(), JobId("b")) == "b"
+    assert upgrades.state_holder(client.log, client.replica(), JobId("b")) == "b"
 
 
 def test_a_job_that_ends_as_well_is_no_hindrance(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
-    new = in_place_of(job("c"), "a")
-    assert new.resume_point is not None
-    found = upgrades.plan(
-        client.log, client.replica(), new, new.resume_point, instead_of=JobId("b")
-    )
+    new = upgrading(job("c"), "a")
+    assert new.upgrade is not None
+    found = upgrades.plan(client.log, client.replica(), new, new.upgrade, instead_of=JobId("b"))
     assert not found.problems
 
 
@@ -139,19 +137,19 @@ def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
 ) -> None:
     submit(client, "a")
     client.drain(JobId("a"))
-    client.hand_in(JobId("b"), in_place_of(job("b"), "a"), owner="")
+    client.hand_in(JobId("b"), upgrading(job("b"), "a"), owner="")
     replica = client.replica()
     assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
     assert not replica.resumed_jobs
 
 
-def test_answers_alone_are_no_resume_point(client: Client) -> None:
-    alone = replace(job("a"), resume_point=ResumePoint(windows={"w": "initialize"}))
+def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
+    alone = replace(job("a"), upgrade=Upgrade(windows={"w": "initialize"}))
     assert client.submit(alone).job == "a"
-    assert client.job(JobId("a")).resume_point is None
-    assert alone.resume_point is not None
+    assert client.job(JobId("a")).upgrade is None
+    assert alone.upgrade is not None
     with pytest.raises(UserError, match="names no job"):
-        upgrades.plan(client.log, client.replica(), alone, alone.resume_point)
+        upgrades.plan(client.log, client.replica(), alone, alone.upgrade)
 
 
 def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:

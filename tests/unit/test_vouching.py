@@ -20,8 +20,8 @@ from onyx.replica import machine
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
 from onyx.submission import worker_checks
-from onyx.submission.worker_checks import NOBODY, Vouching, lacks_peers
-from onyx.upgrade.plan import in_place_of
+from onyx.submission.worker_checks import NOBODY, WorkerCheck, lacks_peers
+from onyx.upgrade.plan import upgrading
 
 
 class History:
@@ -29,7 +29,7 @@ class History:
 
     def __init__(self) -> None:
         self.replica = Replica()
-        self.heard: list[Vouching] = []
+        self.heard: list[WorkerCheck] = []
 
     def add(self, fn: str, **args: Any) -> None:
         """An entry; `_` in keys is `-`."""
@@ -58,14 +58,14 @@ class History:
         self.add("complete-job", job="none")
 
 
-def asked(history: History) -> Vouching:
-    found = Vouching("digest")
+def asked(history: History) -> WorkerCheck:
+    found = WorkerCheck("digest")
     history.heard.append(found)
     history.write(found.command)
     return found
 
 
-def vouch(history: History, found: Vouching, group: str, *problems: str) -> None:
+def vouch(history: History, found: WorkerCheck, group: str, *problems: str) -> None:
     history.add("vouch-job", id=found.check, group=group, problems=list(problems))
 
 
@@ -207,7 +207,7 @@ def cluster(problems: Sequence[str] | None) -> Iterator[Client]:
 
 def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
     with cluster(["task in: there is no m:gone"]) as client:
-        new = in_place_of(job("new"), "old")
+        new = upgrading(job("new"), "old")
         with pytest.raises(JobRefused, match=r"there is no m:gone \(the worker\)"):
             client.submit(new)
         problems = [each.message for each in client.examine(new).problems]
@@ -216,10 +216,10 @@ def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
 
 
 def test_a_worker_that_does_not_answer_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_checks, "VOUCH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 0.01)
     with cluster(None) as client:
         with pytest.raises(Unavailable, match=r"no answer from voucher within 0\.01 s"):
-            client.submit(in_place_of(job("new"), "old"))
+            client.submit(upgrading(job("new"), "old"))
         assert client.replica().jobs == ("old",)
 
 
@@ -227,9 +227,9 @@ def test_without_a_worker_nothing_is_stopped_but_a_first_job_is_taken() -> None:
     client = Client(MemoryLog().client(), "balanced")
     client.submit(job("old"))
     with pytest.raises(JobRefused, match="no worker is there"):
-        client.submit(in_place_of(job("new"), "old"))
+        client.submit(upgrading(job("new"), "old"))
     client.kill(JobId("old"))
-    assert client.submit(in_place_of(job("new"), "old")).job == "new"
+    assert client.submit(upgrading(job("new"), "old")).job == "new"
 
 
 def test_a_dry_run_of_a_first_job_asks_the_workers_too() -> None:

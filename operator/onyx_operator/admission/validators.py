@@ -32,10 +32,10 @@ class Verdict:
 MISREAD_MAX = 4
 """Such warnings of one object: a list of segments would repeat the same."""
 _BOOLEAN_WORDS = {"true": "y, yes or on", "false": "n, no or off"}
-_ANSWERED = Problem(
-    "spec.resumePoint",
-    "counts for each edit while it stands here",
-    "take it out when this one has been taken; that alone changes nothing",
+_STAYS = Problem(
+    "spec.upgrade",
+    "applies to each edit while it stands here",
+    "take it out when the new version runs; that alone changes nothing",
 )
 
 
@@ -47,10 +47,10 @@ def _job(job: Object) -> Verdict:
     if parsed is None:
         return Verdict()
     misread = tuple(islice(_misread(job.get("spec"), "spec"), MISREAD_MAX))
-    point, resumes = parsed.resume_point, declared.upgrade_policy == "Resume"
-    stays = resumes and point is not None and (point.tasks or point.windows)
-    answered = (_ANSWERED,) if stays else ()
-    return Verdict(wrong_options(parsed), (*misread, *answered, *notices(parsed)))
+    section, keeps_state = parsed.upgrade, declared.upgrade_policy == "KeepState"
+    stays = keeps_state and section is not None and (section.tasks or section.windows)
+    repeats = (_STAYS,) if stays else ()
+    return Verdict(wrong_options(parsed), (*misread, *repeats, *notices(parsed)))
 
 
 def _misread(value: Any, path: str) -> Iterator[Problem]:
@@ -101,7 +101,7 @@ RULES: Mapping[str, Rules] = {
 
 
 def judge(kind: str, body: Object, before: Object | None) -> Verdict:
-    """The verdict on an object of a kind of `RULES`; `before`: what it is to take the place of."""
+    """The verdict on an object of a kind of `RULES`; `before`: the object that it replaces."""
     rules = RULES[kind]
     verdict = rules.check(body)
     if before is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from onyx.replica.entry import Command
-from onyx.upgrade.plan import in_place_of
+from onyx.upgrade.plan import upgrading
 from onyx_operator.jobs.actions import (
     Action,
     DeleteObject,
@@ -49,10 +49,10 @@ class Actor:
         match action:
             case Remember(record):
                 return await self.write_status(body, _remembered(record))
-            case Submit(job, resumes):
+            case Submit(job, old):
                 assert view is not None
                 assert spec.job is not None
-                wanted = spec.job if resumes is None else in_place_of(spec.job, resumes)
+                wanted = spec.job if old is None else upgrading(spec.job, old)
                 await view.submit(job, wanted, str(owner_of(body, self._kube.mark)))
                 self._metrics.log_written("submit-job")
                 await self._kube.event(body, "Submitted", _submitted(action))
@@ -88,19 +88,19 @@ def _this_version(body: Object) -> Object:
 
 def _submitted(action: Submit) -> str:
     told = f"job {action.job} is in the log"
-    if action.resumes is not None:
-        told += f", in the place of job {action.resumes}"
+    if action.upgrades is not None:
+        told += f", upgrades job {action.upgrades}"
     return f"{told}; {action.remarks}" if action.remarks else told
 
 
 def _remembered(record: Record) -> dict[str, Any]:
-    """A record as an intent; what belongs to the former job goes."""
+    """A record as an intent; times and progress of the previous job go."""
     return {
         "phase": "Pending",
         "reason": "Submitting",
         "message": f"job {record.job_id} is about to be submitted",
         **identity(record),
-        "former": identity(record.former) if record.former is not None else None,
+        "upgradedFrom": identity(record.upgraded_from) if record.upgraded_from else None,
         "submittedAt": None,
         "finishedAt": None,
         "progress": None,

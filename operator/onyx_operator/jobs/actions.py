@@ -20,10 +20,10 @@ class Submit:
     """Hand the job to the cluster under this id."""
 
     job: JobId
-    resumes: JobId | None = None
-    """The job in whose place it comes, which ends."""
+    upgrades: JobId | None = None
+    """The old job, which is killed."""
     remarks: str = ""
-    """What is not carried over from that, for the event."""
+    """What is not carried over from it, for the event."""
 
 
 @dataclass(frozen=True, slots=True)

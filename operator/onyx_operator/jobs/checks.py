@@ -1,4 +1,4 @@
-"""What workers say of jobs that are to take the place of others, asked through the log.
+"""Whether the workers can run jobs that are to upgrade others, asked through the log.
 
 A question is put once for a job and a set of workers; the answers come with the log. So a look at
 an OnyxJob never waits for them: it comes again.
@@ -12,7 +12,7 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
-from onyx.submission.worker_checks import NOBODY, VOUCH_TIMEOUT_S, Vouching, lacks_peers
+from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
 from onyx_operator.jobs.seen import Upgrade
 
 CHECKS_MAX = 200
@@ -23,8 +23,8 @@ AGAIN_S = 5.0
 
 @dataclass(slots=True)
 class _Question:
-    vouching: Vouching
-    former: JobId
+    check: WorkerCheck
+    old: JobId
     asked_s: float
     told: bool = False
     """Whoever has asked knows that it is complete."""
@@ -37,36 +37,34 @@ class Checks:
         self._questions: dict[str, _Question] = {}
         self._prepared: dict[JobId, tuple[Job, Command]] = {}
 
-    def prepared(self, former: JobId, job: Job) -> Command | None:
-        """The entry that would submit a job in the place of a former one, if that is known."""
-        known, entry = self._prepared.get(former, (None, None))
+    def prepared(self, old: JobId, job: Job) -> Command | None:
+        """The command that would submit a job to upgrade `old`, if it was remembered."""
+        known, entry = self._prepared.get(old, (None, None))
         return entry if known == job else None
 
-    def remember(self, former: JobId, job: Job, entry: Command) -> None:
+    def remember(self, old: JobId, job: Job, entry: Command) -> None:
         """See `prepared`."""
         while len(self._prepared) >= CHECKS_MAX:
             del self._prepared[next(iter(self._prepared))]
-        self._prepared[former] = job, entry
+        self._prepared[old] = job, entry
 
     def hear(self, entry: Entry, replica: Replica) -> None:
         """The next entry of the log."""
         for question in tuple(self._questions.values()):
-            question.vouching.hear(entry, replica)
+            question.check.hear(entry, replica)
 
     def answered(self) -> list[JobId]:
-        """Jobs whose successors have been spoken of since the last call."""
-        done = [
-            each for each in self._questions.values() if each.vouching.complete and not each.told
-        ]
+        """Old jobs about whose upgrades all workers have answered since the last call."""
+        done = [each for each in self._questions.values() if each.check.complete and not each.told]
         for each in done:
             each.told = True
-        return [each.former for each in done]
+        return [each.old for each in done]
 
     def judge(
-        self, found: Upgrade, former: JobId, submission: Command, replica: Replica, now_s: float
+        self, found: Upgrade, old: JobId, submission: Command, replica: Replica, now_s: float
     ) -> tuple[Upgrade, Command | None]:
-        """What is known by now of a job that may take the place of a former one, and a question to
-        be put to the log.
+        """Whether a job can upgrade `old`, as far as that is known, and a question to append to the
+        log.
 
         Args:
             found: what the manifests say.
@@ -74,37 +72,37 @@ class Checks:
             replica: as it is now.
             now_s: of a clock that never goes back.
         """
-        if former not in replica.jobs:
+        if old not in replica.jobs:
             return found, None
-        goes_on = f"job {former} goes on"
+        goes_on = f"job {old} goes on"
         if not replica.groups:
             return replace(found, waits=f"{goes_on}: {NOBODY}", again_in_s=AGAIN_S), None
-        if lacking := lacks_peers(replica, former, submission):
+        if lacking := lacks_peers(replica, old, submission):
             waits = f"{goes_on}, for the new one has no peers: {lacking}"
             return replace(found, waits=waits, again_in_s=AGAIN_S), None
         digest = str(submission.args["digest"])
         known, question = self._questions.get(digest), None
         if known is None or self._is_stale(known, replica, now_s):
-            known = self._ask(digest, former, now_s)
-            question = known.vouching.command
-        if not known.vouching.complete:
+            known = self._ask(digest, old, now_s)
+            question = known.check.command
+        if not known.check.complete:
             waits = f"{goes_on} until all workers have said whether they can run the new one"
             if question is None:
-                waits += f": {known.vouching.silent()}"
+                waits += f": {known.check.silent()}"
             return replace(found, waits=waits, again_in_s=AGAIN_S), question
-        if problems := known.vouching.problems():
+        if problems := known.check.problems():
             return replace(found, refusal="\n".join(problems), again_in_s=AGAIN_S), None
         return found, None
 
-    def _ask(self, digest: str, former: JobId, now_s: float) -> _Question:
+    def _ask(self, digest: str, old: JobId, now_s: float) -> _Question:
         self._questions.pop(digest, None)
         while len(self._questions) >= CHECKS_MAX:
             del self._questions[next(iter(self._questions))]
-        asked = self._questions[digest] = _Question(Vouching(digest), former, now_s)
+        asked = self._questions[digest] = _Question(WorkerCheck(digest), old, now_s)
         return asked
 
     def _is_stale(self, known: _Question, replica: Replica, now_s: float) -> bool:
         """Others are there now, or some did not answer: perhaps they do when asked again."""
-        if not known.vouching.complete:
-            return now_s - known.asked_s >= VOUCH_TIMEOUT_S
-        return known.vouching.members != frozenset(replica.groups)
+        if not known.check.complete:
+            return now_s - known.asked_s >= ANSWER_TIMEOUT_S
+        return known.check.members != frozenset(replica.groups)

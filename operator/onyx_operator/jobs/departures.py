@@ -128,7 +128,7 @@ class Departures:
         may be under way, then comes too late."""
         owner, record = owner_of(body, self._operator.kube.mark), read_record(body)
         doomed = dict.fromkeys(view.owned(owner.key).get(owner.uid, ()))
-        known = (each.job_id for each in (record, record.former) if each is not None)
+        known = (each.job_id for each in (record, record.upgraded_from) if each is not None)
         doomed |= {job: None for job in known if job and view.stage_of(job) == "live"}
         meant = record.job_id if not record.submitted_at else None
         if meant is not None and view.stage_of(meant) == "unknown":

@@ -35,7 +35,7 @@ from onyx_operator.jobs.plan import Plan, plan, seconds
 from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
-from onyx_operator.jobs.versions import giving_way, ids_of_interest
+from onyx_operator.jobs.versions import ids_of_interest, to_upgrade
 from onyx_operator.kube import CLUSTERS, CONFIG_MAPS, JOBS, Conflict, KubeError, NotFound, Object
 from onyx_operator.reconciler import Key, Reconciler
 
@@ -211,13 +211,13 @@ class Jobs:
                     await view.learn(job)
         owner = owner_of(body, self._operator.kube.mark)
         log = view.seen(ids, owner) if isinstance(view, LogView) else view
-        former = giving_way(spec, record, log) if isinstance(log, Log) else None
+        old = to_upgrade(spec, record, log) if isinstance(log, Log) else None
         upgrade = None
-        if former is not None:
+        if old is not None:
             assert isinstance(view, LogView)
             assert spec.job is not None
-            assert former.job_id is not None
-            upgrade = await view.upgrade(spec.job, former.job_id)
+            assert old.job_id is not None
+            upgrade = await view.upgrade(spec.job, old.job_id)
         now_s, status = self._now_s(), body.get("status") or {}
         return Seen(
             now_s,

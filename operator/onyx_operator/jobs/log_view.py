@@ -25,7 +25,7 @@ from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.stalls import cause, told
-from onyx.upgrade.plan import in_place_of
+from onyx.upgrade.plan import upgrading
 from onyx_operator.jobs.checks import Checks
 from onyx_operator.jobs.frontiers import Frontiers
 from onyx_operator.jobs.owners import Owner
@@ -137,24 +137,24 @@ class LogView:
         """Where a job is now, without all that `seen` tells of it."""
         return stage_of(self._replica, job)
 
-    async def upgrade(self, job: Job, former: JobId) -> Upgrade:
-        """Whether a job can come in the place of another one.
+    async def upgrade(self, job: Job, old: JobId) -> Upgrade:
+        """Whether a job can upgrade the job `old`.
 
         Raises:
             Unavailable: the log cannot be reached.
         """
         client = self._opened()
-        found = await self._ask(upgrade, client.log, self._replica, job, former)
-        if found.refusal or found.waits or former not in self._replica.jobs:
+        found = await self._ask(upgrade, client.log, self._replica, job, old)
+        if found.refusal or found.waits or old not in self._replica.jobs:
             return found
-        assert found.resumes is not None
-        wanted = in_place_of(job, found.resumes)
-        entry = self._checks.prepared(former, wanted)
+        assert found.upgrades is not None
+        wanted = upgrading(job, found.upgrades)
+        entry = self._checks.prepared(old, wanted)
         if entry is None:
-            entry = await self._ask(client.prepare, JobId("successor"), wanted)
-            self._checks.remember(former, wanted, entry)
+            entry = await self._ask(client.prepare, JobId("new"), wanted)
+            self._checks.remember(old, wanted, entry)
         now_s = self._loop.time()
-        found, question = self._checks.judge(found, former, entry, self._replica, now_s)
+        found, question = self._checks.judge(found, old, entry, self._replica, now_s)
         if question is not None:
             await self.tell(question)
         return found

@@ -23,12 +23,12 @@ from onyx_operator.jobs.seen import UNKNOWN, Log, LogJob, Record, Seen, Trouble,
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec, short
 from onyx_operator.jobs.versions import (
     current,
-    giving_way,
     ids_of_interest,
     is_of,
     is_retried,
     next_attempt,
     only_meant,
+    to_upgrade,
     wanted_next,
 )
 
@@ -72,13 +72,13 @@ def plan(spec: Spec, seen: Seen) -> Plan:
 
 
 def _come_back(record: Record, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
-    """A former job that runs though the one after it was in the log: that was restored from a
-    backup. It goes before another one is submitted."""
-    former = record.former
-    if former is None or former.job_id is None or current(record, log) is former:
+    """An old job that runs although the one that upgraded it was in the log: the log was restored
+    from a backup. The old job is killed before another one is submitted."""
+    old = record.upgraded_from
+    if old is None or old.job_id is None or current(record, log) is old:
         return ()
     submits = any(isinstance(each, Submit) for each in actions)
-    return (former.job_id,) if submits and log.job(former.job_id).stage == "live" else ()
+    return (old.job_id,) if submits and log.job(old.job_id).stage == "live" else ()
 
 
 def seconds(timestamp: str) -> float | None:
@@ -124,7 +124,7 @@ def _invalid(spec: Spec, seen: Seen, log: Log) -> Plan:
     if job.stage != "live":
         return _unusable(spec, seen)
     phase, _, _ = _going_on(job)
-    message = f"the job of the former spec goes on; the new one is wrong: {short(spec.problem)}"
+    message = f"the job of the previous spec goes on; the new spec is wrong: {short(spec.problem)}"
     return Plan((), phase, spec.problem_reason, message, _until_file(spec, seen))
 
 
@@ -158,9 +158,9 @@ def _live(spec: Spec, seen: Seen, log: Log) -> Plan:
         actions = (*_fence(spec, record, log), Remember(now))
         return Plan(actions, *_going_on(job))
     new = wanted_next(spec, record, log)
-    former = giving_way(spec, record, log)
-    if former is not None:
-        return _take_place(spec, seen, log, former, new)
+    old = to_upgrade(spec, record, log)
+    if old is not None:
+        return _upgrade(spec, seen, log, old, new)
     if now is not None and now.job_id is not None and job.stage == "live":
         return _replace(spec, now.job_id, job)
     begun = _begin(spec, seen, log.job(new.job_id), new)
@@ -182,7 +182,7 @@ def _begin(spec: Spec, seen: Seen, job: LogJob, record: Record, by: Upgrade = _A
     Args:
         job: what the log knows of it.
         record: what is written down of it before.
-        by: in whose place it comes.
+        by: the upgrade that it makes, if any.
     """
     if job.stage == "unknown" and spec.declaration.desired_state != "Running":
         message = "nothing is submitted until desiredState is Running"
@@ -193,54 +193,52 @@ def _begin(spec: Spec, seen: Seen, job: LogJob, record: Record, by: Upgrade = _A
     if seen.record != replace(record, phase=seen.record.phase):
         actions.append(Remember(record))
     if job.stage == "unknown":
-        actions.append(Submit(record.job_id, by.resumes, by.remarks))
+        actions.append(Submit(record.job_id, by.upgrades, by.remarks))
     return Plan(tuple(actions), "Submitted", "Submitted", f"job {record.job_id} is in the log")
 
 
-def _take_place(spec: Spec, seen: Seen, log: Log, former: Record, new: Record) -> Plan:
-    """Submit a job in the place of the former one, which ends in that moment."""
-    by, job = seen.upgrade, log.job(former.job_id)
+def _upgrade(spec: Spec, seen: Seen, log: Log, old: Record, new: Record) -> Plan:
+    """Submit a job that upgrades the old one: the same log entry kills that."""
+    by, job = seen.upgrade, log.job(old.job_id)
     assert by is not None
-    assert former.job_id is not None
+    assert old.job_id is not None
     if by.refusal:
         return _refused(seen.record, job, by)
     if by.waits:
         phase, _, _ = _going_on(job)
         return Plan((), phase, "SpecChanged", by.waits, by.again_in_s)
-    named = replace(former, submitted_at="", finished_at="", phase="", former=None)
-    begun = _begin(spec, seen, log.job(new.job_id), replace(new, former=named), by)
+    named = replace(old, submitted_at="", finished_at="", phase="", upgraded_from=None)
+    begun = _begin(spec, seen, log.job(new.job_id), replace(new, upgraded_from=named), by)
     actions = begun.actions
-    if job.stage == "live" and by.resumes != former.job_id:
-        # It holds nothing yet. Only when it has ended it is asked for good whose state is taken.
+    if job.stage == "live" and by.upgrades != old.job_id:
+        # It has no state of its own yet. Once it has ended, the holder of the state is final.
         unsent = (each for each in actions if not isinstance(each, Submit))
-        actions = (*unsent, Tell("kill-job", former.job_id))
+        actions = (*unsent, Tell("kill-job", old.job_id))
     return replace(begun, actions=(*_fence(spec, seen.record, log), *actions))
 
 
 def _refused(record: Record, job: LogJob, by: Upgrade) -> Plan:
     """An edit that would lose state, or cannot run, starts nothing and stops nothing either."""
-    phase, former = _phase(record), "the job of the former spec has ended"
+    phase, now = _phase(record), "the job of the previous spec has ended"
     if job.stage == "live":
         phase, _, _ = _going_on(job)
-        former = "the job of the former spec goes on"
+        now = "the job of the previous spec goes on"
     elif job.stage == "killed":
-        phase, former = ("Failed", job.failure) if job.failure else ("Killed", former)
-    message = f"{former}; the new one cannot take its place: {short(by.refusal)}"
+        phase, now = ("Failed", job.failure) if job.failure else ("Killed", now)
+    message = f"{now}; the new one cannot upgrade it: {short(by.refusal)}"
     return Plan((), phase, "UpgradeRefused", message, by.again_in_s, by.refusal)
 
 
-def _replace(spec: Spec, former: JobId, job: LogJob) -> Plan:
-    """The spec was edited: the job of the former one completes what it has begun."""
+def _replace(spec: Spec, old: JobId, job: LogJob) -> Plan:
+    """The spec was edited: the old job completes what it has begun."""
     if spec.declaration.desired_state == "Suspended":
-        actions = () if job.suspended else (Tell("suspend-job", former),)
-        message = f"job {former} is suspended; the new spec is taken when desiredState is Running"
+        actions = () if job.suspended else (Tell("suspend-job", old),)
+        message = f"job {old} is suspended; the new spec is taken when desiredState is Running"
         return Plan(actions, "Suspended", "SpecChanged", message)
-    message = (
-        f"job {former} of the former spec completes what it has begun, then the new one starts"
-    )
+    message = f"job {old} of the previous spec completes what it has begun, then the new one starts"
     if spec.declaration.desired_state == "Stopped":
-        message = f"job {former} completes what it has begun; nothing is submitted after it"
-    return Plan(_drained(former, job), "Draining", "SpecChanged", _and_why(message, job))
+        message = f"job {old} completes what it has begun; nothing is submitted after it"
+    return Plan(_drained(old, job), "Draining", "SpecChanged", _and_why(message, job))
 
 
 def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
@@ -329,10 +327,10 @@ def _killed(spec: Spec, seen: Seen, log: Log, job: LogJob) -> Plan:
 def _again(spec: Spec, seen: Seen, log: Log, message: str) -> Plan:
     """Submit a job that has failed once more."""
     record, new = seen.record, next_attempt(spec, seen.record)
-    if giving_way(spec, record, log) is None:
+    if to_upgrade(spec, record, log) is None:
         again = _begin(spec, seen, log.job(new.job_id), new)
     else:
-        again = _take_place(spec, seen, log, record, new)
+        again = _upgrade(spec, seen, log, record, new)
     return replace(again, reason="Retrying", message=message) if again.actions else again
 
 

@@ -59,7 +59,7 @@ UNKNOWN = LogJob()
 @dataclass(frozen=True, slots=True)
 class Record:
     """What the operator wrote down of the job that it has submitted, or is about to: kept in the
-    status, because from an edited spec the former job's id cannot be derived."""
+    status, because the old job's id cannot be derived from an edited spec."""
 
     job_id: JobId | None = None
     digest: str = ""
@@ -72,9 +72,9 @@ class Record:
     finished_at: str = ""
     phase: str = ""
     """Phase of the last status."""
-    former: Record | None = None
-    """Of the job in whose place this one comes, without its times: until this one is in the log,
-    that one is the job of the object."""
+    upgraded_from: Record | None = None
+    """The old job that this one upgrades, without its times. Until this one is in the log, the old
+    one is the job of the object."""
 
     @property
     def finished(self) -> bool:
@@ -118,11 +118,11 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Whether what is wanted can come in the place of a job, after the log and its manifest."""
+    """Whether the wanted job can upgrade the object's job, by the log and both manifests."""
 
-    resumes: JobId | None = None
-    """From whose state it would go on: of that job, or of the one before it as long as that job
-    has not taken over itself."""
+    upgrades: JobId | None = None
+    """The job whose state it would carry over: the object's job, or the one which that upgrades, as
+    long as it has not carried over the state itself."""
     refusal: str = ""
     """Why it cannot, a line each."""
     waits: str = ""
@@ -145,7 +145,7 @@ class Seen:
     told: bool = False
     """The status is about the spec as it is now."""
     upgrade: Upgrade | None = None
-    """Of the job that `versions.giving_way` names; None when there is none."""
+    """About the job that `versions.to_upgrade` names; None when there is none."""
 
 
 def read_record(body: Mapping[str, Any]) -> Record:
@@ -156,7 +156,7 @@ def read_record(body: Mapping[str, Any]) -> Record:
     """
     status = body.get("status")
     status = status if isinstance(status, Mapping) else {}
-    found, former = _identity(status, body["metadata"]["uid"]), status.get("former")
+    found, old = _identity(status, body["metadata"]["uid"]), status.get("upgradedFrom")
     if found is None:
         return Record(phase=_text(status, "phase"))
     return replace(
@@ -164,7 +164,7 @@ def read_record(body: Mapping[str, Any]) -> Record:
         submitted_at=_text(status, "submittedAt"),
         finished_at=_text(status, "finishedAt"),
         phase=_text(status, "phase"),
-        former=_identity(former, body["metadata"]["uid"]) if isinstance(former, Mapping) else None,
+        upgraded_from=_identity(old, body["metadata"]["uid"]) if isinstance(old, Mapping) else None,
     )
 
 

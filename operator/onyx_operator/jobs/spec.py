@@ -12,7 +12,7 @@ from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.submission.plugin_options import wrong_options
-from onyx.upgrade.plan import without_answers
+from onyx.upgrade.plan import drop_unused_upgrade
 from onyx_operator.jobs.seen import job_id
 
 JOB_REF_NOT_FOUND = "JobRefNotFound"
@@ -33,8 +33,8 @@ class Spec:
     job: Job | None = None
     """None when there is a problem."""
     digest: str = ""
-    """SHA-256 of the job's canonical form. Answers about the job before it are no part of that, so
-    that to take them out makes no other job."""
+    """SHA-256 of the job's canonical form. A `spec.upgrade` that names no old job is no part of
+    that, so that taking it out makes no other job."""
     problem: str = ""
     """Why there is no job."""
     problem_reason: str = ""
@@ -84,7 +84,7 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
         return replace(spec, problem=told(error.problems), problem_reason="InvalidSpec")
-    return replace(spec, job=job, digest=job_hash(without_answers(job)))
+    return replace(spec, job=job, digest=job_hash(drop_unused_upgrade(job)))
 
 
 def short(problem: str) -> str:

@@ -55,7 +55,7 @@ def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
     finished_at = record.finished_at or (now if ended else "")
     return {
         **identity(record),
-        **({"former": identity(record.former)} if record.former is not None else {}),
+        **({"upgradedFrom": identity(record.upgraded_from)} if record.upgraded_from else {}),
         **({"submittedAt": submitted_at} if submitted_at else {}),
         **({"finishedAt": finished_at} if finished_at else {}),
     }

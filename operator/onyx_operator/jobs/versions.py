@@ -1,9 +1,9 @@
-"""Which job an object has now, which one it wants, and whether that comes in its place: pure.
+"""Which job an object has, which one its spec asks for, and which one that upgrades: pure.
 
-Jobs of an object are told by what was asked for and by their attempt, a number. A job that comes in
-the place of another one has a higher attempt than that, so that an edit that is taken back is a job
-of its own again: what ran before under its id has ended. Rejected: ids made of the former job's id,
-which nobody could derive again who has lost the status.
+A job of an object is identified by what was asked for and by its attempt, a number. A job that
+upgrades another one has a higher attempt, so that an edit that is taken back is a new job: the one
+that had its id has ended. Ids made of the old job's id were rejected: without the status nobody
+could derive them again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ids_of_interest(
     spec: Spec, record: Record, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:
     """The jobs whose place in the log a plan may ask for."""
-    recorded = [each.job_id for each in (record, record.former) if each and each.job_id]
+    recorded = [each.job_id for each in (record, record.upgraded_from) if each and each.job_id]
     if spec.job is None:
         return tuple(recorded)
     asked: list[JobId] = []
@@ -54,18 +54,18 @@ def only_meant(record: Record, log: Log) -> bool:
 
 
 def current(record: Record, log: Log) -> Record | None:
-    """The job that the object has: of two, the former one until the other is in the log."""
+    """The job that the object has: the old one until the one that upgrades it is in the log."""
     if record.job_id is None:
         return None
-    return record.former if only_meant(record, log) else record
+    return record.upgraded_from if only_meant(record, log) else record
 
 
 def wanted_next(spec: Spec, record: Record, log: Log) -> Record:
-    """The job that the spec asks for where that is not in the log, without its former one."""
+    """The job that the spec asks for, if it is not in the log; without the job that it upgrades."""
     if is_of(spec, record) and log.job(record.job_id).stage == "fenced":
         return replace(next_attempt(spec, record), first_attempt=record.first_attempt + 1)
     if is_of(spec, record):
-        return replace(record, former=None)
+        return replace(record, upgraded_from=None)
     attempt = _attempt(spec, record, lambda job: log.job(job).stage)
     first = 0 if record.job_id is None else attempt
     return Record(spec.job_id(attempt), *spec.version, attempt, first)
@@ -77,22 +77,21 @@ def next_attempt(spec: Spec, record: Record) -> Record:
     return Record(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
 
 
-def giving_way(spec: Spec, record: Record, log: Log) -> Record | None:
-    """The job in whose place what the spec asks for is to come now, and from whose state it goes
-    on. None if that runs already, or begins anew: after a job that has completed or drains to its
-    end, and with another restartNonce."""
+def to_upgrade(spec: Spec, record: Record, log: Log) -> Record | None:
+    """The job that the spec asks to upgrade now. None if the wanted job runs already, or begins
+    anew: after a job that has completed or drains, and with another restartNonce."""
     declared = spec.declaration
-    if spec.job is None or spec.deleted_at or declared.upgrade_policy != "Resume":
+    if spec.job is None or spec.deleted_at or declared.upgrade_policy != "KeepState":
         return None
-    former = current(record, log)
-    if declared.desired_state != "Running" or former is None:
+    old = current(record, log)
+    if declared.desired_state != "Running" or old is None:
         return None
-    job = log.job(former.job_id)
-    if is_of(spec, former) and former is record:
-        return former if is_retried(spec, former, job) else None
+    job = log.job(old.job_id)
+    if is_of(spec, old) and old is record:
+        return old if is_retried(spec, old, job) else None
     forgotten = job.stage == "unknown" and record.phase in ("Completed", "Stopped")
     ends = job.stage == "completed" or job.draining or forgotten
-    return None if ends or former.nonce != declared.restart_nonce else former
+    return None if ends or old.nonce != declared.restart_nonce else old
 
 
 def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
@@ -103,8 +102,8 @@ def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
 
 def _attempt(spec: Spec, record: Record, stage_of: StageOf) -> int:
     """The attempt of what is wanted now. Without a record the last one that the log knows; after
-    another job of the object the first one that has not ended yet, or, as long as none has ever
-    come in the place of another, 0."""
+    another job of the object the first one that has not ended yet; 0 as long as no job of the
+    object has upgraded another."""
     if is_of(spec, record):
         return record.attempt
     if record.job_id is None:

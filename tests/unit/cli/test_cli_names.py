@@ -12,7 +12,7 @@ COMMANDS = [
     ["drain", ".."],
     ["jobs", "a" * 3_000],
     ["state", "..", "sums"],
-    ["submit", "job.yaml", "--resume", "../x"],
+    ["submit", "job.yaml", "--upgrade", "../x"],
 ]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from onyx.errors import ManifestError
 from onyx.model.declaration import Declaration, FailurePolicy, JobRef
-from onyx.model.job import ResumePoint
+from onyx.model.job import Upgrade
 from onyx.model.parsing.job import job_hash, parse_declared, parse_mapping, to_mapping
-from onyx.upgrade.plan import in_place_of, without_answers
+from onyx.upgrade.plan import drop_unused_upgrade, upgrading
 
 SPEC: dict[str, Any] = {
     "workflow": [["read", "write"]],
@@ -26,7 +26,7 @@ DECLARED: dict[str, Any] = {
     "ttlSecondsAfterFinished": 60,
     "failurePolicy": {"retries": 2},
     "clusterRef": "blue",
-    "upgradePolicy": "Resume",
+    "upgradePolicy": "KeepState",
 }
 
 
@@ -48,7 +48,7 @@ def problems(spec: dict[str, Any]) -> list[str]:
 def test_the_declaration_is_read_with_its_defaults() -> None:
     assert parse_declared(manifest(SPEC))[0] == Declaration()
     assert parse_declared(manifest(SPEC | DECLARED))[0] == Declaration(
-        "Suspended", 3, "Resume", 60, FailurePolicy(2, 10), "blue"
+        "Suspended", 3, "KeepState", 60, FailurePolicy(2, 10), "blue"
     )
 
 
@@ -85,8 +85,8 @@ def test_defaults_that_the_api_server_fills_in_do_not_contradict_a_reference() -
         (SPEC | {"failurePolicy": {"retry": 1}}, ["spec.failurePolicy.retry: is not a key"]),
         (SPEC | {"clusterRef": "Blue"}, ["spec.clusterRef: is"]),
         (
-            SPEC | {"upgradePolicy": "Resume", "guarantee": "at-most-once"},
-            ["spec.upgradePolicy: Resume is not for guarantee at-most-once"],
+            SPEC | {"upgradePolicy": "KeepState", "guarantee": "at-most-once"},
+            ["spec.upgradePolicy: KeepState is not for guarantee at-most-once"],
         ),
         (SPEC | {"upgradePolicy": "Replace"}, ["spec.upgradePolicy: is"]),
         (SPEC | {"desiredStates": "Running"}, ["spec.desiredStates: is not a key of a job"]),
@@ -98,17 +98,17 @@ def test_what_is_wrong_is_told_with_its_path(spec: dict[str, Any], expected: lis
     assert all(message.startswith(start) for message, start in zip(told, expected, strict=True))
 
 
-def test_a_resume_point_without_a_job_is_for_who_comes_in_the_place_of_the_former_job() -> None:
-    answers = {"resumePoint": {"tasks": {"read": "initialize"}}}
+def test_an_upgrade_that_names_no_job_needs_a_policy_that_implies_one() -> None:
+    answers = {"upgrade": {"tasks": {"read": "initialize"}}}
     assert problems(SPEC | answers) == [
-        "spec.resumePoint.job: is missing (give the id of the other job, or upgradePolicy: Resume)"
+        "spec.upgrade.from: is missing (give the id of the old job, or upgradePolicy: KeepState)"
     ]
-    found = parse_mapping(manifest(SPEC | answers | {"upgradePolicy": "Resume"}))
-    assert found.resume_point == ResumePoint(None, {"read": "initialize"})
-    assert without_answers(found).resume_point is None
-    point = in_place_of(found, "old").resume_point
-    assert point == ResumePoint("old", {"read": "initialize"})
-    assert without_answers(replace(found, resume_point=point)).resume_point == point
+    found = parse_mapping(manifest(SPEC | answers | {"upgradePolicy": "KeepState"}))
+    assert found.upgrade == Upgrade(None, {"read": "initialize"})
+    assert drop_unused_upgrade(found).upgrade is None
+    point = upgrading(found, "old").upgrade
+    assert point == Upgrade("old", {"read": "initialize"})
+    assert drop_unused_upgrade(replace(found, upgrade=point)).upgrade == point
 
 
 def test_commands_that_need_the_job_itself_refuse_a_reference() -> None:

@@ -16,7 +16,7 @@ from onyx.settings import Settings, StateSettings
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
 EAGER = Settings(state=StateSettings(chunk_segments_max=4, snapshot_bytes_min=1))
-RESUME = {"job": "job-1"}
+OLD = {"from": "job-1"}
 
 
 def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def run(bench: Bench, rounds: int) -> None:
 
 
 def after(old: Bench, peers: int = 2, **more: Any) -> Bench:
-    more.setdefault("resumePoint", RESUME)
+    more.setdefault("upgrade", OLD)
     return Bench(spec(**more), FUNCTIONS, {"count": peers}, settings=EAGER, after=old)
 
 
@@ -146,7 +146,7 @@ def test_counts_are_exact_though_a_peer_of_the_new_job_dies_while_it_takes_over(
 def test_a_third_job_goes_on_where_the_second_one_stopped(rounds: int) -> None:
     second = after(stopped(rounds // 2), peers=3)
     run(second, rounds)
-    third = after(second, resumePoint={"job": second.id})
+    third = after(second, upgrade={"from": second.id})
     third.settle()
     assert third.completed
     assert counts(third) == EXPECTED
@@ -177,7 +177,7 @@ def test_what_the_old_job_has_read_is_not_read_again() -> None:
 
 
 def test_an_input_that_is_initialized_reads_from_the_beginning() -> None:
-    new = after(stopped(60), resumePoint={**RESUME, "tasks": {"read": "initialize"}})
+    new = after(stopped(60), upgrade={**OLD, "tasks": {"read": "initialize"}})
     new.settle()
     assert new.completed
     assert all(counts(new)[word] > EXPECTED[word] for word in EXPECTED)
@@ -187,7 +187,7 @@ def test_a_window_that_is_initialized_begins_empty() -> None:
     old = Bench(spec(), FUNCTIONS, settings=EAGER)
     while sum(task.static.source.completed for task in sources(old)) < 30:
         old.round()
-    new = after(old, resumePoint={**RESUME, "windows": {"sums": "initialize"}})
+    new = after(old, upgrade={**OLD, "windows": {"sums": "initialize"}})
     new.settle()
     assert new.completed
     assert 0 < counts(new).total() < EXPECTED.total()

@@ -10,7 +10,7 @@ import pytest
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.upgrade.plan import in_place_of, plan
+from onyx.upgrade.plan import plan, upgrading
 from onyx.upgrade.translation import Translation, numbers
 
 Spec = dict[str, Any]
@@ -47,7 +47,7 @@ def job(spec: Spec) -> Job:
 def changed(change: Callable[[Spec], object], point: Spec | None = None) -> Job:
     spec = copy.deepcopy(OLD)
     change(spec)
-    return job({**spec, "resumePoint": {"job": "old", **(point or {})}})
+    return job({**spec, "upgrade": {"from": "old", **(point or {})}})
 
 
 def entry(spec: Spec, name: str) -> Spec:
@@ -56,8 +56,8 @@ def entry(spec: Spec, name: str) -> Spec:
 
 def told(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
     """Fate by part and name, and the problems."""
-    assert new.resume_point is not None
-    found = plan(old or job(OLD), new, new.resume_point)
+    assert new.upgrade is not None
+    found = plan(old or job(OLD), new, new.upgrade)
     fates = {f"{step.part} {step.name}": step.fate for step in found.steps}
     return fates, [f"{each.path}: {each.message} ({each.hint})" for each in found.problems]
 
@@ -93,18 +93,11 @@ def test_a_window_of_another_shape_has_to_be_initialized(change: Spec, why: str)
     assert fates["window hours"] == "dropped"
     assert fates["window ever"] == "carried over"
     (problem,) = problems
-    assert problem.startswith(f"spec.resumePoint.windows.hours: has to be said: {why}")
-    assert "resume" not in problem.partition("(")[2]
+    assert problem.startswith(f"spec.upgrade.windows.hours: needs an answer: {why}")
+    assert "carry-over" not in problem.partition("(")[2]
     point = {"windows": {"hours": "initialize"}}
     fates, problems = told(changed(lambda spec: spec["windows"][0].update(change), point))
     assert (fates["window hours"], problems) == ("initialized", [])
-
-
-def test_saying_resume_does_not_make_a_window_fit() -> None:
-    point = {"windows": {"hours": "resume"}}
-    change = {"range": [2, "hours"]}
-    _, problems = told(changed(lambda spec: spec["windows"][0].update(change), point))
-    assert len(problems) == 1
 
 
 def test_when_a_window_fires_and_how_long_it_waits_may_change() -> None:
@@ -122,7 +115,7 @@ def test_groups_by_another_key_are_other_groups() -> None:
     fates, problems = told(changed(lambda spec: entry(spec, "count").update(groupByKey="city")))
     assert fates["task count"] == fates["window ever"] == fates["window hours"] == "dropped"
     (problem,) = problems
-    assert "tasks.count: has to be said: grouping was word and is city" in problem
+    assert "tasks.count: needs an answer: grouping was word and is city" in problem
     point = {"tasks": {"count": "initialize"}}
     new = changed(lambda spec: entry(spec, "count").update(groupByKey="city"), point)
     fates, problems = told(new)
@@ -145,14 +138,14 @@ def beside(spec: Spec) -> None:
     )
 
 
-def test_where_segments_come_another_way_exactly_once_has_to_be_given_up_for_those_in_flight() -> (
-    None
-):
+def test_another_path_of_segments_needs_consent_that_in_flight_segments_may_count_twice() -> None:
     fates, problems = told(changed(beside))
     assert fates["task count"] == fates["output write"] == "dropped"
     assert fates["output aside"] == "new"
-    assert all("(pass changed)" in each and "or resume to take that" in each for each in problems)
-    point = {"tasks": {"count": "resume", "write": "resume"}}
+    assert all(
+        "changed (pass)" in each and "or carry-over to accept that" in each for each in problems
+    )
+    point = {"tasks": {"count": "carry-over", "write": "carry-over"}}
     fates, problems = told(changed(beside, point))
     assert fates["task count"] == fates["window ever"] == "carried over"
     assert problems == []
@@ -213,7 +206,7 @@ def test_a_result_holds_what_all_versions_wrote_whatever_the_stage_does(options:
         ({"options": {"path": "new", "stage": "m:total"}}, SPARK, "path was out and is new"),
         (SPARK, {"plugin": "files", "options": {"path": "out"}}, "plugin was files and is spark"),
         ({"plugin": "files", "options": {"path": "out"}}, SPARK, "plugin was spark and is files"),
-        ({"name": "sums"}, SPARK, "its path is that of output write of the other job"),
+        ({"name": "sums"}, SPARK, "its path is that of output write of the old job"),
     ],
 )
 def test_a_result_that_would_lack_what_was_written_has_to_be_wanted(
@@ -223,8 +216,8 @@ def test_a_result_that_would_lack_what_was_written_has_to_be_wanted(
     name = change.get("name", "write")
     assert fates[f"output {name}"] == "dropped"
     (problem,) = problems
-    assert problem.startswith(f"spec.resumePoint.tasks.{name}: has to be said: {why}")
-    assert "resume" not in problem.partition("(give")[2]
+    assert problem.startswith(f"spec.upgrade.tasks.{name}: needs an answer: {why}")
+    assert "carry-over" not in problem.partition("(give")[2]
 
 
 def test_new_parts_begin_anew_and_those_that_are_gone_are_dropped() -> None:
@@ -234,8 +227,8 @@ def test_new_parts_begin_anew_and_those_that_are_gone_are_dropped() -> None:
     fates, problems = told(changed(change))
     assert (fates["window renamed"], fates["window hours"]) == ("new", "dropped")
     assert problems == []
-    _, problems = told(changed(change, {"windows": {"renamed": "resume"}}))
-    assert "cannot be resumed: job old has nothing like it" in problems[0]
+    _, problems = told(changed(beside, {"tasks": {"aside": "carry-over"}}))
+    assert "tasks.aside: cannot be carried over: job old has no such state" in problems[1]
 
 
 def test_a_job_without_state_gives_none() -> None:
@@ -243,18 +236,16 @@ def test_a_job_without_state_gives_none() -> None:
     old["guarantee"] = "at-most-once"
     entry(old, "count")["deduplicate"] = False
     _, problems = told(changed(lambda spec: None), job(old))
-    assert any("spec.resumePoint.job: the other job has guarantee" in each for each in problems)
+    assert any("spec.upgrade.from: the old job has guarantee" in each for each in problems)
 
 
-def test_a_job_is_put_in_the_place_of_another_one() -> None:
-    point = in_place_of(job(OLD), "a").resume_point
+def test_a_job_upgrades_the_job_that_is_named_and_keeps_its_answers() -> None:
+    point = upgrading(job(OLD), "a").upgrade
     assert point is not None
-    assert point.job == "a"
-    point = in_place_of(
-        changed(lambda spec: None, {"tasks": {"read": "initialize"}}), "b"
-    ).resume_point
+    assert point.from_job == "a"
+    point = upgrading(changed(lambda spec: None, {"tasks": {"read": "initialize"}}), "b").upgrade
     assert point is not None
-    assert (point.job, dict(point.tasks)) == ("b", {"read": "initialize"})
+    assert (point.from_job, dict(point.tasks)) == ("b", {"read": "initialize"})
 
 
 def test_records_of_what_is_not_carried_over_are_left_out() -> None:
@@ -262,8 +253,8 @@ def test_records_of_what_is_not_carried_over_are_left_out() -> None:
         spec["triggers"][0]["threshold"] = [3, "elements"]
 
     new = changed(change, {"windows": {"hours": "initialize"}})
-    assert new.resume_point is not None
-    found = plan(job(OLD), new, new.resume_point)
+    assert new.upgrade is not None
+    found = plan(job(OLD), new, new.upgrade)
     translation = Translation(job(OLD), new, "count", found)
     kept = [["set", "ever", 0, ["a"], [1]], ["timer", "ever", "daily", 5], ["watermark", "ever", 7]]
     gone = [["set", "hours", 0, ["a"], [1]], ["states", "ever", "tenth", ["a"], [4]]]

@@ -33,7 +33,7 @@ from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
 from onyx.submission import preflight, upgrades
 from onyx.submission.plugin_options import wrong_options
-from onyx.upgrade.plan import Plan, without_answers
+from onyx.upgrade.plan import Plan, drop_unused_upgrade
 
 FORGOTTEN_AT_ONCE = 500
 """Jobs named in one entry of the log, whose size is limited."""
@@ -112,15 +112,15 @@ class Client:
         """
         if problems := wrong_options(job):
             raise JobRefused("\n".join(map(str, problems)))
-        job = without_answers(job)
+        job = drop_unused_upgrade(job)
         job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
         digest = self._store(job)
         replica = self.replica()
         taken = replica.job_digests.get(job_id)
         entry = self._entry(job_id, job, digest)
-        if taken is None and job.resume_point is not None:
-            asks = job.resume_point.job in replica.jobs
-            found = preflight.examined(self.log, replica, job, entry, self.follow, asks=asks)
+        if taken is None and job.upgrade is not None:
+            asks = job.upgrade.from_job in replica.jobs
+            found = preflight.examine(self.log, replica, job, entry, self.follow, asks=asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
         if taken is not None and taken != digest:
@@ -138,11 +138,11 @@ class Client:
             UserError: there is nothing of the other job to carry over.
             Unavailable: not all workers have answered in time.
         """
-        job = without_answers(job)
+        job = drop_unused_upgrade(job)
         if problems := wrong_options(job):
             return Plan((), problems)
         entry = self.prepare(JobId(str(uuid.uuid4())), job)
-        return preflight.examined(self.log, self.replica(), job, entry, self.follow)
+        return preflight.examine(self.log, self.replica(), job, entry, self.follow)
 
     def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
@@ -157,7 +157,7 @@ class Client:
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> Command:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
-        job = without_answers(job)
+        job = drop_unused_upgrade(job)
         return self._entry(job_id, job, self._store(job), owner)
 
     def _store(self, job: Job) -> str:

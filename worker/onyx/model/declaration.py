@@ -16,7 +16,7 @@ from onyx.model.keys.kinds import Count
 from onyx.model.keys.kubernetes import Matching
 
 DesiredState = Literal["Running", "Suspended", "Stopped"]
-UpgradePolicy = Literal["Drain", "Resume"]
+UpgradePolicy = Literal["Drain", "KeepState"]
 CLUSTER_NAME_DEFAULT = "onyx"
 RETRIES_MAX = 1_000
 SECONDS_MAX = 31_536_000
@@ -33,7 +33,7 @@ class FailurePolicy:
 
     retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
     """How often the job is submitted again under a new id: from its beginning, or with
-    upgradePolicy Resume from the state of the attempt before."""
+    upgradePolicy KeepState from the state of the previous attempt."""
     backoff_seconds: Annotated[int, Count(0, SECONDS_MAX, "seconds")] = 10
     """Wait before it is submitted again."""
 
@@ -58,11 +58,11 @@ class Declaration:
     restart_nonce: Annotated[int, Count(0)] = 0
     """Another number runs the job again from its beginning, under a new id."""
     upgrade_policy: Annotated[
-        UpgradePolicy, Key(restriction="Resume is not for guarantee at-most-once.")
+        UpgradePolicy, Key(restriction="KeepState is not for guarantee at-most-once.")
     ] = "Drain"
     """What becomes of a job whose spec is edited. Drain lets it complete what it has begun, and
-    the new one begins from the beginning. Resume ends it, and the new one goes on from its
-    state, as `onyx submit --resume` does; so does a retry."""
+    the new one begins from the beginning. KeepState upgrades it: the new one goes on
+    from its state, as with `onyx submit --upgrade`; so does a retry."""
     ttl_seconds_after_finished: Annotated[int | None, Count(0, SECONDS_MAX, "seconds")] = None
     """Time after which an object whose job has ended is deleted; never without it."""
     failure_policy: FailurePolicy = FailurePolicy()

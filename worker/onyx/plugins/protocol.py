@@ -148,7 +148,7 @@ class Former:
 @runtime_checkable
 class SucceedingOutput(Protocol):
     """What an output has besides whose result is made of what every version of a job has written,
-    and not only of what is written now (`resumePoint`)."""
+    and not only of what is written now (`upgrade`)."""
 
     def succeed(self, former: Callable[[], Former | None]) -> None:
         """Called on every peer before it is ready, from a thread that may block: make sure that the

@@ -61,9 +61,8 @@ def submission(
         "acker-exclude-inputs": job.acker_exempt_input_tasks,
         "acker-exclude-outputs": job.acker_exempt_output_tasks,
     }
-    point = job.resume_point
-    if point is not None and point.job is not None:
-        args["resumes"] = point.job
+    if job.upgrade is not None and job.upgrade.from_job is not None:
+        args["resumes"] = job.upgrade.from_job
     if owner:
         args["owner"] = owner
     return Command("submit-job", {**args, **_percentages(job, tasks)})

@@ -27,7 +27,7 @@ NOTE = "_onyx.json"
 """Beside the parts of a job. Readers of Parquet folders leave such names out."""
 VERSIONS_MAX = 10_000
 """Before one job."""
-_ANEW = "say `initialize` for this task in `resumePoint.tasks` for a result without them"
+_ANEW = "say `initialize` for this task in `upgrade.tasks` for a result without them"
 
 
 @prepared

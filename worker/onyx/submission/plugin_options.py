@@ -15,7 +15,7 @@ from onyx.model.job import Job
 from onyx.model.plugins import BY_TYPE
 from onyx.model.report import at
 from onyx.plugins.options import check_options, options_of, own_options
-from onyx.upgrade.fitting import GATHERING, result_path
+from onyx.upgrade.compatibility import GATHERING, result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:

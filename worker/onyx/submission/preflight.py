@@ -1,5 +1,7 @@
-"""Whether a job would run once it is submitted: asked of the workers and of the replica before
-anything is stopped for it."""
+"""Whether a job would run once it is submitted, found out before an old job is killed for it.
+
+The replica says whether there will be peers; the workers say whether they can run the job.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Follow = Callable[[Deliver, Replica], AbstractContextManager[None]]
 """Call for each entry behind a replica, within a `with`."""
 
 
-def examined(
+def examine(
     log: ClientLog,
     replica: Replica,
     job: Job,
@@ -30,19 +32,23 @@ def examined(
     follow: Follow,
     asks: bool = True,
 ) -> Plan:
-    """What a job would carry over from the one in whose place it would come, and why it could not.
+    """What a job would carry over from the job that it upgrades, and all reasons against it.
 
     Args:
-        submission: the entry that would submit it.
-        asks: whether workers and peers are asked about too.
+        log: where manifests are stored and workers are asked.
+        replica: the current one.
+        job: the job.
+        submission: the command that would submit it.
+        follow: how to follow the log behind a replica.
+        asks: whether workers and peers are checked too.
 
     Raises:
-        UserError: there is nothing of the other job to carry over.
+        UserError: the old job has no state to carry over.
         Unavailable: not all workers have answered in time.
     """
     found = Plan((), ())
-    if job.resume_point is not None:
-        found = upgrades.plan(log, replica, job, job.resume_point)
+    if job.upgrade is not None:
+        found = upgrades.plan(log, replica, job, job.upgrade)
     if asks and not found.problems:
         found = replace(found, problems=_doubts(log, replica, submission, follow))
     return found
@@ -51,22 +57,22 @@ def examined(
 def _doubts(
     log: ClientLog, replica: Replica, submission: Command, follow: Follow
 ) -> tuple[Problem, ...]:
-    """Why a job would not run; empty if nothing is known against it."""
+    """Why a job would not run; empty when it would."""
     resumes = submission.args.get("resumes")
-    former = JobId(resumes) if resumes in replica.jobs else None
+    old = JobId(resumes) if resumes in replica.jobs else None
     problems = []
-    if former is not None and (lacking := worker_checks.lacks_peers(replica, former, submission)):
-        hint = f"add workers; or let go of that job first: onyx suspend {former}"
-        problems.append(Problem("spec.resumePoint.job", lacking, hint))
-    if former is not None or replica.groups:
-        told = _vouched(log, replica, str(submission.args["digest"]), follow)
-        problems += [Problem("spec", each) for each in told]
+    if old is not None and (lacking := worker_checks.lacks_peers(replica, old, submission)):
+        hint = f"add workers; or upgrade it without them: onyx suspend {old} first"
+        problems.append(Problem("spec.upgrade.from", lacking, hint))
+    if old is not None or replica.groups:
+        answers = _asked(log, replica, str(submission.args["digest"]), follow)
+        problems += [Problem("spec", each) for each in answers]
     return tuple(problems)
 
 
-def _vouched(log: ClientLog, replica: Replica, digest: str, follow: Follow) -> tuple[str, ...]:
-    """Why workers cannot run a job; empty if all can."""
-    found, complete = worker_checks.Vouching(digest), threading.Event()
+def _asked(log: ClientLog, replica: Replica, digest: str, follow: Follow) -> tuple[str, ...]:
+    """Why workers cannot run a job, as they answer; empty when all can."""
+    found, complete = worker_checks.WorkerCheck(digest), threading.Event()
 
     def hear(item: Entry | Origin, replica: Replica) -> None:
         if isinstance(item, Entry):
@@ -76,9 +82,9 @@ def _vouched(log: ClientLog, replica: Replica, digest: str, follow: Follow) -> t
 
     with follow(hear, replica):
         log.append(found.command)
-        if not complete.wait(worker_checks.VOUCH_TIMEOUT_S):
+        if not complete.wait(worker_checks.ANSWER_TIMEOUT_S):
             raise Unavailable(
-                f"whether the job can be run is not known: {found.silent()} within "
-                f"{worker_checks.VOUCH_TIMEOUT_S:g} s; nothing was changed"
+                f"it is not known whether the workers can run the job: {found.silent()} within "
+                f"{worker_checks.ANSWER_TIMEOUT_S:g} s; nothing was changed"
             )
     return found.problems()

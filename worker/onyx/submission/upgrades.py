@@ -1,4 +1,9 @@
-"""Whether a job can come in the place of another one, and how far those have come that did."""
+"""Whether a job can upgrade an old one, and whether running jobs still need the state of theirs.
+
+The new job copies the state of the old one while it starts. Until that is done the state exists
+only in the old job's logs and documents, so the old job must be kept, and a further upgrade starts
+from it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.model.job import Job, ResumePoint
+from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import jobs
 from onyx.replica.state import NOTHING, Replica
@@ -20,64 +25,69 @@ def plan(
     log: LogReader,
     replica: Replica,
     job: Job,
-    point: ResumePoint,
+    upgrade: Upgrade,
     instead_of: JobId | None = None,
 ) -> Plan:
     """What a job would carry over.
 
     Args:
-        instead_of: a job that may have taken the place of the other one, for it ends as well.
+        log: where manifests and the progress of jobs are stored.
+        replica: the current one.
+        job: the new job.
+        upgrade: its `spec.upgrade`.
+        instead_of: a job that may have upgraded the old job already: it ends as well.
 
     Raises:
-        UserError: the other job is not known, has no state any more or not yet, or another job has
-            taken its place already.
+        UserError: the old job is unknown, has no state left or none yet, or another job upgrades
+            it already.
     """
-    if point.job is None:
-        raise UserError("the resume point names no job: give its id, as `onyx jobs` lists it")
-    other = JobId(point.job)
-    digest = replica.job_digests.get(other)
+    if upgrade.from_job is None:
+        raise UserError("spec.upgrade names no job: give its id, as `onyx jobs` lists it")
+    old = JobId(upgrade.from_job)
+    digest = replica.job_digests.get(old)
     if digest is None:
-        raise UserError(f"there is no job {other}: `onyx jobs` lists those that are known")
-    if other in replica.completed_jobs:
-        raise UserError(f"job {other} has completed: all of it has been processed and told")
-    places = replica.resumed_jobs
-    after = [each for each in replica.jobs if places.get(each) == other and each != instead_of]
-    if after:
-        raise UserError(f"job {after[0]} has taken the place of job {other}: resume from that")
-    before = places.get(other)
-    if before is not None and not _has_taken_over(log, replica, other):
+        raise UserError(f"there is no job {old}: `onyx jobs` lists the known ones")
+    if old in replica.completed_jobs:
+        raise UserError(f"job {old} has completed: it has no state to carry over")
+    upgrades = replica.resumed_jobs
+    newer = [each for each in replica.jobs if upgrades.get(each) == old and each != instead_of]
+    if newer:
+        raise UserError(f"job {newer[0]} upgrades job {old} already: upgrade that one")
+    older = upgrades.get(old)
+    if older is not None and not _has_carried_over(log, replica, old):
         raise UserError(
-            f"job {other} has not begun yet where job {before} stopped: wait until it runs, or "
-            f"kill it and resume from {before}"
+            f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
+            f"kill it and upgrade {older}"
         )
-    return plan_of(parse_mapping(msgspec.json.decode(log.get_chunk(digest))), job, point)
+    return plan_of(parse_mapping(msgspec.json.decode(log.get_chunk(digest))), job, upgrade)
 
 
-def holder(log: LogReader, replica: Replica, job: JobId) -> JobId:
-    """Who has the state that a job would go on from: the job in whose place it comes, or the one
-    before that, until it has taken over."""
+def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:
+    """The job that has the state of `job`: that job itself or, until it has carried over the state
+    of the old job that it upgrades, the holder of that one's state."""
     for _ in replica.resumed_jobs:
-        before = replica.resumed_jobs.get(job)
-        if before is None or _has_taken_over(log, replica, job):
+        older = replica.resumed_jobs.get(job)
+        if older is None or _has_carried_over(log, replica, job):
             break
-        job = before
+        job = older
     return job
 
 
 def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]:
-    """Running jobs that have taken over from others, and the others of those that have not."""
-    taken, needed = [], set()
-    for job, other in sorted(replica.resumed_jobs.items()):
+    """Running jobs that have carried over the state of their old job, and the old jobs of those
+    that have not: the state of these is still needed."""
+    done, needed = [], set()
+    for job, old in sorted(replica.resumed_jobs.items()):
         if job in replica.jobs:
-            if _has_taken_over(log, replica, job):
-                taken.append(job)
+            if _has_carried_over(log, replica, job):
+                done.append(job)
             else:
-                needed.add(other)
-    return taken, needed
+                needed.add(old)
+    return done, needed
 
 
-def _has_taken_over(log: LogReader, replica: Replica, job: JobId) -> bool:
-    """Inputs come last: when each partition has a document of its own, nothing is missing."""
+def _has_carried_over(log: LogReader, replica: Replica, job: JobId) -> bool:
+    """Frontiers are copied last: when each partition has its own, nothing else is missing."""
     registered = replica.partitions.get(job, NOTHING)
     stored = log.list_documents(job_documents.frontiers(job))
     return all(task in registered for task in replica.input_tasks[job]) and {

@@ -1,11 +1,11 @@
-"""What the workers of a tenancy say of a job before it takes the place of another one.
+"""Whether the workers of a tenancy can run a job, asked through the log before an upgrade.
 
-Every member of the moment in which the check is in the log is asked, because any of them may get a
-peer of the job: one that lacks a module would end it. Whoever leaves the cluster needs not answer;
-whoever joins was not asked, as always when a job is submitted. Pure: it is given the log, entry by
-entry, and both the client and the operator follow that anyway.
+A `check-job` entry asks every group that is a member at its position, because any of them may get
+a peer of the job, and one that lacks a module would kill it. Each answers with `vouch-job`. A group
+that leaves need not answer; one that joins later is not asked, like with any submission. Pure:
+entries are handed in one by one, because the client and the operator follow the log anyway.
 
-Questions over gRPC were rejected: clients and the operator need not reach the workers' ports, and
+Questions over gRPC were rejected: clients and the operator may not reach the workers' ports, and
 the operator has no gRPC.
 """
 
@@ -21,25 +21,25 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
 
-VOUCH_TIMEOUT_S = 30.0
-"""Longest wait for the answers of all workers; imports of a new module are part of it."""
-NOBODY = "no worker is there to say whether it can be run: start some, then submit it again"
-_TOLD_MAX = 3
-"""Workers that are named with one and the same problem."""
+ANSWER_TIMEOUT_S = 30.0
+"""Longest wait for the answers of all workers, which may import modules first."""
+NOBODY = "no worker is there to check whether it can run: start some, then submit it again"
+_NAMED_MAX = 3
+"""Workers that are named for one problem."""
 
 
-class Vouching:
-    """The answers to one check."""
+class WorkerCheck:
+    """One check of a job, and the answers to it."""
 
     def __init__(self, digest: str) -> None:
-        """`digest`: of the job, which is in the chunk store."""
+        """`digest`: of the job in the chunk store."""
         self.check = uuid.uuid4().hex
         self.command = Command(check_job.NAME, {"id": self.check, "digest": digest})
         self._asked: dict[GroupId, str] | None = None
         self._answers: dict[GroupId, tuple[str, ...]] = {}
 
     def hear(self, entry: Entry, replica: Replica) -> None:
-        """The next entry of the log, and the replica after it."""
+        """Take the next entry of the log, with the replica after it."""
         args = entry.command.args
         if self._asked is None:
             if entry.command.fn == check_job.NAME and args.get("id") == self.check:
@@ -53,16 +53,16 @@ class Vouching:
 
     @property
     def complete(self) -> bool:
-        """Whether all who were asked have answered or left."""
+        """Whether every group that was asked has answered or left."""
         return self._asked is not None and self._asked.keys() <= self._answers.keys()
 
     @property
     def members(self) -> frozenset[GroupId]:
-        """Those who were asked and are there."""
+        """Groups that were asked and have not left."""
         return frozenset(self._asked or ())
 
     def problems(self) -> tuple[str, ...]:
-        """Why it cannot be run, once complete: each with the workers that say so."""
+        """Why the job cannot run, once complete: each reason with the workers that gave it."""
         asked = self._asked or {}
         if not asked:
             return (NOBODY,)
@@ -73,9 +73,9 @@ class Vouching:
         return tuple(f"{problem} ({_by(who, len(asked))})" for problem, who in workers.items())
 
     def silent(self) -> str:
-        """Who has not answered, for people."""
+        """Which workers have not answered, for a message."""
         if self._asked is None:
-            return "the check did not come into the log"
+            return "the check is not in the log"
         left = [where for group, where in sorted(self._asked.items()) if group not in self._answers]
         return f"no answer from {_named(left)}"
 
@@ -85,20 +85,20 @@ class Vouching:
             self._answers[GroupId(group)] = tuple(map(str, problems))
 
 
-def lacks_peers(replica: Replica, former: JobId, submission: Command) -> str:
-    """Why a job would have no peers though it takes those of the job in whose place it comes: what
-    the entry would come to. Empty if it would have some, or the other has none either."""
-    if not any(replica.allocations.get(former, NOTHING).values()):
+def lacks_peers(replica: Replica, old: JobId, submission: Command) -> str:
+    """Why a job would have no peers although the old job frees its own: found by applying the
+    submission to the replica. Empty if it would have peers, or if the old job has none either."""
+    if not any(replica.allocations.get(old, NOTHING).values()):
         return ""
     after = machine.apply(replica, Entry(type(replica.version)(replica.version + 1), submission))
     why = why_waiting(after, JobId(str(submission.args["id"])))
     if why is None:
         return ""
-    return f"it would wait while job {former} has ended: it {why.removeprefix('it ')}"
+    return f"it would wait, with job {old} killed: it {why.removeprefix('it ')}"
 
 
 def _address(replica: Replica, group: GroupId) -> str:
-    """Where a worker is, as it announced; without peers it has announced nothing."""
+    """The address that a worker announced with its peers; its id when it has no peers."""
     for peer in replica.groups_index.get(group, ()):
         address = replica.peer_sites.get(peer, NOTHING).get("address")
         if address:
@@ -112,6 +112,6 @@ def _by(who: list[str], asked: int) -> str:
 
 
 def _named(who: list[str]) -> str:
-    more = len(who) - _TOLD_MAX
-    told = ", ".join(who[:_TOLD_MAX])
-    return f"{told} and {more} more" if more > 0 else told
+    more = len(who) - _NAMED_MAX
+    named = ", ".join(who[:_NAMED_MAX])
+    return f"{named} and {more} more" if more > 0 else named

@@ -1,1 +1,1 @@
-"""A new version of a job in the place of an old one: what of its state is carried over. Pure."""
+"""What a job carries over from the old job that it upgrades. Pure."""

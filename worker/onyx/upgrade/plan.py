@@ -1,11 +1,12 @@
-"""What a job carries over from the job in whose place it comes: decided from the two manifests.
+"""What a job carries over from the old job that it upgrades: decided from the two manifests.
 
-Tasks and windows of the same name are carried over. Where that cannot be, or where it would not be
-exact, the manifest has to say what is wanted: state is never dropped silently, so it is a problem
-until `resumePoint` says `initialize` (or, where only segments in flight are in doubt, `resume`).
-What the new job no longer has is dropped, and the plan says so.
+Tasks and windows of the same name are carried over. Where their state does not fit, or would not
+be exact, the plan reports a problem until `spec.upgrade` answers it: `initialize` begins anew, and
+`carry-over` accepts that in-flight segments may count twice. So state is never dropped silently.
+Tasks and windows that the new job does not have are dropped, and the plan says so.
 
-Renaming was rejected: ids of segments are made of names, so what is in flight could not be told.
+Renaming was rejected: ids of segments are made of names, so a task under another name could not
+recognize the in-flight segments.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from onyx.errors import Problem
-from onyx.model.job import Job, ResumePoint, Window
-from onyx.upgrade.fitting import (
+from onyx.model.job import Job, Upgrade, Window
+from onyx.upgrade.compatibility import (
     GATHERING,
     Doubt,
     input_doubt,
     output_doubt,
+    path_doubt,
     renamed_doubt,
     task_doubt,
-    way_doubt,
     window_doubt,
     windowed,
 )
@@ -33,10 +34,10 @@ Fate = Literal["carried over", "new", "initialized", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of a task or window."""
+    """What happens to the state of one task or window."""
 
     part: Part
-    """`task`: what a task with windows has besides: emissions under way, keys seen."""
+    """`task`: the state of a task with windows beside them: unacknowledged emissions, keys seen."""
     name: str
     fate: Fate
     why: str = ""
@@ -44,55 +45,57 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Of all tasks and windows of both jobs."""
+    """What happens to the state of all tasks and windows of both jobs."""
 
     steps: tuple[Step, ...]
     problems: tuple[Problem, ...]
-    """Why it cannot be carried out, each with the path of the key that decides it."""
+    """Why the job cannot upgrade the old one, each with the path of the key that decides it."""
 
     def carries(self, part: Part, name: str) -> bool:
+        """Whether the state of a task or window is carried over."""
         return any(
             (step.part, step.name, step.fate) == (part, name, "carried over") for step in self.steps
         )
 
 
-def in_place_of(job: Job, other: str) -> Job:
-    """The same job, to come in the place of another one."""
-    point = ResumePoint(other) if job.resume_point is None else replace(job.resume_point, job=other)
-    return replace(job, resume_point=point)
+def upgrading(job: Job, old: str) -> Job:
+    """The same job, which upgrades the job with the id `old`."""
+    section = Upgrade() if job.upgrade is None else job.upgrade
+    return replace(job, upgrade=replace(section, from_job=old))
 
 
-def without_answers(job: Job) -> Job:
-    """The same job, to begin by itself: answers about the job before it say nothing then."""
-    point = job.resume_point
-    return job if point is None or point.job is not None else replace(job, resume_point=None)
+def drop_unused_upgrade(job: Job) -> Job:
+    """The same job, without a `spec.upgrade` that names no old job: it upgrades none."""
+    unused = job.upgrade is not None and job.upgrade.from_job is None
+    return replace(job, upgrade=None) if unused else job
 
 
-def plan(old: Job, new: Job, point: ResumePoint) -> Plan:
-    """
+def plan(old: Job, new: Job, upgrade: Upgrade) -> Plan:
+    """What a job carries over.
+
     Args:
-        old: the job that ends.
-        new: the job that comes in its place.
-        point: what is said about it.
+        old: the old job, which ends.
+        new: the new job, which upgrades it.
+        upgrade: `spec.upgrade` of the new job, with the old job's id.
     """
-    return _Planning(old, new, point).plan()
+    return _Planning(old, new, upgrade).plan()
 
 
 class _Planning:
-    def __init__(self, old: Job, new: Job, point: ResumePoint) -> None:
+    def __init__(self, old: Job, new: Job, upgrade: Upgrade) -> None:
         self._old = old
         self._new = new
-        self._point = point
+        self._upgrade = upgrade
         self._before = {entry.name: entry for entry in old.catalog}
         self._steps: list[Step] = []
         self._problems: list[Problem] = []
 
     def plan(self) -> Plan:
-        for job, which in ((self._old, "the other job"), (self._new, "this job")):
+        for job, which in ((self._old, "the old job"), (self._new, "the new job")):
             if job.guarantee == "at-most-once":
-                message = f"{which} has guarantee at-most-once, for which no state is kept"
-                hint = "submit without a resume point"
-                self._problems.append(Problem("spec.resumePoint.job", message, hint))
+                message = f"{which} has guarantee at-most-once, which keeps no state"
+                hint = "submit it without an upgrade"
+                self._problems.append(Problem("spec.upgrade.from", message, hint))
         for entry in self._new.catalog:
             if entry.type in ("input", "output"):
                 self._source_or_sink(entry.name)
@@ -106,21 +109,21 @@ class _Planning:
         part: Part = "input" if after.type == "input" else "output"
         if before is None or before.type != after.type:
             doubt = renamed_doubt(self._old, after)
-            if doubt is None or self._mode(part, name) == "resume":
+            if doubt is None or self._mode(part, name) == "carry-over":
                 self._new_part(part, name)
             else:
                 self._decide(part, name, doubt)
         elif part == "input":
             self._decide(part, name, input_doubt(before, after))
         else:
-            doubt = output_doubt(before, after) or way_doubt(self._old, self._new, name)
+            doubt = output_doubt(before, after) or path_doubt(self._old, self._new, name)
             self._decide(part, name, doubt)
 
     def _task(self, task: str) -> None:
         """A task with windows, then each of these."""
         old, new = self._old, self._new
         if task in windowed(old):
-            doubt = task_doubt(old, new, task) or way_doubt(old, new, task)
+            doubt = task_doubt(old, new, task) or path_doubt(old, new, task)
             fate = self._decide("task", task, doubt)
         else:
             fate = self._new_part("task", task)
@@ -130,7 +133,7 @@ class _Planning:
                 self._window(before.get(window.id), window)
             elif window.task == task:
                 fate_here: Fate = fate if window.id in before else "new"
-                self._steps.append(Step("window", window.id, fate_here, f"as its task {task}"))
+                self._steps.append(Step("window", window.id, fate_here, f"like its task {task}"))
 
     def _window(self, before: Window | None, after: Window) -> None:
         if before is None:
@@ -139,37 +142,37 @@ class _Planning:
             self._decide("window", after.id, window_doubt(before, after))
 
     def _new_part(self, part: Part, name: str) -> Fate:
-        """The other job does not have it."""
+        """The old job has no such task or window."""
         self._steps.append(Step(part, name, "new"))
-        if self._mode(part, name) == "resume":
-            message = f"cannot be resumed: job {self._point.job} has nothing like it"
+        if self._mode(part, name) == "carry-over":
+            message = f"cannot be carried over: job {self._upgrade.from_job} has no such state"
             self._problems.append(Problem(self._path(part, name), message))
         return "new"
 
     def _decide(self, part: Part, name: str, doubt: Doubt | None) -> Fate:
-        """The other job has it, but there may be a doubt."""
+        """The old job has it; `doubt` says why its state may not fit."""
         mode = self._mode(part, name)
         fate: Fate = "carried over"
         if mode == "initialize":
             fate = "initialized"
-        elif doubt is not None and not (doubt.in_flight and mode == "resume"):
+        elif doubt is not None and not (doubt.in_flight and mode == "carry-over"):
             fate = "dropped"
-            hint = "give initialize to let it begin anew"
-            hint += ", or resume to take that" if doubt.in_flight else ""
-            message = f"has to be said: {doubt.why}"
+            hint = "give initialize to begin anew"
+            hint += ", or carry-over to accept that" if doubt.in_flight else ""
+            message = f"needs an answer: {doubt.why}"
             self._problems.append(Problem(self._path(part, name), message, hint))
         why = doubt.why if doubt is not None and fate != "initialized" else ""
         self._steps.append(Step(part, name, fate, why))
         return fate
 
     def _mode(self, part: Part, name: str) -> str | None:
-        return (self._point.windows if part == "window" else self._point.tasks).get(name)
+        return (self._upgrade.windows if part == "window" else self._upgrade.tasks).get(name)
 
     def _path(self, part: Part, name: str) -> str:
-        return f"spec.resumePoint.{'windows' if part == 'window' else 'tasks'}.{name}"
+        return f"spec.upgrade.{'windows' if part == 'window' else 'tasks'}.{name}"
 
     def _gone(self) -> None:
-        """What the new job does not have."""
+        """Tasks and windows that the new job does not have."""
         there = {(each.type, each.name) for each in self._new.catalog}
         for entry in self._old.catalog:
             if entry.type in ("input", "output") and (entry.type, entry.name) not in there:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onyx.model.job import Job, Trigger
-from onyx.upgrade.fitting import same_trigger
+from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
 
 Record = list[Any]

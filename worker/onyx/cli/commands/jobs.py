@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from onyx import api
-from onyx.cli.commands.submit import DryRunOption, ResumeOption, show_takeover
+from onyx.cli.commands.submit import DryRunOption, UpgradeOption, show_plan
 from onyx.cli.commands.validate import FileArgument, read_job
 from onyx.cli.options import (
     JobArgument,
@@ -38,19 +38,19 @@ def submit(
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     wait: WaitOption = False,
-    resume: ResumeOption = None,
+    upgrade: UpgradeOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a job to a running cluster and print its id.
 
-    With --resume it comes in the place of another job, which ends, and goes on from its state; but
-    only once every worker has said that it can run it, and if there are peers for it.
+    With --upgrade the job continues from the state of an old job, which is killed. That happens
+    only if every worker answers that it can run the new job, and if there are peers for it.
     """
-    job = read_job(file, resume)
+    job = read_job(file, upgrade)
     with api.connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
-            raise typer.Exit(show_takeover(client, job, as_json))
+            raise typer.Exit(show_plan(client, job, as_json))
         submission = client.submit(job)
         if as_json:
             print(json.dumps({"job": submission.job, "position": submission.position}))

@@ -1,4 +1,4 @@
-"""`onyx submit --dry-run`: whether a job could run; with `--resume` what it would carry over."""
+"""`onyx submit --dry-run`: whether a job could run; with `--upgrade` what it would carry over."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onyx.cli.options import job_id
 from onyx.client.client import Client
 from onyx.model.job import Job
 
-ResumeOption = Annotated[
+UpgradeOption = Annotated[
     str | None,
     typer.Option(
-        "--resume",
-        help="Id of the job in whose place it comes: that ends. As resumePoint.job.",
+        "--upgrade",
+        help="Id of the old job to upgrade: it is killed. Same as spec.upgrade.from.",
         metavar="JOB",
         callback=job_id,
     ),
@@ -28,18 +28,18 @@ ResumeOption = Annotated[
 DryRunOption = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Only show whether it could run, and what would be carried over."
+        "--dry-run", help="Only show whether the job could run and what it would carry over."
     ),
 ]
 
 
-def show_takeover(client: Client, job: Job, as_json: bool) -> ExitCode:
-    """Print the plan; the exit code says whether it can be carried out."""
+def show_plan(client: Client, job: Job, as_json: bool) -> ExitCode:
+    """Print what the job would carry over; the exit code says whether it can be submitted."""
     plan = client.examine(job)
     if as_json:
         print(json.dumps(msgspec.to_builtins(plan)))
     elif not plan.steps:
-        print(f"job {job.name} begins anew: it names no job to go on from")
+        print(f"job {job.name} begins anew: it upgrades no job")
     else:
         table = Table("part", "name", "state", "remarks")
         for step in plan.steps:

@@ -96,10 +96,10 @@ def read_file(path: Path) -> bytes:
         raise ManifestError([Problem(str(path), message)]) from error
 
 
-def read_job(path: Path, resumes: str | None = None) -> Job:
-    """Parse a manifest file; `resumes`: id of the job in whose place it is to come.
+def read_job(path: Path, upgrades: str | None = None) -> Job:
+    """Parse a manifest file; `upgrades`: id of the old job that it upgrades.
 
     Raises:
         ManifestError: it cannot be read or is not valid.
     """
-    return parse_manifest(read_file(path), str(path), resumes)
+    return parse_manifest(read_file(path), str(path), upgrades)

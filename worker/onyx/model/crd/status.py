@@ -35,11 +35,11 @@ def schema() -> Schema:
         restartNonce=integer("The restartNonce of the job with this id."),
         attempt=integer(
             "How often a job was submitted before this one: of this spec after failures, and with "
-            "upgradePolicy Resume of those before it."
+            "upgradePolicy KeepState of earlier specs."
         ),
         firstAttempt=integer("The attempt with which this spec began; those after it are retries."),
-        former=object_of(
-            "The job before this one, in whose place it comes.",
+        upgradedFrom=object_of(
+            "The old job that this one upgrades.",
             jobId=text("Its id in the log."),
             jobHash=text("Its jobHash."),
             restartNonce=integer("Its restartNonce."),

@@ -6,7 +6,7 @@ from onyx.model.job.job import DEPTH_MAX, Job
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import Targets
-from onyx.model.job.upgrade import ResumePoint
+from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.key import EMPTY
 
@@ -18,8 +18,8 @@ __all__ = [
     "Job",
     "Lifecycle",
     "Predicate",
-    "ResumePoint",
     "Targets",
     "Trigger",
+    "Upgrade",
     "Window",
 ]

@@ -20,7 +20,7 @@ from onyx.model.job.flow_conditions import FlowCondition
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import TRACKED_ONLY, TaskName
-from onyx.model.job.upgrade import ResumePoint
+from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.compound import Edge, ListOf
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
@@ -74,11 +74,11 @@ class Job:
     """Aggregation over extents of segments."""
     triggers: Annotated[tuple[Trigger, ...], Key(items_max=TASKS_MAX, origin="triggers")] = ()
     """When windows hand on what they hold."""
-    resume_point: Annotated[
-        ResumePoint | None,
+    upgrade: Annotated[
+        Upgrade | None,
         Key(origin="resume-point", era="0.10+", restriction="Not for guarantee at-most-once."),
     ] = None
-    """Another job that ends as this one begins, and from whose state this one starts."""
+    """An old job that this one upgrades: it is killed, and its state is carried over."""
     percentage: Annotated[
         int | None,
         Count(0, 100, "percent"),

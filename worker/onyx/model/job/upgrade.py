@@ -1,8 +1,8 @@
-"""What a job carries over from the job that it upgrades.
+"""`spec.upgrade`: which job is upgraded, and which of its state is not carried over.
 
-The original names for each task and window a snapshot: tenancy, job, replica version, epoch. Here
-state is the newest there is, so the job is enough, and what has the same name is carried over
-unless something is said of it.
+Onyx names a snapshot for each task and window: tenancy, job, replica version, epoch. Here the
+newest state is carried over, so the old job's id is enough. Tasks and windows of the same name
+carry their state over unless the manifest says otherwise.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from onyx.model.job.types import TaskName, WindowName
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import PathName
 
-Mode = Literal["resume", "initialize"]
-
 
 @dataclass(frozen=True, slots=True)
-class ResumePoint:
-    """From where a job goes on. Tasks and windows of the same name are carried over."""
+class Upgrade:
+    """The job that this one upgrades. State of tasks and windows of the same name is carried
+    over."""
 
-    job: Annotated[
+    from_job: Annotated[
         str | None,
         PathName("the id of a job"),
         Key(
-            restriction="Needed unless upgradePolicy is Resume: then the job before is meant, "
-            "and what the resume point says is ignored for a job that has none "
-            "before it."
+            yaml="from",
+            restriction="Needed unless upgradePolicy is KeepState: then the old job is the one of "
+            "the object, whose first version ignores this section.",
         ),
     ] = None
-    """Id of the other job. It is killed in the moment in which this begins."""
+    """Id of the old job. It is killed by the log entry that submits this one."""
     tasks: Annotated[
-        Mapping[TaskName, Mode], Key(restriction="Inputs, outputs, and tasks with windows.")
+        Mapping[TaskName, Literal["carry-over", "initialize"]],
+        Key(restriction="Inputs, outputs, and tasks with windows."),
     ] = field(default_factory=lambda: EMPTY)
     """initialize: the task begins anew. An input reads from the beginning, an output forgets
-    what it has written, a task with windows has empty ones. resume: it is carried over, even
-    where segments in flight may count twice."""
-    windows: Annotated[Mapping[WindowName, Mode], Key(restriction="Windows of the job.")] = field(
-        default_factory=lambda: EMPTY
-    )
+    what it has written, a task with windows has empty ones. carry-over: the state is carried over
+    even where in-flight segments may count twice."""
+    windows: Annotated[
+        Mapping[WindowName, Literal["initialize"]], Key(restriction="Windows of the job.")
+    ] = field(default_factory=lambda: EMPTY)
     """initialize: the window begins empty."""

@@ -46,18 +46,18 @@ _NAMES = NameRule(
 )
 
 
-def parse_manifest(text: str | bytes, source: str = "manifest", resumes: str | None = None) -> Job:
+def parse_manifest(text: str | bytes, source: str = "manifest", upgrades: str | None = None) -> Job:
     """The job in the text of a manifest, YAML or JSON.
 
     Args:
         text: the whole file, at most 1 MiB.
         source: what to call it in messages, usually its path.
-        resumes: id of the job in whose place it is to come; the manifest may say the same.
+        upgrades: id of the old job that it upgrades; the manifest may name the same one.
 
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    return _build(draft_of_text(text, source, partial(_manifest, resumes=resumes)))
+    return _build(draft_of_text(text, source, partial(_manifest, upgrades=upgrades)))
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -108,10 +108,10 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
 
 
 def _manifest(
-    value: Any, report: Report, by_reference: bool = False, resumes: str | None = None
+    value: Any, report: Report, by_reference: bool = False, upgrades: str | None = None
 ) -> Draft:
-    if resumes is not None:
-        _resume(value, resumes, report)
+    if upgrades is not None:
+        _name_old_job(value, upgrades, report)
     draft = JOB_MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
@@ -123,14 +123,14 @@ def _manifest(
     return {"name": name, "spec": spec, "raw": raw}
 
 
-def _resume(value: Any, other: str, report: Report) -> None:
-    """Fill in the other job's id, before anybody misses it."""
+def _name_old_job(value: Any, old: str, report: Report) -> None:
+    """Put the old job's id into the manifest, before a rule misses it."""
     spec = value.get("spec") if isinstance(value, dict) else None
-    point = spec.setdefault("resumePoint", {}) if isinstance(spec, dict) else None
-    named = point.setdefault("job", other) if isinstance(point, dict) else other
-    if named != other:
-        what = f"is {named!r}, but the job is submitted in the place of {other!r}"
-        report.add("spec.resumePoint.job", what, "leave it out, or give the same id to --resume")
+    upgrade = spec.setdefault("upgrade", {}) if isinstance(spec, dict) else None
+    named = upgrade.setdefault("from", old) if isinstance(upgrade, dict) else old
+    if named != old:
+        what = f"is {named!r}, but the job is submitted to upgrade {old!r}"
+        report.add("spec.upgrade.from", what, "leave it out, or give the same id to --upgrade")
 
 
 def _object(value: Any, report: Report, by_reference: bool = False) -> Draft:

@@ -25,7 +25,7 @@ _PAGES = {
     "lifecycles": "lifecycles",
     "windows": "windows",
     "triggers": "triggers",
-    "resumePoint": "resume-point",
+    "upgrade": "upgrade",
 }
 """Pages of a job, by the key under `spec` that they describe."""
 _HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
@@ -47,16 +47,16 @@ _ORIGIN = """
 
 def pages() -> dict[str, str]:
     """The text of every page by its file name."""
-    upgrade = SPEC.by_yaml["resumePoint"].kind
+    upgrade = SPEC.by_yaml["upgrade"].kind
     assert isinstance(upgrade, Entry)
-    guide = "It stands under `spec.resumePoint`; see [upgrading a job](../guide/upgrading.md)."
+    guide = "It stands under `spec.upgrade`; see [upgrading a job](../guide/upgrading.md)."
     return {
         **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
         "declaration.md": _nested_page(
             "Declaration", f"{DECLARATION.doc} They stand under `spec` too.", "spec", DECLARATION
         ),
-        "resume-point.md": _nested_page(
-            "Resume point", f"{upgrade.section.doc} {guide}", "spec.resumePoint", upgrade.section
+        "upgrade.md": _nested_page(
+            "Upgrade", f"{upgrade.section.doc} {guide}", "spec.upgrade", upgrade.section
         ),
         "cluster.md": _nested_page("Cluster", _CLUSTER.strip(), "spec", CLUSTER),
     }

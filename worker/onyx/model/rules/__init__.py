@@ -49,5 +49,5 @@ JOB: tuple[JobRule, ...] = (
     effect.check_windowed_tasks,
     effect.check_shares,
     effect.check_tracking,
-    upgrade.check_resume_point,
+    upgrade.check_upgrade,
 )

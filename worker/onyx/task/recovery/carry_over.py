@@ -43,7 +43,7 @@ from onyx.task.channels.wiring import commits
 from onyx.task.recovery.plugin_context import plugin_context
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.task import Task
-from onyx.upgrade.fitting import windowed
+from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
 from onyx.upgrade.translation import Translation, is_of_the_end, numbers
@@ -178,13 +178,13 @@ def _planned(task: Task) -> tuple[JobId, Job, Plan]:
     replica, new = task.services.replica(), task.static.job
     other = replica.resumed_jobs[task.job_id]
     digest = replica.job_digests.get(other)
-    if digest is None or new.resume_point is None:
+    if digest is None or new.upgrade is None:
         raise UserError(
             f"job {task.job_id} cannot go on where job {other} stopped: that has been forgotten "
             "(`onyx gc`); submit it without a resume point, to begin anew"
         )
     old = parse_mapping(msgspec.json.decode(task.services.log.get_chunk(digest)))
-    plan = plan_of(old, new, new.resume_point)
+    plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
     return other, old, plan

@@ -1,4 +1,4 @@
-"""Whether the state of one task or window fits the one of the same name in another job."""
+"""Whether the state of a task or window fits the one of the same name in the new job."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onyx.windows.units import standard
 
 
 class Doubt(NamedTuple):
-    """Why it does not."""
+    """Why the state does not fit."""
 
     why: str
     in_flight: bool = False
-    """Whether it does but for segments in flight, so that a user may want it all the same."""
+    """The state fits, but in-flight segments may count twice: a user may accept that."""
 
 
 _SHAPE = ("type", "aggregation", "window_key", "min_value", "session_key", "init")
@@ -28,7 +28,7 @@ _YAML = {
 
 
 GATHERING = frozenset(row.name for row in PLUGINS if row.one_result)
-"""Output plugins that make one result, at `path`, of what all versions of a job have written."""
+"""Output plugins that make one result, at `path`, of the parts of all versions of a job."""
 
 
 def windowed(job: Job) -> tuple[str, ...]:
@@ -38,23 +38,22 @@ def windowed(job: Job) -> tuple[str, ...]:
 
 
 def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
-    """Positions are those of a plugin; the names of its partitions tell whether it reads the same,
-    so options may change."""
+    """Positions belong to a plugin. Partitions are matched by name, so options may change."""
     return _differs("plugin", old.plugin, new.plugin)
 
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
-    """What other outputs have written stays where it is, and nobody reads it again here."""
+    """Only a gathering output reads again what the old job has written."""
     if not GATHERING & {old.plugin, new.plugin}:
         return None
     changed = _differs("plugin", old.plugin, new.plugin)
     if changed is None and result_path(old) != result_path(new):
         changed = _differs("path", old.options.get("path"), new.options.get("path"))
-    return changed and Doubt(f"{changed.why}, so the result lacks what the other job has written")
+    return changed and Doubt(f"{changed.why}, so the result lacks what the old job has written")
 
 
 def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
-    """Of an output that the other job does not have, by that name."""
+    """About an output whose name the old job does not have."""
     if new.plugin not in GATHERING:
         return None
     for entry in old.catalog:
@@ -63,19 +62,19 @@ def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
             and entry.type == new.type
             and result_path(entry) == result_path(new)
         ):
-            why = f"its path is that of output {entry.name} of the other job, whose parts the"
-            return Doubt(f"{why} result lacks, for names tell what goes on")
+            why = f"its path is that of output {entry.name} of the old job, whose parts the"
+            return Doubt(f"{why} result lacks, because outputs are matched by name")
     return None
 
 
 def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
-    """State is split by groups."""
+    """State is split by group key, so the grouping must be the same."""
     before, after = old.entry(task), new.entry(task)
     return _differs("grouping", _grouping(before), _grouping(after))
 
 
 def window_doubt(old: Window, new: Window) -> Doubt | None:
-    """States and extents must mean the same; when they fire is another matter."""
+    """States and extents must mean the same. Triggers may differ."""
     for name in _SHAPE:
         if doubt := _differs(_YAML.get(name, name), getattr(old, name), getattr(new, name)):
             return doubt
@@ -86,31 +85,31 @@ def window_doubt(old: Window, new: Window) -> Doubt | None:
     return _differs("storageStrategy", _ordered(old), _ordered(new))
 
 
-def way_doubt(old: Job, new: Job, task: str) -> Doubt | None:
-    """What was applied to a task and may come again is told by ids, which are made on the way to
-    it: where segments take another way they are new ones."""
+def path_doubt(old: Job, new: Job, task: str) -> Doubt | None:
+    """Replayed segments are recognized by ids, and an id is made of the path that a segment takes
+    from the input to the task. On another path replayed segments get new ids."""
     if new.guarantee != "exactly-once":
         return None
     if old.guarantee != "exactly-once":
-        why = f"the other job is {old.guarantee}, so segments in flight may count twice"
+        why = f"the old job is {old.guarantee}, so in-flight segments may count twice"
         return Doubt(why, in_flight=True)
-    before, after = _way(old, task), _way(new, task)
+    before, after = _path(old, task), _path(new, task)
     changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     if not changed:
         return None
-    what = f"segments come to it another way ({', '.join(changed)} changed), so those in flight"
-    return Doubt(f"{what} may count twice", in_flight=True)
+    what = f"the path of segments to it has changed ({', '.join(changed)})"
+    return Doubt(f"{what}, so in-flight segments may count twice", in_flight=True)
 
 
 def same_trigger(old: Trigger, new: Trigger) -> bool:
-    """Whether what a trigger has counted, and when it is due, still counts."""
+    """Whether a trigger's counts and timers keep their meaning."""
     names = ("type", "threshold", "period", "pred", "fire_all_extents", "watermark_percentage")
     return all(getattr(old, name) == getattr(new, name) for name in names)
 
 
-def _way(job: Job, task: str) -> dict[str, Any]:
-    """What decides which ids come to a task: by each task on the way, where that sends what it
-    makes, and on which conditions."""
+def _path(job: Job, task: str) -> dict[str, Any]:
+    """What decides the ids of a task's segments: for each task on the path its type, whether it
+    has windows, its children, and its flow conditions."""
     below = children(job.workflow)
     return {
         name: (
@@ -142,10 +141,10 @@ def _size(amount: tuple[int, str] | None) -> tuple[bool, int] | None:
 
 
 def _differs(what: str, old: Any, new: Any) -> Doubt | None:
-    return None if old == new else Doubt(f"{what} was {_told(old)} and is {_told(new)}")
+    return None if old == new else Doubt(f"{what} was {_text(old)} and is {_text(new)}")
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return "not given" if value is None else str(value)
