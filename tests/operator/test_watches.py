@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import pytest
 from kubernetes.client import Configuration
 from tests.operator.declaring import phase
@@ -15,8 +17,9 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
 from tests.operator.test_operator_liveness import Clock, body
 
+from onyx_operator.informers.cell import Cell
 from onyx_operator.informers.informer import Informer
-from onyx_operator.kube import JOBS, Kube
+from onyx_operator.kube import CLUSTERS, JOBS, Kube
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.reconciler import Key
@@ -183,6 +186,20 @@ def test_a_watch_owes_nothing_anew_because_the_api_server_was_away_for_a_while(
     clock.now_s += 60.0
     liveness._beat_s = clock.now_s
     assert liveness.alive() is True
+
+
+def test_a_refused_watch_ends_its_cell_and_leaves_no_session_open(api: FakeApi) -> None:
+    configuration = Configuration()
+    configuration.host = api.url
+    api.faults.add(Fault(verb="watch", resource="onyxclusters", code=403))
+
+    async def scenario() -> str:
+        watched = [(CLUSTERS, ""), (JOBS, "")]
+        return await Cell(configuration, "default", watched, lambda *_: None).ended
+
+    assert "injected fault: Forbidden" in asyncio.run(scenario())
+    sessions = [each for each in gc.get_objects() if isinstance(each, aiohttp.ClientSession)]
+    assert all(each.closed for each in sessions)
 
 
 def _in(namespace: str) -> dict[str, Any]:

@@ -5,6 +5,12 @@ that it does not expect (403 when a Role has gone with its namespace) ends it, a
 task of its event loop. So each namespace has a kopf and a loop of its own, and what happens to one
 stays there; whoever started the cell learns that it has ended and why.
 
+A cell closes its HTTP sessions itself, after kopf has ended: when one watch ends with an error,
+kopf closes its session first and cancels the other watches last, and a watch that reconnects in
+between opens a session that kopf never closes. The vault, in which kopf keeps its sessions, has no
+public name. (A session handed to kopf instead is no way out: kopf closes it, and then a watch
+that reconnects swallows its cancellation and never ends.)
+
 What kopf would write into objects (annotations with copies of the spec, finalizers) is avoided by
 registering event handlers only; its peering is off, because two operators would do the same work
 twice, which is harmless. Rejected: all namespaces in one kopf, which one of them ends; watches of
@@ -21,6 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import kopf
+from kopf._cogs.structs.credentials import Vault
 from kubernetes import client as kubernetes_client
 
 from onyx_operator.kube import Object, Resource
@@ -60,31 +67,24 @@ class Cell:
         self._configuration, self._scope = configuration, scope
         self._watched, self._deliver = watched, deliver
         self._loop = asyncio.get_running_loop()
-        self._inner: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._inner = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
         self.ended: asyncio.Future[str] = self._loop.create_future()
         """Done when kopf has ended, with the reason."""
         name = f"onyx-watch-{scope or 'all'}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def stop(self) -> None:
-        """End kopf; a cell that hangs is left alone, and nothing of it is heard any more."""
+        """End kopf. A cell that does not end in time is abandoned: its events are dropped."""
         self._deliver = _ignore
-        self._signal()
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended already
+            self._inner.call_soon_threadsafe(self._stop.set)
         await asyncio.wait([self.ended], timeout=STOP_TIMEOUT_S)
-
-    def _signal(self) -> None:
-        inner, stop = self._inner, self._stop
-        if inner is None or stop is None:
-            if not self.ended.done():
-                self._loop.call_later(0.01, self._signal)
-            return
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
-            inner.call_soon_threadsafe(stop.set)
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._operate())
+            with asyncio.Runner(loop_factory=lambda: self._inner) as runner:
+                runner.run(self._operate())
             reason = "kopf has ended"
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
@@ -96,16 +96,20 @@ class Cell:
             self.ended.set_result(reason)
 
     async def _operate(self) -> None:
-        self._stop, self._inner = asyncio.Event(), asyncio.get_running_loop()
         self._inner.set_exception_handler(_left_behind)
-        await kopf.operator(
-            registry=self._registry(),
-            settings=self._settings(),
-            standalone=True,
-            clusterwide=self._scope == ALL,
-            namespaces=[self._scope] if self._scope else [],
-            stop_flag=self._stop,
-        )
+        vault = Vault()
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=self._settings(),
+                standalone=True,
+                clusterwide=self._scope == ALL,
+                namespaces=[self._scope] if self._scope else [],
+                stop_flag=self._stop,
+                vault=vault,
+            )
+        finally:
+            await vault.close()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -154,7 +158,7 @@ def _ignore(resource: Resource, event: str, body: Object) -> None:
 
 
 def credentials(configuration: kubernetes_client.Configuration) -> kopf.ConnectionInfo:
-    """What kopf needs to know of the client's configuration; asked again when it is refused."""
+    """Address and credentials in the client's configuration; a token may have been renewed."""
     header = configuration.get_api_key_with_prefix("BearerToken")
     header = header or configuration.get_api_key_with_prefix("authorization") or ""
     return kopf.ConnectionInfo(
