@@ -36,7 +36,15 @@ def test_all_groups_are_not_the_group_none() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [0, 1.5, "text", [{"a": 1}, None], {1: {"a": 2}}, {("a", 1): 2}, datetime.now(UTC)],
+    [
+        0,
+        1.5,
+        "text",
+        [{"a": 1}, None],
+        {1: {"a": 2}},
+        {("a", 1): 2},
+        datetime(2024, 2, 29, 12, 30, 15, 250, tzinfo=UTC),
+    ],
     ids=repr,
 )
 def test_a_state_arrives_as_it_was(state: Any) -> None:
