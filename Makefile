@@ -63,6 +63,7 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m onyx.telemetry.generate
 	$(BIN)/python -m onyx_operator.generate
 	$(BIN)/python -m charts.generate
+	$(BIN)/python -m tests.support.public_api
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
 monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)

@@ -32,7 +32,7 @@ OTHERS = "\n".join(
     path.read_text()
     for path in (ROOT / "pyproject.toml", ROOT / "Makefile", *sorted(ROOT.glob("tests/**/*.py")))
 )
-FOR_USERS = {"testing/plugin_kit.py", "testing/__init__.py"}
+FOR_USERS = {"plugin.py", "testing/__init__.py"}
 
 
 def code_outside(of: dict[str, str], *prefixes: str) -> str:

@@ -4,4 +4,6 @@ A job is plain data. Virtual peers coordinate only through a totally ordered log
 fold it into the same replica, and exchange segments directly. Start with `docs/architecture.md`.
 """
 
+__all__ = ["__version__"]
+
 __version__ = "0.1.0"

@@ -29,7 +29,7 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.peer_group import PeerGroup
 from onyx.recorder import Recorder
@@ -40,6 +40,37 @@ from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.windows.firing import ALL
+
+__all__ = [
+    "Client",
+    "Env",
+    "Job",
+    "JobId",
+    "Peer",
+    "Settings",
+    "Subscription",
+    "await_job_completion",
+    "connect",
+    "drain_job",
+    "gc",
+    "kill_job",
+    "map_set_workflow_to_workflow",
+    "open_peer_group",
+    "parse_manifest",
+    "resume_job",
+    "shutdown_env",
+    "shutdown_peer",
+    "shutdown_peer_group",
+    "shutdown_peers",
+    "shutdown_subscription",
+    "start_env",
+    "start_peer_group",
+    "start_peers",
+    "submit_job",
+    "subscribe_to_log",
+    "suspend_job",
+    "window_state",
+]
 
 JOIN_TIMEOUT_S = 60.0
 
@@ -90,6 +121,7 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
 
 
 def shutdown_env(env: Env) -> None:
+    """Stop the ZooKeeper server of `start_env`; its data stays."""
     env.server.stop()
 
 
@@ -165,10 +197,12 @@ def start_peers(count: int, group: PeerGroup) -> list[Peer]:
 
 
 def shutdown_peer(peer: Peer) -> None:
+    """Withdraw one virtual peer; its task goes to another one."""
     peer.group.remove_peer(peer.id)
 
 
 def shutdown_peers(peers: Iterable[Peer]) -> None:
+    """Withdraw virtual peers."""
     for peer in peers:
         shutdown_peer(peer)
 
@@ -191,6 +225,7 @@ def await_job_completion(settings: Settings, job: JobId, timeout_s: float | None
 
 
 def kill_job(settings: Settings, job: JobId) -> None:
+    """End a job; what it has in flight is dropped."""
     with connect(settings) as client:
         client.kill(job)
 
@@ -263,6 +298,7 @@ def subscribe_to_log(
 
 
 def shutdown_subscription(subscription: Subscription) -> None:
+    """Stop reading the log."""
     subscription.close()
 
 

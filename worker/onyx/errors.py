@@ -29,6 +29,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+__all__ = [
+    "Blocked",
+    "Fenced",
+    "InvariantViolated",
+    "JobRefused",
+    "LogReplaced",
+    "ManifestError",
+    "NameNotRegistered",
+    "OnyxError",
+    "PoisonSegment",
+    "Problem",
+    "SegmentError",
+    "SettingsError",
+    "StateError",
+    "Unavailable",
+    "UserError",
+    "UserFunctionError",
+    "WorkLost",
+]
+"""Public names; the functions below are for Onyx itself."""
+
 DESCRIPTION_CHARACTERS_MAX = 2_000
 """Of what an exception of the user's says of itself."""
 

@@ -13,6 +13,21 @@ from typing import Any, TypeVar, get_type_hints
 
 from onyx.errors import SettingsError
 
+__all__ = [
+    "LedgerSettings",
+    "LogSettings",
+    "Settings",
+    "StateSettings",
+    "TaskSettings",
+    "TelemetrySettings",
+    "TlsSettings",
+    "TransportSettings",
+    "ZooKeeperServerSettings",
+    "ZooKeeperSettings",
+    "from_environment",
+]
+"""Public names; the rest is for Onyx itself."""
+
 T = TypeVar("T")
 
 FnParams = Mapping[str, Sequence[Any]]
@@ -39,6 +54,8 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
+    """Connection to ZooKeeper."""
+
     address: str = "127.0.0.1:2181"
     """Connect string, `host:port` separated by commas."""
     session_timeout_s: float = 6.0
@@ -83,6 +100,8 @@ class ZooKeeperServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
+    """The log and its documents in ZooKeeper."""
+
     entry_bytes_max: int = 262_144
     """Largest entry, checked before an append (ZooKeeper drops the connection at 1 MiB)."""
     chunk_bytes_max: int = 524_288
@@ -97,6 +116,8 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
+    """Segments and acks between groups."""
+
     bind_host: str = "127.0.0.1"
     """Address to listen on."""
     advertise_host: str = ""
@@ -124,6 +145,8 @@ class TransportSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
+    """Threads and patience of tasks."""
+
     inbox_segments_max: int = 20_000
     """Segments waiting in front of a task before senders are refused."""
     ready_back_off_s: float = 0.1
@@ -149,6 +172,8 @@ class TaskSettings:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
+    """How often frontiers and acks are sent."""
+
     frontier_interval_s: float = 2.0
     """Period at which an input checkpoints how far its partitions are complete."""
     ack_interval_s: float = 0.005
@@ -191,6 +216,8 @@ class StateSettings:
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
+    """Log lines, metrics and probes."""
+
     log_failures: bool = True
     """Whether a worker logs what kills a job. `onyx run` shows it at the end, once."""
     metrics_port: int | None = None

@@ -144,12 +144,9 @@ class DurableCount:
 
     def _wrong(self, what: str) -> UserError:
         return UserError(
-            f"plugin {self._name} breaks a rule of outputs: {what}; see "
-            "onyx.plugins.protocol.Output"
+            f"plugin {self._name} breaks a rule of outputs: {what}; see onyx.plugin.Output"
         )
 
 
 def _broken(plugin: str, what: str) -> UserError:
-    return UserError(
-        f"plugin {plugin} breaks a rule of inputs: {what}; see onyx.plugins.protocol.Reader"
-    )
+    return UserError(f"plugin {plugin} breaks a rule of inputs: {what}; see onyx.plugin.Reader")

@@ -1,5 +1,7 @@
-"""For tests of jobs and plugins: a cluster around a block, and a kit that tries a plugin out."""
+"""For tests of jobs and plugins: a whole cluster, a queue in memory, and checks of a plugin."""
 
+from onyx.plugins.channel import Channel, open_channel
 from onyx.testing.env import TestEnv, with_test_env
+from onyx.testing.plugin_kit import check_input, check_output
 
-__all__ = ["TestEnv", "with_test_env"]
+__all__ = ["Channel", "TestEnv", "check_input", "check_output", "open_channel", "with_test_env"]

@@ -1,0 +1,76 @@
+"""Everything that a plugin of your own needs: one module to import from.
+
+    from onyx.plugin import IndexedReader, ImmediateOutput, Options, read_options
+
+A plugin is a function that takes a `PluginContext` and returns an `Input` or an `Output`.
+`onyx.testing` has the checks for it, `docs/guide/plugins.md` has examples. The modules behind this
+one may change with any version.
+
+Errors say what Onyx does: `UserError` ends the job, `Unavailable` is tried again later, `Blocked`
+waits until a person has made room, `Fenced` ends this incarnation, `WorkLost` begins the task anew.
+Any other exception counts as a mistake of the plugin and ends the job.
+"""
+
+from __future__ import annotations
+
+from onyx.errors import Blocked, Fenced, Problem, Unavailable, UserError, WorkLost
+from onyx.flow.batch import Segment
+from onyx.ids import GroupId, JobId
+from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.locations import located, parts_at
+from onyx.plugins.options import Options, option_error, read_options, task_error
+from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
+from onyx.plugins.protocol import (
+    START,
+    Commit,
+    Cursor,
+    Former,
+    Input,
+    Output,
+    PluginContext,
+    Reader,
+    SucceedingOutput,
+    Token,
+    TransactionalOutput,
+)
+from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.transactions import TransactionStore, TransactionWriter
+
+__all__ = [
+    "START",
+    "Blocked",
+    "Commit",
+    "Cursor",
+    "Fenced",
+    "Former",
+    "GroupId",
+    "ImmediateOutput",
+    "IndexedReader",
+    "Input",
+    "JobId",
+    "Options",
+    "Output",
+    "PartBody",
+    "PartFormat",
+    "PartsWriter",
+    "PluginContext",
+    "Problem",
+    "Reader",
+    "RollLimits",
+    "Segment",
+    "SucceedingOutput",
+    "Token",
+    "TransactionStore",
+    "TransactionWriter",
+    "TransactionalOutput",
+    "Unavailable",
+    "UserError",
+    "WorkLost",
+    "located",
+    "option_error",
+    "partition_names",
+    "parts_at",
+    "read_options",
+    "task_error",
+]
