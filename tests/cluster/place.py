@@ -22,7 +22,7 @@ from tests.cluster.layout import HOST_IP, LINK_BITS, NODE_IP, PODS, SERVICES, ST
 HOLDER = "namespace"
 HOST_LINK, NODE_LINK = "onyx-host", "onyx-node"
 CNI_STATE = Path("/var/lib/cni")
-"""A path that the container runtime cannot be told; covered inside the namespace."""
+"""A path that the container runtime takes no setting for; covered inside the namespace."""
 
 
 @dataclass(frozen=True)

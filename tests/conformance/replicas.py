@@ -56,7 +56,7 @@ def told(ours: Replica) -> dict[str, Any]:
 
 
 def entry(case: Mapping[str, Any], position: int | None = None) -> Entry:
-    """An entry as a client would have written it: no writer, so nothing tells repeats."""
+    """An entry as a client would have written it: no writer, so nothing distinguishes repeats."""
     args = {key: _scheduler(key, text(value)) for key, value in case["args"].items()}
     at = case.get("message-id", 0) if position is None else position
     return Entry(Position(at), Command(case["fn"], args))

@@ -93,7 +93,7 @@ def expected_calls(listed: Iterable[dict[str, Any]], after: str) -> list[Call]:
 
 
 def differences(got: Sequence[Call], wanted: Sequence[Call], unordered: bool) -> str | None:
-    """How calls differ, in whatever order; told without states where only these differ."""
+    """How calls differ, in whatever order; shown without states where only these differ."""
     left = list(wanted)
     extra: list[Call] = []
     for one in got:

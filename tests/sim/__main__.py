@@ -54,7 +54,7 @@ def explain(outcome: Outcome, steps: int, bug: str | None) -> str:
 
 
 def run_cluster(seeds: range, steps: int, bug: str | None, jobs: int) -> bool:
-    """Whether an invariant was broken, which is told."""
+    """Whether an invariant was broken, which is printed."""
     began_s = time.monotonic()
     events, entries, virtual_s, done = 0, 0, 0.0, 0
     for outcome in outcomes(seeds, steps, bug, jobs):
@@ -73,7 +73,7 @@ def run_cluster(seeds: range, steps: int, bug: str | None, jobs: int) -> bool:
 
 
 def run_windows(seeds: range, bug: str | None, jobs: int) -> bool:
-    """Whether an invariant was broken, which is told."""
+    """Whether an invariant was broken, which is printed."""
     began_s = time.monotonic()
     rounds, virtual_s, done = 0, 0.0, 0
     for outcome in windows.outcomes(seeds, bug, jobs):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One peer's task as the process has been told."""
+    """One peer's task as the process has been asked for."""
 
     job: JobId
     task: TaskName

@@ -50,7 +50,7 @@ ROUNDS_MAX = 5_000
 
 
 class Kept:
-    """An output that keeps what it is given and makes it durable on `flush`, or when told to."""
+    """An output that keeps what it is given and makes it durable on `flush`, or when asked to."""
 
     cooperative = True
 
@@ -209,7 +209,7 @@ class Bench:
         self.until(lambda: all(task.phase is Phase.BEFORE_BATCH for task in self.tasks.values()))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Step each task that is not in its loop yet or was told something until this holds."""
+        """Step each task that is not in its loop yet or has a message until this holds."""
         for _ in range(ROUNDS_MAX):
             if condition():
                 return
@@ -257,7 +257,7 @@ class Bench:
         return machine.step(task)
 
     def take_away(self, task: Task) -> None:
-        """The newest replica no longer has the peer on the task, and it was not told yet."""
+        """The newest replica has the peer no longer on the task, which has no message yet."""
         left = self._replica.allocations[self.id].set(task.name, ())
         allocations = self._replica.allocations.set(self.id, left)
         self._replica = dataclasses.replace(self._replica, allocations=allocations)

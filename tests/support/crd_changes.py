@@ -3,7 +3,7 @@
 `breaking(old, new)` names each change that could refuse, prune or mean otherwise what users have
 stored or what their files say. Pure; conservative where it cannot know: another pattern (unless it
 only has more alternatives), another default, a new rule count as breaking, and a default that only
-the parser knows any more unless the description tells it.
+the parser knows any more unless the description names it.
 
 `tests/support/crds_released/` holds the CRDs of the last release, with which tests compare those of
 now. `python -m tests.support.crd_changes` renews them: a step of each release, after its tests.

@@ -48,7 +48,7 @@ class Faults:
     pause_max_s: float = 1.0
     told: Callable[[str], None] = field(default=lambda text: None)
     besides: Callable[[int], None] = field(default=lambda number: None)
-    """Done before each fault, whose number it is told."""
+    """Called before each fault with its number."""
 
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:

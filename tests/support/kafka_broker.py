@@ -169,7 +169,7 @@ class KafkaBroker:
         return [find_java(JAVA_MIN).executable, *_JVM, "-cp", jars]
 
     def _serves(self) -> bool:
-        """It listens before it can serve: the controller tells it when."""
+        """It listens before it can serve: the controller says when."""
         try:
             socket.create_connection(("127.0.0.1", self._ports[0]), timeout=1).close()
             brokers = self.admin.list_topics(timeout=2).brokers

@@ -1,4 +1,4 @@
-"""Helpers for tests of the log: waiting for what it tells, and ending sessions from outside."""
+"""Helpers for tests of the log: waiting for what it delivers, and ending sessions from outside."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Watcher(Protocol):
 
 
 class MemoryStore:
-    """The nodes, and who is told of changes. `lock` guards everything in it."""
+    """The nodes, and who is notified of changes. `lock` guards everything in it."""
 
     def __init__(self, settings: LogSettings) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""A replica that is told commands one by one, for tests: positions count up by themselves."""
+"""A replica that gets commands one by one, for tests: positions count up by themselves."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import threading
 
 
 class TcpProxy:
-    """Forwards connections to `port` until told otherwise."""
+    """Forwards connections to `port` until it is cut."""
 
     def __init__(self, port: int) -> None:
         self._target = port

@@ -15,7 +15,7 @@ the conformance cases; where these leave something open:
   can it be late or dropped.
 * A segment is late for a window when the watermark has passed all its extents by more than the
   lateness that is allowed; extents passed by that much are dropped, after they have fired.
-* Functions of the user are those of `FUNCTIONS`, told again here without their protocol.
+* Functions of the user are those of `FUNCTIONS`, written again here without their protocol.
 * `discarding` sets the state back to the first one (in 0.9 it was nil until the next segment),
   or, when the watermark has passed the extent, removes it. `postEvictor: [all]` removes it always.
 """
@@ -101,7 +101,7 @@ class Extent:
     unfired: list[Trigger] = field(default_factory=list)
     """Watermark triggers that have not seen all its segments."""
     session_key: Any = None
-    """Value of the window's `sessionKey`, which tells sessions of a group apart."""
+    """Value of the window's `sessionKey`, which distinguishes the sessions of a group."""
 
 
 def units(amount: tuple[int, str]) -> int:

@@ -1,7 +1,7 @@
 """Whole jobs through a real cluster in this process: ZooKeeper, peers, channels in memory.
 
-Cases whose lifecycles are told in words get them from `LIFECYCLES`. What windows hold is what their
-triggers say for the last time. One cluster serves all cases of a file with the same peer
+Cases whose lifecycles are described in words get them from `LIFECYCLES`. What windows hold is what
+their triggers say for the last time. One cluster serves all cases of a file with the same peer
 configuration.
 """
 

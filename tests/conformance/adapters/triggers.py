@@ -1,4 +1,4 @@
-"""Cases about triggers alone: when each fires, told by real windows around it.
+"""Cases about triggers alone: when each fires, seen from real windows around it.
 
 A trigger with a list of events has a global window, which is always there to fire. One about bounds
 and a place is asked by the rule that windows use; those of 0.9, where the segments are the

@@ -3,7 +3,7 @@
 Our model unites the two eras. The 0.9 column holds, except for a job that uses a key which only
 0.10 and later have and we have too (0.9 refuses it merely because it does not know it). Such a job
 leaves unsaid what goes without saying there: state is exactly-once, so that repeats need not be
-told, and a trigger without a refinement leaves the state as it is.
+reported, and a trigger without a refinement leaves the state as it is.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Checks:
 
     @fatal
     def completed(self, roots: U64) -> None:
-        """Somebody is told that these trees are complete."""
+        """These trees are reported complete to somebody."""
         partitions, _, positions = unpack(roots)
         for partition, position in zip(partitions.tolist(), positions.tolist(), strict=True):
             for task, count in self._tree(partition, position).items():

@@ -252,7 +252,7 @@ class Process:
 
 
 class Partitions:
-    """The source: tells the checks what has been read."""
+    """The source: reports to the checks what has been read."""
 
     cooperative = True
 

@@ -67,7 +67,7 @@ class Storage:
         told: Callable[[TaskPlace, LogKey, ChunkReader], None],
         between: Callable[[], None],
     ) -> None:
-        """`told` hears of every new chunk; `between` is called before each request."""
+        """`reported` hears of every new chunk; `between` is called before each request."""
         self.chunks = MemoryChunkStore()
         self.faults = faults
         self.tasks: dict[str, Noted] = {}
