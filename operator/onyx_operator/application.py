@@ -26,14 +26,14 @@ from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.server import Check, Webhook
-from onyx_operator.clusters.clusters import Clusters
+from onyx_operator.clusters.check import trial
+from onyx_operator.clusters.controller import Clusters
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
-from onyx_operator.clusters.trial import trial
 from onyx_operator.context import Operator
 from onyx_operator.informers.informer import Informer
 from onyx_operator.informers.watches import Watches
-from onyx_operator.jobs.jobs import Jobs
+from onyx_operator.jobs.controller import Jobs
 from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from onyx.errors import Problem
+
 MESSAGE_CHARACTERS_MAX = 2_000
+PROBLEMS_MAX = 10
+"""Problems of an invalid spec that its condition lists."""
 
 Truth = Literal["True", "False", "Unknown"]
 Verdict = tuple[Truth, str, str]
@@ -66,3 +70,10 @@ def cut(message: str) -> str:
     """A message as long as a condition takes it."""
     too_long = len(message) > MESSAGE_CHARACTERS_MAX
     return f"{message[: MESSAGE_CHARACTERS_MAX - 3]}..." if too_long else message
+
+
+def problem_lines(problems: tuple[Problem, ...]) -> str:
+    """Problems as text, one a line, `PROBLEMS_MAX` of them at most."""
+    lines = [str(problem) for problem in problems[:PROBLEMS_MAX]]
+    more = len(problems) - len(lines)
+    return "\n".join([*lines, *([f"and {more} more problems"] if more else [])])

@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx.settings import Settings
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.wanted import Refusal, wanted
+from onyx_operator.clusters.spec import Refusal, wanted
 
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}

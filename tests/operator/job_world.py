@@ -15,10 +15,12 @@ from onyx_operator.jobs.actions import (
     Submit,
     Tell,
 )
+from onyx_operator.jobs.observed import Seen
 from onyx_operator.jobs.plan import plan
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, Upgrade
+from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.versions import ids_of_interest, to_upgrade
+from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
 NOW_S = 1_000_000_000.0

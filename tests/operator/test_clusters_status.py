@@ -12,9 +12,9 @@ from tests.operator.clusters import CODE, SMALL, WHOLE, cluster, pool
 
 from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
+from onyx_operator.clusters.events import news
+from onyx_operator.clusters.spec import Refusal, wanted
 from onyx_operator.clusters.status import Outcome, deleting, status
-from onyx_operator.clusters.telling import news
-from onyx_operator.clusters.wanted import Refusal, wanted
 
 NOW = "2026-11-21T12:00:00Z"
 LATER = "2026-11-21T12:05:00Z"

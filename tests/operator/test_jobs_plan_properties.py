@@ -12,9 +12,10 @@ from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx_operator.jobs.actions import Remember, Submit, Tell
 from onyx_operator.jobs.plan import plan
-from onyx_operator.jobs.seen import LogJob, Record, Trouble, job_id
+from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.jobs.versions import ids_of_interest
+from onyx_operator.logs.state import LogJob, Trouble
 
 DIGESTS = ("digest-a", "digest-b")
 

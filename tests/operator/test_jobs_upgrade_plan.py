@@ -15,8 +15,9 @@ from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx_operator.jobs.actions import Action, Remember, Submit, Tell
 from onyx_operator.jobs.plan import Plan, plan
-from onyx_operator.jobs.seen import LogJob, Record, job_id
+from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
+from onyx_operator.logs.state import LogJob
 
 A, B, C = "digest-a", "digest-b", "digest-c"
 RESUME = Declaration(upgrade_policy="KeepState")

@@ -15,9 +15,9 @@ from tests.operator.workers import Workers
 from onyx.ids import GroupId, JobId
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
-from onyx_operator.jobs import checks
-from onyx_operator.jobs.seen import Upgrade
 from onyx_operator.jobs.spec import read_spec
+from onyx_operator.logs import worker_checks as checks
+from onyx_operator.logs.state import Upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
 

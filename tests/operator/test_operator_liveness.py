@@ -9,7 +9,7 @@ from onyx_operator import generate
 from onyx_operator.informers.store import Store
 from onyx_operator.informers.watched import Watched
 from onyx_operator.liveness import Liveness
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 
 class Clock:

@@ -11,8 +11,8 @@ import pytest
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.reconciler import Key, Reconciler
 from onyx_operator.settings import Pace
+from onyx_operator.work_queue import Key, Reconciler
 
 A, B = Key("default", "a"), Key("default", "b")
 PACE = Pace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)

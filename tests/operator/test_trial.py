@@ -20,7 +20,7 @@ from tests.operator.harness import Logs, Operator, cluster, job, settings
 from tests.operator.test_admission_server import NAME, PATHS, Files
 from tests.operator.test_watches import eventually
 
-from onyx_operator.jobs.hints import hints
+from onyx_operator.jobs.check import hints
 
 TYPO = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
 GOOD = {"podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}}}, "image": "onyx-worker:1"}

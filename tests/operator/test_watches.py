@@ -22,7 +22,7 @@ from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import CLUSTERS, JOBS, Kube
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 TWO = settings(NAMESPACES="default,team", CLUSTERS_RESYNC_INTERVAL_S="0.2")
 BY_LABEL = settings(NAMESPACES="", NAMESPACE_LABELS="onyx=on", NAMESPACES_INTERVAL_S="0.05")

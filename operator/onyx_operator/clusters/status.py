@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx_operator.clusters.pool import Pool, selector, selector_text
-from onyx_operator.clusters.wanted import Refusal
+from onyx_operator.clusters.spec import Refusal
 from onyx_operator.conditions import Verdict, dated
 
 Object = Mapping[str, Any]

@@ -17,7 +17,7 @@ from onyx_operator.informers.watched import Watched
 from onyx_operator.kube import Kube, Object, Resource
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 Listener = Callable[[Key, Object, bool], None]
 """Called with each object that has changed or is listed: its key, itself, whether it is gone."""

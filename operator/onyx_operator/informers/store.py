@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onyx_operator.kube import Object
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 
 class Store:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx_operator.informers.store import key_of, version
 from onyx_operator.liveness import Liveness
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 
 class Watched:

@@ -17,11 +17,11 @@ from onyx_operator.jobs.actions import (
     Submit,
     Tell,
 )
-from onyx_operator.jobs.log_view import LogView
-from onyx_operator.jobs.owners import owner_of
-from onyx_operator.jobs.seen import Record, identity
+from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import JOBS, Kube, Object
+from onyx_operator.logs.owners import owner_of
+from onyx_operator.logs.view import LogView
 from onyx_operator.metrics import OperatorMetrics
 
 KILLING = "kill-job"

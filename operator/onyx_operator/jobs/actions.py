@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onyx.ids import JobId
-from onyx_operator.jobs.seen import Record
+from onyx_operator.jobs.record import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import KILLING, Actor
 from onyx_operator.jobs.actions import Tell
-from onyx_operator.jobs.log_view import LogView
-from onyx_operator.jobs.log_views import LogViews
-from onyx_operator.jobs.owners import Owner, owner_of
-from onyx_operator.jobs.seen import read_record
+from onyx_operator.jobs.record import read_record
 from onyx_operator.kube import JOBS, KubeError, Object
-from onyx_operator.reconciler import Key, Reconciler
+from onyx_operator.logs.owners import Owner, owner_of
+from onyx_operator.logs.view import LogView
+from onyx_operator.logs.views import LogViews
+from onyx_operator.work_queue import Key, Reconciler
 
 logger = logging.getLogger(__name__)
 

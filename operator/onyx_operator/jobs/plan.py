@@ -19,7 +19,8 @@ from onyx_operator.jobs.actions import (
     Submit,
     Tell,
 )
-from onyx_operator.jobs.seen import UNKNOWN, Log, LogJob, Record, Seen, Trouble, Upgrade
+from onyx_operator.jobs.observed import Seen
+from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import JOB_REF_NOT_FOUND, Spec, short
 from onyx_operator.jobs.versions import (
     current,
@@ -31,6 +32,7 @@ from onyx_operator.jobs.versions import (
     to_upgrade,
     wanted_next,
 )
+from onyx_operator.logs.state import UNKNOWN, Log, LogJob, Trouble, Upgrade
 
 FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0

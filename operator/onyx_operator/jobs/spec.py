@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onyx.errors import ManifestError, Problem
+from onyx.errors import ManifestError
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.submission.plugin_options import wrong_options
 from onyx.upgrade.plan import drop_unused_upgrade
-from onyx_operator.jobs.seen import job_id
+from onyx_operator.conditions import problem_lines
+from onyx_operator.jobs.record import job_id
 
 JOB_REF_NOT_FOUND = "JobRefNotFound"
 """Reason of a problem that ends when the file is there."""
-PROBLEMS_TOLD_MAX = 10
-"""Problems of an invalid spec that its condition lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
     except LookupError as error:
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
-        return replace(spec, problem=told(error.problems), problem_reason="InvalidSpec")
+        return replace(spec, problem=problem_lines(error.problems), problem_reason="InvalidSpec")
     return replace(spec, job=job, digest=job_hash(drop_unused_upgrade(job)))
 
 
@@ -101,10 +100,3 @@ def _referenced(ref: JobRef, text: str | None, name: str) -> Job:
         )
     # The object's own name, by which metrics and `kubectl get` speak of the job.
     return replace(parse_manifest(text, source), name=name)
-
-
-def told(problems: tuple[Problem, ...]) -> str:
-    """Problems, a line each; of many the first."""
-    lines = [str(problem) for problem in problems[:PROBLEMS_TOLD_MAX]]
-    more = len(problems) - len(lines)
-    return "\n".join([*lines, *([f"and {more} more problems"] if more else [])])

@@ -11,10 +11,12 @@ from typing import Any
 
 from onyx.model.crd.status import TASKS_MAX
 from onyx_operator.conditions import Truth, Verdict, cut, dated
+from onyx_operator.jobs.observed import Seen
 from onyx_operator.jobs.plan import Plan
-from onyx_operator.jobs.seen import Log, LogJob, Record, Seen, Trouble, identity
+from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import timestamp
+from onyx_operator.logs.state import Log, LogJob, Trouble
 
 
 def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from itertools import count
 
 from onyx.ids import JobId
-from onyx_operator.jobs.seen import Log, LogJob, Record, Stage
+from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import Spec
+from onyx_operator.logs.state import Log, LogJob, Stage
 
 ATTEMPTS_PROBED = 256
 """Attempts that are looked for in the log when there is no record."""

@@ -26,18 +26,20 @@ from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.actions import DeleteObject
+from onyx_operator.jobs.check import hints
 from onyx_operator.jobs.departures import Departures
-from onyx_operator.jobs.hints import hints
-from onyx_operator.jobs.log_view import CONNECTING, LogView
-from onyx_operator.jobs.log_views import LogViews
-from onyx_operator.jobs.owners import owner_of
+from onyx_operator.jobs.observed import Seen
 from onyx_operator.jobs.plan import Plan, plan, seconds
-from onyx_operator.jobs.seen import Log, Seen, Trouble, read_record
+from onyx_operator.jobs.record import read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
 from onyx_operator.jobs.status import status
 from onyx_operator.jobs.versions import ids_of_interest, to_upgrade
 from onyx_operator.kube import CLUSTERS, CONFIG_MAPS, JOBS, Conflict, KubeError, NotFound, Object
-from onyx_operator.reconciler import Key, Reconciler
+from onyx_operator.logs.owners import owner_of
+from onyx_operator.logs.state import Log, Trouble
+from onyx_operator.logs.view import CONNECTING, LogView
+from onyx_operator.logs.views import LogViews
+from onyx_operator.work_queue import Key, Reconciler
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.settings import Settings
-from onyx_operator.jobs.log_view import Changed, Connect, LogView
-from onyx_operator.jobs.seen import Trouble
+from onyx_operator.logs.state import Trouble
+from onyx_operator.logs.view import Changed, Connect, LogView
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import JobSettings
 

@@ -10,8 +10,8 @@ from onyx.model.job import Job
 from onyx.replica.state import Replica
 from onyx.submission import upgrades
 from onyx.upgrade.plan import Plan, upgrading
-from onyx_operator.jobs.seen import Upgrade
-from onyx_operator.jobs.spec import told
+from onyx_operator.conditions import problem_lines
+from onyx_operator.logs.state import Upgrade
 
 CARRY_OVER_WAIT_S = 1.0
 """Between two looks whether a job has carried over its state: no event announces that."""
@@ -37,7 +37,7 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
         anew = "another restartNonce runs the new one from its beginning"
         return Upgrade(holder, refusal=f"{error}; {anew}")
     if found.problems:
-        return Upgrade(holder, refusal=told(found.problems))
+        return Upgrade(holder, refusal=problem_lines(found.problems))
     return Upgrade(holder, remarks=_remarks(found))
 
 

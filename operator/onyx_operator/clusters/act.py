@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx_operator.clusters import observe
+from onyx_operator.clusters.check import as_declared
+from onyx_operator.clusters.events import news
 from onyx_operator.clusters.plan import Action, Apply, Delete, Found, Leave, plan
 from onyx_operator.clusters.pool import Pool, pool_name
 from onyx_operator.clusters.resources import STATEFUL_SETS
+from onyx_operator.clusters.spec import Refusal, wanted
 from onyx_operator.clusters.status import Outcome, deleting, status
-from onyx_operator.clusters.telling import news
-from onyx_operator.clusters.trial import as_declared
-from onyx_operator.clusters.wanted import Refusal, wanted
 from onyx_operator.conditions import change
 from onyx_operator.context import Operator
 from onyx_operator.kube import CLUSTERS, Kube, KubeError, NotFound, Object, timestamp
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 
 async def reconcile(operator: Operator, key: Key) -> None:

@@ -26,19 +26,19 @@ from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.stalls import cause, told
 from onyx.upgrade.plan import upgrading
-from onyx_operator.jobs.checks import Checks
-from onyx_operator.jobs.frontiers import Frontiers
-from onyx_operator.jobs.owners import Owner
-from onyx_operator.jobs.replica_jobs import (
+from onyx_operator.logs.frontiers import Frontiers
+from onyx_operator.logs.jobs import (
     by_owner,
     changed_jobs,
     jobs_that_wait,
     log_job,
     stage_of,
 )
-from onyx_operator.jobs.seen import Log, Stage, Trouble, Upgrade
-from onyx_operator.jobs.upgrades import upgrade
-from onyx_operator.reconciler import Key
+from onyx_operator.logs.owners import Owner
+from onyx_operator.logs.state import Log, Stage, Trouble, Upgrade
+from onyx_operator.logs.upgrades import upgrade
+from onyx_operator.logs.worker_checks import Checks
+from onyx_operator.work_queue import Key
 
 Connect = Callable[[Settings], ClientLog]
 Changed = Callable[[Collection[JobId] | None], None]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onyx_operator.reconciler import Key
+from onyx_operator.work_queue import Key
 
 _KIND = "OnyxJob"
 _PARTS = 5

@@ -8,11 +8,11 @@ from typing import Any
 
 from onyx.errors import Unavailable
 from onyx_operator.clusters import observe
+from onyx_operator.clusters.act import reconcile
 from onyx_operator.clusters.pool import CLUSTER_LABEL
-from onyx_operator.clusters.reconcile import reconcile
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object
-from onyx_operator.reconciler import Key, Reconciler
+from onyx_operator.work_queue import Key, Reconciler
 
 KIND = "cluster"
 

@@ -13,7 +13,7 @@ from onyx.model.job import Job
 from onyx.replica.entry import Command, Entry
 from onyx.replica.state import Replica
 from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
-from onyx_operator.jobs.seen import Upgrade
+from onyx_operator.logs.state import Upgrade
 
 CHECKS_MAX = 200
 """Questions that are remembered, the newest ones."""

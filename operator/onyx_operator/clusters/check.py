@@ -9,7 +9,7 @@ from typing import Any
 
 from onyx.errors import Problem, Unavailable
 from onyx_operator.clusters.resources import STATEFUL_SETS, children
-from onyx_operator.clusters.wanted import Refusal, wanted
+from onyx_operator.clusters.spec import Refusal, wanted
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError
 

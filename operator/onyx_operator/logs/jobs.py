@@ -8,9 +8,9 @@ from onyx.ids import JobId
 from onyx.replica.jobs import input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import NOTHING, Replica
-from onyx_operator.jobs.owners import read_owner
-from onyx_operator.jobs.seen import LogJob, Stage
-from onyx_operator.reconciler import Key
+from onyx_operator.logs.owners import read_owner
+from onyx_operator.logs.state import LogJob, Stage
+from onyx_operator.work_queue import Key
 
 _BY_JOB = (
     "allocations",

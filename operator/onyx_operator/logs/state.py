@@ -1,0 +1,97 @@
+"""What the log of a cluster says of jobs, as values: the input of plans and statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from onyx.ids import JobId
+
+Stage = Literal["unknown", "live", "completed", "killed", "fenced"]
+"""`fenced`: killed before it was submitted, so that a submission under way comes too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogJob:
+    """A job as the replica knows it."""
+
+    stage: Stage = "unknown"
+    suspended: bool = False
+    draining: bool = False
+    tasks: tuple[tuple[str, int], ...] = ()
+    """Peers by task, parents before children."""
+    required: int = 0
+    """Peers that it needs to start."""
+    starting: bool = False
+    """Some of its peers are not ready yet."""
+    waiting_for: str = ""
+    """Why it has no peers."""
+    displaced: bool = False
+    """It has none because the job scheduler gave those that it had to other jobs."""
+    stalled: str = ""
+    """Why it does not advance, as its workers report it."""
+    failure: str = ""
+    """What a task said before it killed the job; empty when a command killed it."""
+    partitions: int = 0
+    exhausted: int = 0
+    """Partitions of its sources that have been read and processed to their end."""
+    completed: int | None = None
+    """Segments of its inputs that are completely processed; None when that is not known."""
+
+    @property
+    def peers(self) -> int:
+        return sum(count for _, count in self.tasks)
+
+    @property
+    def submitted(self) -> bool:
+        return self.stage not in ("unknown", "fenced")
+
+    @property
+    def ended(self) -> bool:
+        return self.stage in ("completed", "killed", "fenced")
+
+
+UNKNOWN = LogJob()
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log of the job's cluster, as followed by this operator."""
+
+    position: int
+    jobs: Mapping[JobId, LogJob]
+    """Those asked for; others are unknown."""
+    orphans: tuple[JobId, ...] = ()
+    """Jobs that have not ended of objects that had the name before."""
+
+    def job(self, job: JobId | None) -> LogJob:
+        return self.jobs.get(job, UNKNOWN) if job is not None else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why the log cannot be used now."""
+
+    reason: str
+    """`ClusterNotFound`, `ClusterNotReady`, `LogUnreachable`, `Connecting`."""
+    message: str
+    without_workers: bool = False
+    """There are no workers either; otherwise jobs go on as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """Whether the wanted job can upgrade the object's job, by the log and both manifests."""
+
+    upgrades: JobId | None = None
+    """The job whose state it would carry over: the object's job, or the one which that upgrades, as
+    long as it has not carried over the state itself."""
+    refusal: str = ""
+    """Why it cannot, a line each."""
+    waits: str = ""
+    """Why it cannot yet, though it may later: ask again."""
+    again_in_s: float | None = None
+    """When to ask again; of a refusal, for workers may come that can run it."""
+    remarks: str = ""
+    """What is not carried over."""
