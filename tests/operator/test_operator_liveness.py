@@ -88,8 +88,8 @@ def test_an_object_made_anew_replaces_the_former_one_whatever_its_version() -> N
     assert found["metadata"]["uid"] == "u2", "the deletion was of the old one"
 
 
-def test_the_page_of_metrics_is_fresh(tmp_path: Path) -> None:
+def test_the_generated_pages_are_fresh(tmp_path: Path) -> None:
     assert generate.main(["--check"]) == 0, "run python -m onyx_operator.generate"
-    assert generate.main(["--check"], tmp_path / "page.md") == 1
-    assert generate.main([], tmp_path / "page.md") == 0
-    assert generate.main(["--check"], tmp_path / "page.md") == 0
+    assert generate.main(["--check"], tmp_path) == 1
+    assert generate.main([], tmp_path) == 0
+    assert generate.main(["--check"], tmp_path) == 0

@@ -51,12 +51,16 @@ def test_without_an_api_server_it_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "variable", ["ONYX_OPERATOR_JOBS_CONCURRENT_MAX", "ONYX_LOG_POLL_INTERVAL_S"]
+    ("variable", "expected"),
+    [
+        ("ONYX_OPERATOR_JOBS_CONCURRENT_MAX", "a whole number"),
+        ("ONYX_LOG_POLL_INTERVAL_S", "a number"),
+    ],
 )
-def test_a_wrong_setting_is_named(variable: str) -> None:
+def test_a_wrong_setting_is_named(variable: str, expected: str) -> None:
     done = started(**{variable: "many"})
     assert done.returncode == 2
-    assert done.stderr.strip() == f"{variable}='many': expected a number"
+    assert done.stderr.strip() == f"{variable}='many': expected {expected}"
 
 
 def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(

@@ -110,8 +110,8 @@ def classes_read(path: Path) -> Iterator[str]:
 
 
 READERS = ("convert", "json.decode", "msgpack.decode")
-CHECKED_OTHERWISE = {"kind"}
-"""Not a class but a variable: see `onyx.plugins.options`."""
+CHECKED_OTHERWISE = {"hint"}
+"""A variable and not a class: `onyx.structs.convert`, whose callers see to it."""
 
 
 def test_classes_that_msgspec_reads_are_prepared_for_threads() -> None:

@@ -29,6 +29,25 @@ def test_a_job_scheduler_that_does_not_exist_is_refused_by_name() -> None:
         from_environment({"ONYX_JOB_SCHEDULER": "fair"})
 
 
+def test_all_wrong_variables_are_reported_at_once() -> None:
+    with pytest.raises(SettingsError) as raised:
+        from_environment(
+            {
+                "ONYX_TRANSPORT_PORT": "70000",
+                "ONYX_TRANSPORT_SHORT_CIRCUIT": "maybe",
+                "ONYX_LEAVE_TIMEOUT_S": "soon",
+                "ONYX_ZOOKEEPER_SERVER_ID": "one",
+            }
+        )
+
+    assert str(raised.value).splitlines() == [
+        "ONYX_LEAVE_TIMEOUT_S='soon': expected a number",
+        "ONYX_ZOOKEEPER_SERVER_ID='one': expected a whole number",
+        "ONYX_TRANSPORT_PORT='70000': expected a whole number <= 65535",
+        "ONYX_TRANSPORT_SHORT_CIRCUIT='maybe': expected true or false",
+    ]
+
+
 def test_settings_come_back_from_the_variables_they_make() -> None:
     settings = Settings(
         tenancy_id="t",
@@ -47,5 +66,5 @@ def test_arguments_of_functions_that_are_no_lists_by_task_are_refused(text: str)
 
 def test_the_largest_segment_fits_into_the_smallest_frame() -> None:
     assert SEGMENT_BYTES_MAX + FRAME_OVERHEAD_BYTES + 2 * 8 <= FRAME_BYTES_MIN
-    with pytest.raises(SettingsError, match="FRAME_BYTES_MAX=1000: at least 2200000"):
+    with pytest.raises(SettingsError, match="BYTES_MAX='1000': expected a whole number >= 2200000"):
         from_environment({"ONYX_TRANSPORT_FRAME_BYTES_MAX": "1000"})

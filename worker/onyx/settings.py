@@ -1,7 +1,8 @@
-"""Settings of a worker, a client or the environment: nested, frozen, one docstring a field.
+"""Settings of a process: nested, frozen classes with one field and its docstring for each setting.
 
-Read from keyword arguments or, for `onyx worker`, from the environment by `from_environment`
-(`ONYX_ZOOKEEPER_ADDRESS` is `zookeeper.address`, and so on). Every limit has its unit in its name.
+They come from keyword arguments, or from environment variables by `from_environment`:
+`ONYX_ZOOKEEPER_ADDRESS` is `zookeeper.address`. A new setting is a new field: its type says what
+a variable may hold, and the page of all settings is generated. Limits have their unit in the name.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
 
 from onyx.errors import SettingsError
+from onyx.structs import Mismatch, convert
 
 __all__ = [
     "LedgerSettings",
@@ -31,7 +35,9 @@ __all__ = [
 T = TypeVar("T")
 
 FnParams = Mapping[str, Sequence[Any]]
-JOB_SCHEDULERS = ("balanced", "greedy", "percentage")
+JobScheduler = Literal["balanced", "greedy", "percentage"]
+JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
+Port = Annotated[int, Meta(ge=0, le=65_535)]
 FRAME_BYTES_MIN = 2_200_000
 """Room for the largest segment (`codec.refusals.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
@@ -79,17 +85,17 @@ class ZooKeeperServerSettings:
     """Folder for its data, on a disk that survives the server."""
     host: str = "127.0.0.1"
     """Address to listen on; `0.0.0.0` for clients on other machines."""
-    port: int = 2181
+    port: Port = 2181
     """Port for clients."""
     servers: tuple[str, ...] = ()
     """Hosts of an ensemble, in the order of their ids; empty or one: the server stands alone."""
     id: int | None = None
     """Place in `servers`, from 1; None: after the host's name, where `zookeeper-0` is 1."""
-    quorum_port: int = 2888
+    quorum_port: Port = 2888
     """Port on which the leader of an ensemble is followed."""
-    election_port: int = 3888
+    election_port: Port = 3888
     """Port on which an ensemble elects its leader."""
-    formation_port: int = 4888
+    formation_port: Port = 4888
     """Port on which the servers of an ensemble ask each other what their folders hold."""
     heap_mib: int = 256
     """Memory of the Java virtual machine in MiB."""
@@ -122,11 +128,11 @@ class TransportSettings:
     """Address to listen on."""
     advertise_host: str = ""
     """Address that other groups dial; empty means `bind_host`."""
-    port: int = 0
+    port: Port = 0
     """Port to listen on; 0 takes a free one."""
     frame_bytes_target: int = 262_144
     """Packets are coalesced up to this size under load (a gRPC message costs ~300 us of CPU)."""
-    frame_bytes_max: int = 4_000_000
+    frame_bytes_max: Annotated[int, Meta(ge=FRAME_BYTES_MIN)] = 4_000_000
     """Largest message sent or taken, at least 2,200,000, so that the largest segment fits; gRPC's
     own default limit is 4 MiB."""
     link_bytes_max: int = 8_388_608
@@ -220,7 +226,7 @@ class TelemetrySettings:
 
     log_failures: bool = True
     """Whether a worker logs what kills a job. `onyx run` shows it at the end, once."""
-    metrics_port: int | None = None
+    metrics_port: Port | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
     metrics_host: str = "127.0.0.1"
     """Address on which the Prometheus endpoint listens."""
@@ -242,7 +248,7 @@ class Settings:
 
     tenancy_id: str = "default"
     """Separates clusters that share a ZooKeeper."""
-    job_scheduler: str = "balanced"
+    job_scheduler: JobScheduler = "balanced"
     """`balanced`, `greedy` or `percentage`; the first group of a tenancy fixes it for all."""
     modules: tuple[str, ...] = ()
     """Modules whose functions jobs may name; nothing else is ever imported for a job."""
@@ -270,18 +276,9 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
     """Settings from variables: `ONYX_TENANCY_ID`, `ONYX_LOG_ENTRY_BYTES_MAX`, ...
 
     Raises:
-        SettingsError: a variable does not have the type of its setting, names no scheduler, or is
-            out of bounds.
+        SettingsError: variables do not hold what their settings take; names all of them.
     """
-    settings = read(Settings, environment, prefix)
-    frame_bytes_max = settings.transport.frame_bytes_max
-    if frame_bytes_max < FRAME_BYTES_MIN:
-        told = f"{prefix}_TRANSPORT_FRAME_BYTES_MAX={frame_bytes_max}"
-        raise SettingsError(f"{told}: at least {FRAME_BYTES_MIN}, or segments would not fit")
-    if settings.job_scheduler not in JOB_SCHEDULERS:
-        told = f"{prefix}_JOB_SCHEDULER={settings.job_scheduler!r}"
-        raise SettingsError(f"{told}: expected {', '.join(JOB_SCHEDULERS)}")
-    return settings
+    return read(Settings, environment, prefix)
 
 
 def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
@@ -316,45 +313,66 @@ def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any
     """Settings of any class like those above; fields in `given` are not read.
 
     Raises:
-        SettingsError: a variable does not have the type of its setting.
+        SettingsError: variables do not hold what their settings take; names all of them.
     """
-    hints = get_type_hints(cls)
-    values: dict[str, Any] = dict(given)
+    problems: list[str] = []
+    found = _read(cls, environment, prefix, problems, given)
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return found
+
+
+def _read(
+    cls: type[T],
+    environment: Mapping[str, str],
+    prefix: str,
+    problems: list[str],
+    given: Mapping[str, Any],
+) -> T:
+    hints = get_type_hints(cls, include_extras=True)
+    values = dict(given)
     for each in fields(cls):  # type: ignore[arg-type]
-        variable = f"{prefix}_{each.name.upper()}"
-        kind = hints[each.name]
+        variable, hint = f"{prefix}_{each.name.upper()}", hints[each.name]
         if each.name in given:
             continue
-        if is_dataclass(kind):
-            values[each.name] = read(hints[each.name], environment, variable)
+        if is_dataclass(hint):
+            values[each.name] = _read(hints[each.name], environment, variable, problems, {})
         elif variable in environment:
-            values[each.name] = _convert(variable, environment[variable], kind)
+            try:
+                values[each.name] = _convert(environment[variable], hint)
+            except ValueError as error:
+                problems.append(f"{variable}={environment[variable]!r}: {error}")
     return cls(**values)
 
 
-def _convert(variable: str, text: str, kind: Any) -> Any:
-    if kind == tuple[str, ...]:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    if kind == FnParams:
-        return _fn_params(variable, text)
+def _convert(text: str, hint: Any) -> Any:
+    value: Any = text
+    if get_origin(hint) is tuple:
+        value = [part.strip() for part in text.split(",") if part.strip()]
     try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if kind in (int, float):
-            return kind(text)
-        if kind == int | None:
-            return int(text)
-    except (ValueError, KeyError) as error:
-        expected = "true or false" if kind is bool else "a number"
-        raise SettingsError(f"{variable}={text!r}: expected {expected}") from error
-    return text
+        if get_origin(hint) is Mapping:
+            value = json.loads(text)
+        return convert(value, hint, from_text=True)
+    except Mismatch as error:
+        raise ValueError(_expected(error)) from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected JSON: {error}") from error
 
 
-def _fn_params(variable: str, text: str) -> FnParams:
-    try:
-        found = json.loads(text)
-        if isinstance(found, dict) and all(isinstance(each, list) for each in found.values()):
-            return found
-    except ValueError as error:
-        raise SettingsError(f"{variable}={text!r} is not JSON: {error}") from error
-    raise SettingsError(f'{variable}={text!r}: expected lists by task, as {{"my-task": [1]}}')
+def _expected(error: Mismatch) -> str:
+    """What a variable may hold, in words: everything in a variable is text."""
+    if error.given is not None:
+        return f"expected {', '.join(error.offered)}"
+    words = error.what.partition(", got ")[0]
+    for name, word in _WORDS.items():
+        words = words.replace(f"`{name}`", word).replace(f"`{name} | null`", word)
+    return f"{words} at {error.path}" if error.path else words
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a JSON object",
+}

@@ -1,21 +1,68 @@
-"""Classes that msgspec reads: what it must know of one is gathered at once, by one thread.
+"""Values that msgspec reads by the types of a class: settings, options of plugins, records.
 
-By itself msgspec gathers it when it reads the first value of a class, and lets other threads use it
-while it is incomplete: two threads that read their first values at the same time end the process by
-a segmentation fault (0.22; structs and dataclasses alike). Decoders made while a module is imported
-are safe, as is a class with the decorator of this module.
+A field is described by its type (`Annotated[int, Meta(ge=1)]`, `Literal["a", "b"]`), its default
+and the docstring below it. `convert` reads one value and says what is wrong with it in words.
+
+By itself msgspec gathers what it must know of a class when it reads the first value, and lets other
+threads use it while it is incomplete: two threads that read their first values at the same time end
+the process by a segmentation fault (0.22; structs and dataclasses alike). Decoders made while a
+module is imported are safe, as is a class with the decorator `prepared`.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 T = TypeVar("T")
 
+_NOT_OFFERED = re.compile(r"invalid enum value '(.*)'", re.DOTALL)
+
+
+class Mismatch(ValueError):
+    """A value is not of its type."""
+
+    def __init__(self, message: str, hint: Any) -> None:
+        what, _, path = message.partition(" - at `$")
+        self.what = what[:1].lower() + what[1:]
+        """What was expected, and what was given."""
+        self.path = path.rstrip("`")
+        """Where within the value: `[2]`, `.size`; empty if it is the value itself."""
+        found = _NOT_OFFERED.fullmatch(self.what)
+        self.given = found[1] if found else None
+        """The word that is none of those `offered`; None if it is not about words."""
+        self.offered = sorted(_offered(hint)) if found else []
+        super().__init__(self.what)
+
+
+def convert(value: Any, hint: Any, *, from_text: bool = False) -> Any:
+    """A value as the type `hint`.
+
+    Args:
+        from_text: whether text such as `5` or `true` stands for numbers and booleans.
+
+    Raises:
+        Mismatch: the value is not of this type.
+    """
+    try:
+        return msgspec.convert(value, hint, strict=not from_text)
+    except msgspec.ValidationError as error:
+        raise Mismatch(str(error), hint) from None
+
 
 def prepared(kind: type[T]) -> type[T]:
-    """Class decorator, the outermost one: the class may be read by several threads at once."""
+    """Class decorator, the outermost one: several threads may read the class at once."""
     msgspec.json.Decoder(kind)
     return kind
+
+
+def _offered(hint: Any) -> Iterator[str]:
+    """The words that a type offers, anywhere in it."""
+    if get_origin(hint) is Literal:
+        yield from map(str, get_args(hint))
+    else:
+        for each in get_args(hint):
+            yield from _offered(each)

@@ -12,6 +12,7 @@ from pathlib import Path
 from onyx.model.crd import cluster as crd_cluster
 from onyx.model.crd import job as crd
 from onyx.model.crd import parts as crd_parts
+from onyx.model.reference import settings
 from onyx.model.reference.pages import pages
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +29,10 @@ def files(root: Path = ROOT) -> dict[Path, str]:
             for folder in CRD_FOLDERS
             for name, each in crds.items()
         },
-        **{root / "docs" / "reference" / name: page for name, page in pages().items()},
+        **{
+            root / "docs" / "reference" / name: page
+            for name, page in (pages() | {"settings.md": settings.page()}).items()
+        },
     }
 
 

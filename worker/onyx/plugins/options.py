@@ -7,10 +7,9 @@ runs, who wants them all: see `onyx.submission.plugin_options`.
 from __future__ import annotations
 
 import importlib
-import re
 import threading
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -19,6 +18,7 @@ from onyx.model.job import CatalogEntry
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url, parse_url
+from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
     from onyx.plugins.protocol import PluginContext
@@ -69,21 +69,27 @@ def read_options(context: PluginContext, kind: type[O]) -> O:
 
 
 def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, list[Problem]]:
-    """Options as a `kind`, and what is wrong with them, each with the option's name as its path;
-    it is empty if the options as a whole are."""
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    unknown = [
-        Problem(str(key), "is not known", nearest(str(key), known) or _all_of(known))
+    """Options as a `kind`, and all that is wrong with them, each with the option's name as its
+    path."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    problems = [
+        Problem(str(key), "is not known", nearest(str(key), fields) or _all_of(fields))
         for key in options
-        if key not in known
+        if key not in fields
     ]
-    if unknown:
-        return None, unknown
-    try:
-        with _ONE_AT_A_TIME:
-            read = msgspec.convert(dict(options), kind)
-    except msgspec.ValidationError as error:
-        return None, [_problem(str(error), kind)]
+    values, unknown = {}, bool(problems)
+    for name, field in fields.items():
+        if name in options:
+            try:
+                with _ONE_AT_A_TIME:
+                    values[field.name] = convert(options[name], field.type)
+            except Mismatch as error:
+                problems.append(_problem(name, error))
+        elif field.required and not unknown:  # an unknown one may be the missing one, misspelled
+            problems.append(Problem(name, "is missing"))
+    if problems:
+        return None, problems
+    read = kind(**values)
     return read, list(read.wrong())
 
 
@@ -116,42 +122,18 @@ def function_error(context: PluginContext, who: str, error: BaseException) -> Us
     return UserFunctionError(f"{context.where}: {who} raised {describe(error)}")
 
 
-def _all_of(known: list[str]) -> str:
+def _all_of(known: Iterable[str]) -> str:
     return f"known are: {', '.join(known) or 'none'}"
 
 
-def _problem(message: str, kind: type[Options]) -> Problem:
-    """What msgspec says, as a problem."""
-    what, _, path = message.partition(" - at `$.")
-    what = what[:1].lower() + what[1:]
-    path = path.rstrip("`")
-    if given := _NOT_OFFERED.fullmatch(what):
-        known = sorted(_offered(kind, path.partition("[")[0]))
-        hint = nearest(given[1], known) or _all_of(known)
-        return Problem(path, f"is {given[1]!r}, which is not offered", hint)
-    if path:
-        return Problem(path, f"is wrong: {what}")
-    missing = what.removeprefix("object missing required field ").strip("`")
-    return Problem(missing, "is missing") if missing != what else Problem("", what)
-
-
-_NOT_OFFERED = re.compile(r"invalid enum value '(.*)'", re.DOTALL)
-
-
-def _offered(kind: type[Options], name: str) -> Iterator[str]:
-    """What may be written for an option that has a choice, or for each of several."""
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-    waiting = [fields[name]]
-    while waiting:
-        found = waiting.pop()
-        if get_origin(found) is Literal:
-            yield from map(str, get_args(found))
-        else:
-            waiting += get_args(found)
+def _problem(name: str, error: Mismatch) -> Problem:
+    path = f"{name}{error.path}"
+    if error.given is None:
+        return Problem(path, f"is wrong: {error.what}")
+    hint = nearest(error.given, error.offered) or _all_of(error.offered)
+    return Problem(path, f"is {error.given!r}, which is not offered", hint)
 
 
 def _error(context: PluginContext, problem: Problem) -> UserError:
     what = "; ".join(filter(None, (problem.message, problem.hint)))
-    if not problem.path:
-        return task_error(context, f"options: {what}")
     return option_error(context, problem.path, what)
