@@ -17,7 +17,8 @@ from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.protocol import Cursor
 from onyx.task.source.frontier import FrontierStore
-from onyx.task.source.source import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN, Source
+from onyx.task.source.partition import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN
+from onyx.task.source.source import Source
 
 JOB = JobId("j")
 BATCH = 7
@@ -78,7 +79,7 @@ class World:
         self.log = self.memory.group(GroupId(f"g{self.owners}"))
         self.log.register_pulse()
         self.in_flight = []
-        self.source = Source(self.endless, ENTRY, self.clock, tracked=True)
+        self.source = Source(self.endless, ENTRY, self.clock)
         store = FrontierStore(self, JOB, 0)  # type: ignore[arg-type]
         self.source.open(0, "p", store, store.load())
         self.source.replay_pending()
@@ -190,7 +191,7 @@ def play(world: World, step: tuple[str, int]) -> None:
         case ("save", _):
             world.finish_saves()
         case ("checkpoint", _):
-            world.source.checkpoint()
+            world.source.checkpoint(interval_s=0.0)
         case ("crash", saved):
             world.crash(bool(saved))
         case ("hand over", _):

@@ -239,7 +239,7 @@ class Bench:
         task.stop = Stop("peer-left")
         peer = task.peer
         if task.wired:
-            task.live.inbox.close()
+            task.allocation.inbox.close()
         del self.tasks[peer]
         self.rewire()
 

@@ -96,7 +96,7 @@ class Checks:
     def after_round(self) -> None:
         for task in self._tasks():
             self._check_watermark(task)
-            windowing = task.live.windowing
+            windowing = task.allocation.windowing
             if windowing is not None and task.name == "gather":
                 self._check_sessions(windowing)
         if self._world.choice.random() < REPLAY_RATE:
@@ -105,14 +105,14 @@ class Checks:
     # --- W3, W4 ---------------------------------------------------------------------------------
 
     def _check_watermark(self, task: Task) -> None:
-        event_time = task.live.event_time
+        event_time = task.allocation.event_time
         mark = event_time.watermark if event_time is not None else None
         if mark is None:
             return
         key = (
-            task.services.replica().groups_reverse_index[task.peer],
+            task.assignment.services.replica().groups_reverse_index[task.peer],
             task.peer,
-            task.live.wiring.version,
+            task.allocation.wiring.version,
         )
         before = self._marks.get(key, mark)
         self._marks[key] = mark
@@ -157,21 +157,21 @@ class Checks:
                 task
                 for task in self._tasks()
                 if task.name == name
-                and task.live.wiring.version == version
-                and task.live.ready
-                and task.live.windowing is not None
+                and task.allocation.wiring.version == version
+                and task.allocation.ready
+                and task.allocation.windowing is not None
             ]
             if not owners or not self._world.storage.of(name).opened:
                 continue
-            static = owners[0].static
+            static = owners[0].program
             assert static.windowed is not None
             grouped = static.windowed.group_key is not None
             recovered = self._recovered(name, SHARDS if grouped else 1)
             self._check_known(name, recovered)
             for task in owners:
-                windowing = task.live.windowing
+                windowing = task.allocation.windowing
                 assert windowing is not None
-                if windowing.durable and task.batch is None:
+                if windowing.durable and task.work.batch is None:
                     self._check_owner(task, windowing, recovered)
 
     def _recovered(self, task: str, shards: int) -> Recovered:
@@ -182,7 +182,7 @@ class Checks:
         )
 
     def _check_owner(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        its = task.static.windowed
+        its = task.program.windowed
         assert its is not None
         grouped = its.group_key is not None
         again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)

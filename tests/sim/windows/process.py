@@ -116,7 +116,7 @@ class Process:
     def die(self) -> None:
         for task in self.tasks.values():
             if task.wired:
-                task.live.inbox.close()
+                task.allocation.inbox.close()
 
     # --- Services -------------------------------------------------------------------------------
 

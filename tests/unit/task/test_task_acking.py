@@ -34,7 +34,7 @@ def numbers(bench: Bench) -> list[int]:
 
 
 def in_flight(bench: Bench, index: int = 0) -> int:
-    source = bench.task("read", index).static.source
+    source = bench.task("read", index).program.source
     assert source is not None
     return source.in_flight
 
@@ -128,7 +128,7 @@ def test_what_times_out_is_read_again_and_sent_once_more() -> None:
     bench = Bench(chain(segments(6), read={"pendingTimeout": 5000}), SAME)
     bench.start()
     bench.settle(["read"])
-    bench.task("work").live.inbox.take(100)
+    bench.task("work").allocation.inbox.take(100)
     bench.clock.advance(4.0)
     bench.settle()
     assert numbers(bench) == []
@@ -181,9 +181,9 @@ def test_a_partition_goes_on_at_its_frontier_when_its_peer_leaves_the_task() -> 
     output.durable_count = 8
     bench.settle()
     leaving = bench.task("read", 1)
-    assert leaving.static.source is not None
-    leaving.static.source.save_frontiers()
-    frontier = leaving.static.source.partitions[1].window.frontier
+    assert leaving.program.source is not None
+    leaving.program.source.save_frontiers()
+    frontier = leaving.program.source.partitions[1].window.frontier
     assert frontier > 0
     output.flushes = True
     bench.rewire(read=1)
@@ -207,7 +207,7 @@ def test_the_end_of_input_is_told_without_a_ledger_under_at_most_once() -> None:
         output.durable_count = len(output.written)
     bench.settle()
     assert bench.completed
-    batches = [task.batch for task in bench.tasks.values() if task.kind is not Kind.INPUT]
+    batches = [task.work.batch for task in bench.tasks.values() if task.kind is not Kind.INPUT]
     assert batches == [None] * 5
 
 
@@ -241,9 +241,9 @@ def test_an_output_seals_though_control_items_keep_coming() -> None:
     bench = Bench(chain(segments(3)), SAME)
     bench.start()
     write, work = bench.task("write"), bench.task("work")
-    channel = Channel(bench.id, write.live.wiring.version, work.peer, write.peer)
+    channel = Channel(bench.id, write.allocation.wiring.version, work.peer, write.peer)
     for _ in range(400):
-        bench.transport.send(write.live.wiring.me.group, channel, FLUSH)
+        bench.transport.send(write.allocation.wiring.me.group, channel, FLUSH)
         bench.clock.advance(0.01)
         bench.round()
     assert bench.completed

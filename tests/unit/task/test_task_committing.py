@@ -108,7 +108,7 @@ def test_what_was_committed_and_not_visible_is_made_visible_by_who_takes_over(
     out = tmp_path / "out"
     bench = bench_of(str(out), peers=1)
     bench.start()
-    committing = bench.task("write").live.committing
+    committing = bench.task("write").allocation.committing
     assert committing is not None
     commit = committing.commit
 
@@ -116,7 +116,7 @@ def test_what_was_committed_and_not_visible_is_made_visible_by_who_takes_over(
         commit(token, segments)
         raise Unavailable("the process is gone before it could publish")
 
-    monkeypatch.setattr(bench.task("write").static.sink._plugin, "_commit", dies)  # type: ignore[union-attr]
+    monkeypatch.setattr(bench.task("write").program.sink._plugin, "_commit", dies)  # type: ignore[union-attr]
     for _ in range(60):
         bench.round()
     assert numbers(out) == []
@@ -138,7 +138,7 @@ def test_who_dies_after_a_version_has_begun_is_not_fenced_off_in_it(
     fenced: list[list[str]] = []
     monkeypatch.setattr(Sink, "fence", lambda _, live: fenced.append(list(live)))
     bench.until(lambda: bench.task("write").phase is Phase.AWAIT_READY)
-    died = list(bench.task("write").live.wiring.groups)
+    died = list(bench.task("write").allocation.wiring.groups)
     bench.replace_groups("joined")
     bench.start()
     assert fenced == [sorted([*died, "joined"])]
@@ -151,12 +151,12 @@ def test_a_zombie_commits_nothing_more(tmp_path: Path) -> None:
     for _ in range(25):
         bench.round()
     zombie = bench.task("write")
-    assert zombie.static.sink is not None
+    assert zombie.program.sink is not None
     bench.crash(zombie)
     bench.start()
     before = numbers(out)
     with pytest.raises(Unavailable, match="belongs to a newer version"):
-        zombie.static.sink.flush()
+        zombie.program.sink.flush()
     assert numbers(out) == before
     bench.settle()
     assert bench.completed

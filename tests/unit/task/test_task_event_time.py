@@ -38,7 +38,7 @@ class Watched(Fed):
         return self.event_time(task, index).watermark
 
     def event_time(self, task: str = "write", index: int = 0) -> EventTime:
-        found = self.task(task, index).live.event_time
+        found = self.task(task, index).allocation.event_time
         assert found is not None
         return found
 
@@ -271,7 +271,7 @@ class Losing:
 
     def missing(self) -> list[Segment]:
         """What should have arrived by the watermark and has not."""
-        live = self.bench.task("write").live
+        live = self.bench.task("write").allocation
         if live.event_time is None or live.wiring.version != self.version:
             return []
         watermark = live.event_time.watermark
@@ -348,7 +348,7 @@ def test_a_batch_kept_over_a_reallocation_goes_before_watermarks() -> None:
     bench.start()
     read = bench.task("read")
     feed.give("0", 1, 2, 3, 4, 5, 6)
-    while read.batch is None:
+    while read.work.batch is None:
         bench.step(read)
     bench.rewire()
     bench.settle()
@@ -502,7 +502,7 @@ def test_a_job_without_windows_needs_nothing_and_sends_nothing() -> None:
     feed.end()
     bench.settle()
     assert bench.completed
-    assert all(task.live.event_time is None for task in bench.tasks.values())
+    assert all(task.allocation.event_time is None for task in bench.tasks.values())
 
 
 def test_without_watermarks_and_ids_windows_need_nothing_either() -> None:
@@ -515,7 +515,7 @@ def test_a_task_that_needs_no_event_time_hears_none() -> None:
     feed = Feed(["0"])
     bench = Watched(branched(guarantee="at-least-once"), {"read": feed})
     bench.start()
-    inbox = bench.task("aside").live.inbox
+    inbox = bench.task("aside").allocation.inbox
     feed.give("0", 10)
     bench.settle(["read", "work", "write"])
     items = [delivery.item for delivery in inbox.take(100)]

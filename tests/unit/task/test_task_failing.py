@@ -338,7 +338,7 @@ def test_time_outs_do_not_use_up_retries() -> None:
     bench.start()
     for _ in range(3):
         bench.settle(["read"])
-        bench.task("work").live.inbox.take(100)
+        bench.task("work").allocation.inbox.take(100)
         bench.clock.advance(5.0)
     patiently(bench)
     assert numbers(bench) == [0, 1]

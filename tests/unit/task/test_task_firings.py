@@ -9,7 +9,7 @@ import pytest
 
 from onyx.errors import UserFunctionError
 from onyx.model.job import Trigger, Window
-from onyx.task.windowed.trigger_calls import call_emit, call_sync
+from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))
@@ -19,7 +19,7 @@ WHERE = "trigger watermark of window hours:"
 
 
 def emitted(made: Any) -> list[dict[str, Any]]:
-    return call_emit({"m:f": lambda *arguments: made}, {}, FIRING)
+    return TriggerCalls("count", {"m:f": lambda *arguments: made}, {}).emit(FIRING)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
 
     told = re.escape(f"{WHERE} sync m:f raised ValueError: disk full (test_task_firings.py, line ")
     with pytest.raises(UserFunctionError, match=told):
-        call_sync({"m:f": fails}, {}, FIRING)
+        TriggerCalls("count", {"m:f": fails}, {}).sync(FIRING)
 
 
 def test_a_function_of_other_arguments_is_told_too() -> None:
     with pytest.raises(UserFunctionError, match=r"emit m:f raised TypeError: .* takes 1 pos"):
-        call_emit({"m:f": lambda event: None}, {}, FIRING)
+        TriggerCalls("count", {"m:f": lambda event: None}, {}).emit(FIRING)

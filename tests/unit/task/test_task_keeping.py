@@ -51,7 +51,7 @@ def test_nothing_is_lost_or_repeated_whenever_the_allocation_changes(
 def test_what_waits_in_front_of_a_slow_output_is_kept() -> None:
     bench = started()
     bench.settle(["read", "work"])
-    assert bench.task("write").live.inbox.waiting_segments() > 0
+    assert bench.task("write").allocation.inbox.waiting_segments() > 0
     bench.rewire()
     bench.settle()
     assert bench.completed
@@ -73,7 +73,7 @@ def test_at_least_once_drops_it_because_it_is_replayed() -> None:
     bench.start()
     bench.settle(["read"])
     bench.rewire()
-    assert not bench.task("work").kept
+    assert bench.task("work").program.delivery.take_kept(lambda *_: None) is None
     bench.settle()
     assert bench.completed
     assert sorted(set(numbers(bench))) == list(range(60))

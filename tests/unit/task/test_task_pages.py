@@ -77,7 +77,7 @@ def go_on(bench: Bench, until: Callable[[], bool]) -> None:
 
 
 def is_firing(task: Task) -> bool:
-    windowing = task.live.windowing if task.wired else None
+    windowing = task.allocation.windowing if task.wired else None
     return windowing is not None and windowing.firing is not None
 
 
@@ -110,8 +110,8 @@ def test_the_next_page_waits_for_what_was_emitted(monkeypatch: pytest.MonkeyPatc
     def watch() -> bool:
         nonlocal most
         for task in counting(bench):
-            if task.wired and task.live.windowing is not None:
-                most = max(most, task.live.windowing.emissions.unsettled)
+            if task.wired and task.allocation.windowing is not None:
+                most = max(most, task.allocation.windowing.emissions.unsettled)
         return bench.completed
 
     go_on(bench, watch)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.errors import Unavailable
-from onyx.task.machine import WAITING_TOLD_AFTER_S
+from onyx.task.machine import WAITING_LOGGED_AFTER_S
 from onyx.task.phases.table import TABLE, Kind, Phase, Progress
 from onyx.task.source.frontier import Frontier
 
@@ -128,7 +128,7 @@ def test_what_a_task_waits_for_long_is_told_once_in_a_while(
     bench.settle()
     assert caplog.messages == []
     for _ in range(3):
-        bench.clock.advance(WAITING_TOLD_AFTER_S)
+        bench.clock.advance(WAITING_LOGGED_AFTER_S)
         bench.settle()
     names = sorted(task.name for task in bench.tasks.values())
     assert sorted(caplog.messages) == [
@@ -214,7 +214,7 @@ def test_an_input_that_stops_while_its_job_goes_on_says_how_far_it_is(
     bench = Bench(chain(segments, read={"maxPending": 30}), SAME)
     bench.start()
     task = bench.task("read")
-    source = task.static.source
+    source = task.program.source
     assert source is not None
     (partition,) = source.partitions.values()
     while not partition.window.frontier:

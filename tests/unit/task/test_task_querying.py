@@ -46,7 +46,7 @@ def bench() -> Bench:
 
 
 def query(task: Task, window: str = "counts", key: Any = ALL, **more: Any) -> StateQuery:
-    version = task.live.wiring.version if task.wired else AllocationVersion(1)
+    version = task.allocation.wiring.version if task.wired else AllocationVersion(1)
     asked = StateQuery(
         "tenancy", GroupId("g"), task.peer, JOB, version, window, encode_key(key), 100
     )

@@ -77,7 +77,7 @@ def test_a_peer_that_is_stopped_while_it_waits_is_not_restarted() -> None:
     bench = job()
     bench.settle()
     task = bench.task("work")
-    assert task.failed
+    assert task.status.failed
     bench.stop(task)
     bench.clock.advance(1_000.0)
     bench.settle()

@@ -38,7 +38,7 @@ class Job(Bench):
         )
         self.recorder = Recorder(descriptor, self.clock)
         for task in self.tasks.values():
-            task.slot = self.recorder.slot(task.job_id, task.name)
+            task.user_code.slot = self.recorder.slot(task.job_id, task.name)
 
     def _work(self, segments: list[Segment]) -> list[Segment]:
         self.batches.append([segment["n"] for segment in segments])
@@ -60,8 +60,8 @@ class Job(Bench):
         work = probe.task("work")
         for _ in range(10_000):
             probe.round()
-            if work.batch is not None and work.batch.ids is not None:
-                found[work.batch.segments[0]["n"]] = int(work.batch.ids[0])
+            if work.work.batch is not None and work.work.batch.ids is not None:
+                found[work.work.batch.segments[0]["n"]] = int(work.work.batch.ids[0])
             if probe.completed:
                 break
         return found
@@ -235,7 +235,7 @@ def test_what_was_taken_apart_is_dropped_with_its_allocation_and_comes_again(
     work = bench.task("work")
     for _ in range(1_000):
         bench.round()
-        if len(work.parts.waiting) == 5:
+        if len(work.work.parts.waiting) == 5:
             break
     bench.rewire()
     bench.settle()
@@ -258,9 +258,9 @@ def test_a_watermark_stays_behind_the_last_part_of_its_batch(job: Callable[..., 
     order: list[str] = []
     for _ in range(1_000):
         bench.round()
-        if work.batch is not None:
-            order.append(f"{len(work.batch)} of {len(work.parts.waiting)}")
-            assert not (work.parts.waiting and work.controls)
+        if work.work.batch is not None:
+            order.append(f"{len(work.work.batch)} of {len(work.work.parts.waiting)}")
+            assert not (work.work.parts.waiting and work.work.controls)
         if bench.completed:
             break
     assert "9 of 1" in order
@@ -291,11 +291,11 @@ def test_what_is_refused_leaves_no_trace_in_windows_and_goes_to_the_dead_letter(
     work = bench.task("work")
     for _ in range(1_000):
         bench.round()
-        if work.batch is not None and work.batch.ids is not None:
+        if work.work.batch is not None and work.work.batch.ids is not None:
             break
-    assert work.batch is not None
-    assert work.batch.ids is not None
-    id = f"{int(work.batch.ids[POISON]):x}"
+    assert work.work.batch is not None
+    assert work.work.batch.ids is not None
+    id = f"{int(work.work.batch.ids[POISON]):x}"
     for number in range(3):
         args = {"job": bench.id, "task": "work", "loss": f"{number}"}
         runs = {"runs": [[0, POISON, POISON]], "id": id}

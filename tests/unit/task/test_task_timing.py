@@ -30,7 +30,7 @@ class Batch:
             self.timer.refused(self.metrics)
             self.clock.advance(seconds)
         self.timer.written(self.metrics)
-        self.timer.tell(self.metrics, 10, 10)
+        self.timer.report(self.metrics, 10, 10)
 
     def stage(self, stage: str) -> float | None:
         labels = {**TASK, "stage": stage}

@@ -17,7 +17,7 @@ def bench_with(waiting: int, batch_takes_s: float = 0.0) -> Bench:
     bench = Bench(job, {"m:same": same})
     bench.start()
     read = bench.task("read")
-    source = read.static.source
+    source = read.program.source
     assert source is not None
     for sent in range(1, waiting + 1):
         machine.advance(read)
@@ -29,20 +29,20 @@ def test_a_turn_is_all_whole_batches_that_wait() -> None:
     bench = bench_with(waiting=6)
     work = bench.task("work")
     machine.advance(work)
-    assert work.live.inbox.waiting_segments() == 0
+    assert work.allocation.inbox.waiting_segments() == 0
 
 
 def test_less_than_a_batch_is_left_to_grow() -> None:
     bench = bench_with(waiting=5)
     work = bench.task("work")
     machine.advance(work)
-    assert work.live.inbox.waiting_segments() == 1
+    assert work.allocation.inbox.waiting_segments() == 1
     machine.advance(work)
-    assert work.live.inbox.waiting_segments() == 0
+    assert work.allocation.inbox.waiting_segments() == 0
 
 
 def test_a_slow_function_does_one_batch_a_turn_for_others_wait_too() -> None:
     bench = bench_with(waiting=6, batch_takes_s=1.0)
     work = bench.task("work")
     machine.advance(work)
-    assert work.live.inbox.waiting_segments() == 4
+    assert work.allocation.inbox.waiting_segments() == 4

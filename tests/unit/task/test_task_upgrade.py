@@ -171,7 +171,9 @@ def test_an_output_writes_exactly_once_over_both_jobs(rounds: int, tmp_path: Pat
 def test_what_the_old_job_has_read_is_not_read_again() -> None:
     new = after(stopped(110))
     new.start()
-    frontiers = [each.window.frontier for each in sources(new)[0].static.source.partitions.values()]
+    frontiers = [
+        each.window.frontier for each in sources(new)[0].program.source.partitions.values()
+    ]
     assert len(frontiers) == 2
     assert min(frontiers) > 0
 
@@ -185,7 +187,7 @@ def test_an_input_that_is_initialized_reads_from_the_beginning() -> None:
 
 def test_a_window_that_is_initialized_begins_empty() -> None:
     old = Bench(spec(), FUNCTIONS, settings=EAGER)
-    while sum(task.static.source.completed for task in sources(old)) < 30:
+    while sum(task.program.source.completed for task in sources(old)) < 30:
         old.round()
     new = after(old, upgrade={**OLD, "windows": {"sums": "initialize"}})
     new.settle()
@@ -194,7 +196,9 @@ def test_a_window_that_is_initialized_begins_empty() -> None:
 
 
 def sources(bench: Bench) -> list[Any]:
-    return [each for each in bench.tasks.values() if each.loaded and each.static.source is not None]
+    return [
+        each for each in bench.tasks.values() if each.loaded and each.program.source is not None
+    ]
 
 
 def test_a_new_partition_is_read_beside_those_that_are_carried_over() -> None:

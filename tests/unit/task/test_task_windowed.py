@@ -92,7 +92,7 @@ def test_nothing_is_acked_before_the_state_log_has_it() -> None:
     bench.start()
     bench.slow = []
     bench.settle()
-    source = bench.task("read").static.source
+    source = bench.task("read").program.source
     assert source is not None
     assert source.completed == 0
     bench.finish_slow()
@@ -163,7 +163,7 @@ def test_timers_do_not_fire_after_the_end() -> None:
     bench = Bench(spec(trigger=timer), FUNCTIONS)
     bench.start()
     bench.settle(["read", "count"])
-    windowing = bench.task("count").live.windowing
+    windowing = bench.task("count").allocation.windowing
     assert windowing is not None
     assert set(windowing.shards) == windowing.closed
     emitted = windowing.emissions.added

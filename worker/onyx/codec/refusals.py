@@ -25,7 +25,7 @@ import numpy as np
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment
-from onyx.flow.failing import Failure
+from onyx.flow.failing import SegmentFailure
 from onyx.flow.leaves import Leaves, describe_type
 
 SEGMENT_BYTES_MAX = 2_097_152
@@ -50,7 +50,7 @@ _USABLE = (
 )
 
 
-def refused(segments: Sequence[Segment]) -> list[Failure]:
+def refused(segments: Sequence[Segment]) -> list[SegmentFailure]:
     """The segments that cannot travel, by index, each with a SegmentError that names the key."""
     if not segments or _all_fit(segments):
         return []

@@ -16,7 +16,7 @@ import numpy as np
 
 from onyx.errors import UserError, UserFunctionError, contained
 from onyx.flow.batch import Segment
-from onyx.flow.failing import Failure
+from onyx.flow.failing import SegmentFailure
 from onyx.flow.leaves import Leaves, describe_type, flatten
 from onyx.model.job import CatalogEntry
 
@@ -63,10 +63,10 @@ def resolve_params(peer_fn_params: Mapping[str, Sequence[Any]], entry: CatalogEn
 
 def _call_each(
     call: Callable[[Any], Any], arguments: Sequence[Any]
-) -> tuple[list[Any], list[Failure]]:
+) -> tuple[list[Any], list[SegmentFailure]]:
     """One result an argument, None where it raised, and what it raised there."""
     results: list[Any] = []
-    failures: list[Failure] = []
+    failures: list[SegmentFailure] = []
     remaining = map(call, arguments)
     while True:
         error: Exception = StopIteration()

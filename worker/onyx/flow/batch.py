@@ -28,6 +28,14 @@ class Batch:
     def __len__(self) -> int:
         return len(self.segments)
 
+    def take(self, chosen: Indices) -> Batch:
+        """A batch of the segments at these indices, with their lineage."""
+        return Batch(
+            [self.segments[index] for index in chosen.tolist()],
+            None if self.roots is None else self.roots[chosen],
+            None if self.ids is None else self.ids[chosen],
+        )
+
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """One batch of several: small batches waiting in a queue are joined before bookkeeping."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 
-from onyx.flow.failing import Failure, one_by_one
+from onyx.flow.failing import SegmentFailure, one_by_one
 from onyx.flow.grouping import Grouping
 from onyx.flow.routed import Outgoing
 
 
-class Refusals:
+class GroupChecks:
     """The checks of one task."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Refusals:
         self._groupings = groupings
         self._several = several
 
-    def __call__(self, to: Mapping[str, Outgoing]) -> list[Failure]:
+    def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
         """`failing.Refused`; leaves the hashes of group keys in `to`."""
         found: dict[int, Exception] = {}
         for child, outgoing in to.items():
@@ -42,7 +42,7 @@ class Refusals:
                 found.setdefault(index if parents is None else int(parents[index]), error)
         return sorted(found.items(), key=itemgetter(0))
 
-    def _of_group(self, child: str, outgoing: Outgoing) -> list[Failure]:
+    def _of_group(self, child: str, outgoing: Outgoing) -> list[SegmentFailure]:
         grouping = self._groupings[child]
         try:
             if child in self._several:

@@ -17,7 +17,7 @@ import numpy as np
 
 from onyx.errors import UserFunctionError, contained
 from onyx.flow.batch import Indices, Segment
-from onyx.flow.failing import Failure
+from onyx.flow.failing import SegmentFailure
 
 LEAVES_MAX = 1_000_000
 """Most segments that a generator may make of one: an endless one would take all memory."""
@@ -33,9 +33,9 @@ class Leaves:
     parent i, for every i."""
     child_index: Indices | None = None
     """For each leaf its index among the leaves of its parent; None: 0 for all."""
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[SegmentFailure] = field(default_factory=list)
     """Segments for which the function raised, in order; they have no leaves."""
-    refusals: list[Failure] = field(default_factory=list)
+    refusals: list[SegmentFailure] = field(default_factory=list)
     """Segments of which a window of the task refuses a leaf, in order, each once."""
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ _NOTHING = None
 _PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
 
-def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
+def flatten(results: list[Any], failures: list[SegmentFailure]) -> Leaves:
     """The leaves of one result a segment; results that are no segments become failures.
 
     Args:
@@ -73,7 +73,7 @@ def flatten(results: list[Any], failures: list[Failure]) -> Leaves:
 
 
 def _of_lists(
-    lists: list[Sequence[Segment]], segments: list[Segment], failures: list[Failure]
+    lists: list[Sequence[Segment]], segments: list[Segment], failures: list[SegmentFailure]
 ) -> Leaves:
     counts = np.fromiter(map(len, lists), dtype=np.intp, count=len(lists))
     parents = np.repeat(np.arange(len(counts)), counts)
@@ -97,9 +97,9 @@ def _joined(lists: list[Sequence[Segment]]) -> list[Any]:
     return joined
 
 
-def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[Failure]]:
+def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[SegmentFailure]]:
     lists: list[Sequence[Segment]] = []
-    failures: list[Failure] = []
+    failures: list[SegmentFailure] = []
     for index, result in enumerate(results):
         try:
             lists.append(_as_list(result))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onyx.flow.batch import U64, Indices, Segment
-from onyx.flow.failing import Failure
+from onyx.flow.failing import SegmentFailure
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Routed:
     """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
     retries_max: list[int] = field(default_factory=list)
     """For each of them, how often the condition asks for that at most."""
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[SegmentFailure] = field(default_factory=list)
     """(index of the parent, exception) that nothing took care of; by parent, each once."""
     shared: bool = False
     """Whether a segment goes to several children, who then need copies of their own."""

@@ -32,7 +32,8 @@ from onyx.flow.conditions import (
     sendable,
     without_keys,
 )
-from onyx.flow.failing import Failure, Handling, Mask
+from onyx.flow.failing import SegmentFailure
+from onyx.flow.handling import Handling, Mask
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, with_extra
 
@@ -341,11 +342,11 @@ def _evaluate(
     olds: list[Segment],
     news: list[Segment],
     everything: Iterable[tuple[Segment, ...]],
-) -> tuple[Mask, list[Failure]]:
+) -> tuple[Mask, list[SegmentFailure]]:
     """Which leaves the predicate holds for, and for which it raised; each is asked once."""
     test = condition.test
     answers: list[int] = []
-    errors: list[Failure] = []
+    errors: list[SegmentFailure] = []
     append = answers.append
     remaining = zip(olds, news, everything, strict=True)
     while True:

@@ -31,6 +31,8 @@ U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]
 
 PARTITIONS_MAX = 1 << 16
+END_PARTITION = PARTITIONS_MAX - 1
+"""Number that no source partition has: the tree that says that input has ended, without acks."""
 POSITIONS_MAX = 1 << 40
 RANGE_POSITIONS = 4096
 """Positions that one ledger array covers; `range_key` tells them apart."""

@@ -25,13 +25,13 @@ def facts_of(
     task: Task, replica: Replica, now_s: float, permitted: bool, thread_taken_by: TaskName | None
 ) -> Facts:
     """See `Facts`."""
-    entry = task.static.entry if task.loaded else None
-    live = task.live if task.wired else None
-    source = task.static.source if entry is not None else None
-    step_s, windowing = task.course.step_since_s, live.windowing if live is not None else None
+    entry = task.program.entry if task.loaded else None
+    live = task.allocation if task.wired else None
+    source = task.program.source if entry is not None else None
+    step_s, windowing = task.status.step_since_s, live.windowing if live is not None else None
     in_flight = source.in_flight if source is not None else 0
     undurable = _undurable(task)
-    obstacle = task.course.obstacle
+    obstacle = task.status.obstacle
     if windowing is not None:
         in_flight += windowing.emissions.unsettled
         obstacle = obstacle or windowing.obstacle
@@ -49,10 +49,10 @@ def facts_of(
         in_flight=in_flight,
         resting=source.resting if source is not None else 0,
         next_try=_next_try(task, now_s),
-        held_back=task.course.held_back_in is task.phase,
+        held_back=task.user_code.held_back_in is task.phase,
         suspects=_suspects(task),
         undurable=undurable,
-        attempts=task.seal_attempts,
+        attempts=task.sealing.attempts,
         spark=entry is not None and entry.plugin == SPARK,
     )
 
@@ -63,46 +63,46 @@ def mark_of(task: Task, facts: Facts) -> Mark:
     anywhere."""
     if not task.loaded:
         return (task.phase,)
-    source, sink = task.static.source, task.static.sink
+    source, sink = task.program.source, task.program.sink
     if source is not None and facts.in_flight:
         return ("source", source.completed)
     if sink is not None and facts.undurable:
         return ("sink", sink.acknowledged)
     phase = facts.phase if facts.phase in EARLY else None
-    return ("task", phase, task.course.batches, facts.in_flight)
+    return ("task", phase, task.status.batches, facts.in_flight)
 
 
 def held_by(task: Task) -> int:
     """Segments that wait at the task; of an input, those that are not complete."""
     if task.kind is Kind.INPUT:
-        source = task.static.source if task.loaded else None
+        source = task.program.source if task.loaded else None
         return source.in_flight if source is not None else 0
-    batch = task.batch
-    waiting = task.live.inbox.waiting_segments() if task.wired else 0
+    batch = task.work.batch
+    waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
     return waiting + _undurable(task) + (len(batch) if batch is not None else 0)
 
 
 def _undurable(task: Task) -> int:
-    sink = task.static.sink if task.loaded else None
+    sink = task.program.sink if task.loaded else None
     return sink.waiting_segments if sink is not None else 0
 
 
 def _next_try(task: Task, now_s: float) -> str:
-    source = task.static.source if task.loaded else None
+    source = task.program.source if task.loaded else None
     if source is None or not isfinite(source.rested_s):
         return ""
-    return instant(task.services.clock.wall_ms() + round((source.rested_s - now_s) * 1000))
+    return instant(task.assignment.clock.wall_ms() + round((source.rested_s - now_s) * 1000))
 
 
 def _suspects(task: Task) -> int:
     """That are still to be tried, the present one included."""
-    return int(task.alone) + min(len(task.parts.waiting), task.parts.suspects)
+    return int(task.work.alone) + min(len(task.work.parts.waiting), task.work.parts.suspects)
 
 
 def _restarts(task: Task) -> str:
-    if task.course.superseded_s is not None:
+    if task.status.superseded_s is not None:
         return "what it had begun is lost or belongs to others now; a new peer is to begin anew"
-    if task.restart is not None:
+    if task.status.restart is not None:
         return "it failed, and a lifecycle has it restarted after a wait"
     return ""
 

@@ -97,7 +97,7 @@ class StallWatch:
             except RuntimeError:  # a dict of the task's has changed while it was looked through
                 continue
             if found is not None:
-                name = task.static.job.name if task.loaded else str(task.job_id)
+                name = task.program.job.name if task.loaded else str(task.job_id)
                 stalls.append((name, found, now_s - self._tasks[key].moved_s))
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
@@ -133,7 +133,7 @@ class StallWatch:
         if not in_time:
             self._tell(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
-        source = task.static.source if task.loaded else None
+        source = task.program.source if task.loaded else None
         oldest_s = source.oldest_s(now_s) if source is not None else None
         return Stall(
             job=task.job_id,
@@ -213,13 +213,13 @@ def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> N
 
 
 def _allowed_s(task: Task, reason: Reason) -> float:
-    return allowed_s(reason, task.static.entry, task.static.job) if task.loaded else 0.0
+    return allowed_s(reason, task.program.entry, task.program.job) if task.loaded else 0.0
 
 
 def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
     """The task that keeps the shared thread for too long."""
     for runner in runners:
-        since_s = runner.task.course.step_since_s
+        since_s = runner.task.status.step_since_s
         if runner.shared and since_s is not None and now_s - since_s >= BUSY_S:
             return runner.task.name
     return None

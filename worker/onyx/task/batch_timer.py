@@ -11,7 +11,7 @@ from onyx.telemetry.interface import TaskMetrics
 
 
 class BatchTimer:
-    """Of one task. `begin`, `read`, `applied`, `written` in this order; `tell` at the end."""
+    """Of one task. `begin`, `read`, `applied`, `written` in this order; `report` at the end."""
 
     __slots__ = ("_apply_s", "_clock", "_held", "_mark_s", "_read_s", "_write_s")
 
@@ -46,7 +46,7 @@ class BatchTimer:
         else:
             self._write_s = self._lap_s()
 
-    def tell(self, metrics: TaskMetrics, read: int, written: int) -> None:
+    def report(self, metrics: TaskMetrics, read: int, written: int) -> None:
         metrics.batch(read, written, self._read_s, self._apply_s, self._write_s)
 
     def _lap_s(self) -> float:

@@ -3,6 +3,8 @@
 A step does the current phase and moves to its successor in the table. Whatever a phase raises is
 decided here: the lifecycles' verdict, then the job is killed or the virtual peer restarted. A step
 never blocks and never raises; a phase that cannot go on answers WAITING and is stepped again.
+
+`RUN` says which parts of the task each phase uses.
 """
 
 from __future__ import annotations
@@ -11,50 +13,52 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
-from onyx.task import kept as keeping
-from onyx.task import user_code
 from onyx.task.failures import restarts
 from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
-from onyx.task.phases import loop, start, wire
+from onyx.task.phases import apply, finish, read, route, send, start, wire
 from onyx.task.phases.table import (
     LOOP_START,
     TABLE,
     WAITING_PHASES,
+    Answer,
     Kind,
     Phase,
     Progress,
 )
 from onyx.task.source import segment_hooks
-from onyx.task.task import Parts, Task
-from onyx.task.windowed import assign, query
+from onyx.task.task import Task
+from onyx.task.windowed import query, upkeep
+from onyx.task.windowed.assign import assign_windows
 
 logger = logging.getLogger("onyx.task")
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""
 
-RUN: dict[Phase, Callable[[Task], Progress]] = {
+RUN: dict[Phase, Callable[[Task], Answer]] = {
     Phase.LOAD_JOB: start.load_job,
-    Phase.START_TASK: start.start_task,
+    Phase.START_TASK: lambda t: start.start_task(t.assignment, t.program, t.status),
     Phase.BUILD: start.build,
-    Phase.BEFORE_TASK: start.before_task,
+    Phase.BEFORE_TASK: lambda t: start.before_task(t.program, t.status),
     Phase.WIRE: wire.take_wiring,
     Phase.RECOVER: wire.recover,
-    Phase.SIGNAL_READY: wire.signal_ready,
-    Phase.AWAIT_READY: wire.await_ready,
+    Phase.SIGNAL_READY: lambda t: wire.signal_ready(t.assignment, t.allocation),
+    Phase.AWAIT_READY: lambda t: wire.await_ready(t.assignment, t.program, t.allocation, t.status),
     Phase.RESUME: wire.resume,
-    Phase.BEFORE_BATCH: loop.before_batch,
-    Phase.READ_BATCH: loop.read_batch,
-    Phase.AFTER_READ_BATCH: loop.after_read_batch,
-    Phase.APPLY_FN: loop.apply_fn,
-    Phase.AFTER_APPLY_FN: loop.after_apply_fn,
-    Phase.ROUTE: loop.route,
-    Phase.ASSIGN_WINDOWS: assign.assign_windows,
-    Phase.SEND: loop.send_batch,
-    Phase.WRITE_BATCH: loop.write_batch,
-    Phase.AFTER_BATCH: loop.after_batch,
-    Phase.SEAL: loop.seal,
+    Phase.BEFORE_BATCH: lambda t: read.before_batch(t.program),
+    Phase.READ_BATCH: read.read_batch,
+    Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.program, t.work),
+    Phase.APPLY_FN: lambda t: apply.apply_fn(t.program, t.work),
+    Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.program, t.work),
+    Phase.ROUTE: lambda t: route.route(t.assignment, t.program, t.allocation, t.work),
+    Phase.ASSIGN_WINDOWS: lambda t: assign_windows(t.program, t.allocation, t.work),
+    Phase.SEND: lambda t: send.send_batch(t.assignment, t.program, t.allocation, t.work),
+    Phase.WRITE_BATCH: lambda t: send.write_batch(
+        t.assignment.services.transport, t.program, t.allocation, t.work
+    ),
+    Phase.AFTER_BATCH: finish.after_batch,
+    Phase.SEAL: lambda t: finish.seal(t.assignment, t.program, t.status, t.sealing),
 }
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
@@ -68,26 +72,26 @@ processor's cache when its turn comes, and everything done with it takes twice a
 TURN_MAX_S = 0.02
 """No further batch is begun after this, so that a slow function holds up the other tasks of its
 process for one batch at a time."""
-WAITING_TOLD_AFTER_S = 3.0
+WAITING_LOGGED_AFTER_S = 3.0
 SUPERSEDED_PATIENCE_S = 10.0
 """Whoever may not go on with what it has begun is mostly about to be allocated anew. If not, it was
 not declared dead, and begins anew by itself."""
-WAITING_TOLD_EVERY_S = 30.0
+WAITING_LOGGED_EVERY_S = 30.0
 
 
 def advance(task: Task) -> Progress:
     """Step until the task waits, ends, or is through with the whole batches that wait for it."""
-    clock = task.services.clock
-    task.course.step_since_s = now_s = clock.monotonic_s()
+    clock = task.assignment.clock
+    task.status.step_since_s = now_s = clock.monotonic_s()
     ends_s = now_s + TURN_MAX_S
     progress = _through_one(task)
     if progress is Progress.ADVANCED:
         for _ in range(1, BATCHES_A_TURN):
             if (now_s := clock.monotonic_s()) >= ends_s or not _more_waits(task):
                 break
-            task.course.step_since_s = now_s
+            task.status.step_since_s = now_s
             _through_one(task)
-    task.course.step_since_s = None
+    task.status.step_since_s = None
     return progress
 
 
@@ -95,9 +99,9 @@ def _more_waits(task: Task) -> bool:
     """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
     if task.kind is Kind.INPUT or not task.wired:
         return False
-    if task.parts.waiting:
+    if task.work.parts.waiting:
         return True
-    return task.live.inbox.waiting_segments() >= task.static.entry.batch_size
+    return task.allocation.inbox.waiting_segments() >= task.program.entry.batch_size
 
 
 def _through_one(task: Task) -> Progress:
@@ -124,17 +128,17 @@ def step(task: Task) -> Progress:
         _finish(task, task.stop)
         return Progress.DONE
     phase = task.phase
-    restarts.go_on(task)
-    if task.failed or (phase in WAITING_PHASES and not task.services.permitted()):
+    restarts.go_on(task.assignment, task.status)
+    if task.status.failed or (phase in WAITING_PHASES and not task.assignment.services.permitted()):
         return Progress.WAITING
-    if task.course.superseded_s is not None:
-        return _await_new_version(task, task.course.superseded_s)
+    if task.status.superseded_s is not None:
+        return _await_new_version(task, task.status.superseded_s)
     try:
-        progress = user_code.run(task, phase, RUN[phase])
+        answer = _run(task, phase)
     except Unavailable as error:
-        task.futures.clear()
-        task.course.obstacle = str(error)
-        _tell_why_it_waits(task, error)
+        task.background.forget()
+        task.status.obstacle = str(error)
+        _log_obstacle(task, error)
         return Progress.WAITING
     except Failure as failure:
         _decide(task, failure)
@@ -142,33 +146,47 @@ def step(task: Task) -> Progress:
     except BaseException as error:
         _decide(task, Failure(phase.value, contained(error)))
         return Progress.WAITING
-    if task.course.obstacle and phase in _TRIED_AT_EVERY_STEP:
-        task.course.obstacle = ""
-    if progress is Progress.ADVANCED and task.phase is phase:
-        task.phase = task.successors[phase]
-        task.course.tell_waiting_s = None
-        task.course.obstacle = ""
-    return progress
+    if task.status.obstacle and phase in _TRIED_AT_EVERY_STEP:
+        task.status.obstacle = ""
+    if answer is Progress.WAITING:
+        return Progress.WAITING
+    task.phase = answer if isinstance(answer, Phase) else task.successors[phase]
+    task.status.log_waiting_s = None
+    task.status.obstacle = ""
+    return Progress.ADVANCED
+
+
+def _run(task: Task, phase: Phase) -> Answer:
+    """Do a phase, recorded if user code runs in it."""
+    user_code = task.user_code
+    if phase not in user_code.phases:
+        return RUN[phase](task)
+    if not user_code.enter(phase, task.work):
+        return Progress.WAITING
+    try:
+        return RUN[phase](task)
+    finally:
+        user_code.slot.end()
 
 
 def _await_new_version(task: Task, since_s: float) -> Progress:
     """What was begun is lost to this task. Nothing of it was acknowledged, so it is replayed to
     whoever comes next: after a new allocation, for which a new peer is enough."""
-    now_s = task.services.clock.monotonic_s()
-    if now_s >= since_s + SUPERSEDED_PATIENCE_S and task.services.permitted():
+    now_s = task.assignment.clock.monotonic_s()
+    if now_s >= since_s + SUPERSEDED_PATIENCE_S and task.assignment.services.permitted():
         logger.warning("task %s begins anew, on a new peer", task.name)
-        task.failed = True
-        task.services.restart_peer(task.peer)
+        task.status.failed = True
+        task.assignment.services.restart_peer(task.peer)
     return Progress.WAITING
 
 
-def _tell_why_it_waits(task: Task, error: Unavailable) -> None:
+def _log_obstacle(task: Task, error: Unavailable) -> None:
     """What passes soon, as while a job is allocated anew, is not worth a line."""
-    now_s = task.services.clock.monotonic_s()
-    if task.course.tell_waiting_s is None:
-        task.course.tell_waiting_s = now_s + WAITING_TOLD_AFTER_S
-    elif now_s >= task.course.tell_waiting_s:
-        task.course.tell_waiting_s = now_s + WAITING_TOLD_EVERY_S
+    now_s = task.assignment.clock.monotonic_s()
+    if task.status.log_waiting_s is None:
+        task.status.log_waiting_s = now_s + WAITING_LOGGED_AFTER_S
+    elif now_s >= task.status.log_waiting_s:
+        task.status.log_waiting_s = now_s + WAITING_LOGGED_EVERY_S
         logger.warning("task %s waits in %s: %s", task.name, task.phase.value, error)
 
 
@@ -176,85 +194,91 @@ def _receive(task: Task, message: Message) -> None:
     match message:
         case Stop():
             task.stop = message
-        case Rewire(version) if task.wired and task.live.wiring.version < version:
-            task.futures.clear()
-            if not task.static.tracked:
-                keeping.keep(task)
-            task.forget_batch()
-            task.controls, task.parts = [], Parts()
-            task.course.superseded_s = None
+        case Rewire(version) if task.wired and task.allocation.wiring.version < version:
+            task.background.forget()
+            work, old = task.work, task.allocation
+            keep = task.program.delivery.keep
+            keep(task.phase, work.batch, work.leaves, old.outbox, old.inbox)
+            work.forget_all()
+            task.status.superseded_s = None
             task.phase = Phase.WIRE
-        case Ready(version) if task.wired and task.live.wiring.version == version:
-            task.live.ready = True
+        case Ready(version) if task.wired and task.allocation.wiring.version == version:
+            task.allocation.ready = True
         case Seal():
-            task.seal_wanted = True
+            task.sealing.wanted = True
         case Query():
-            query.answer(task, message)
-        case Completions() if task.wired and task.live.wiring.version == message.version:
-            source, windowing = task.static.source, task.live.windowing
-            if windowing is not None:
-                assign.complete(windowing, message)
-                return
-            assert source is not None, f"completions for {task.name}, which is no source"
-            if message.retries_max:
-                source.force_retry(message.roots, message.retries_max)
-            elif not task.live.ends.take_completion(message.roots):
-                segment_hooks.complete(task, source, message.roots)
+            has_state = task.wired and not task.status.failed
+            query.answer(task.name, task.allocation if has_state else None, message)
+        case Completions() if task.wired and task.allocation.wiring.version == message.version:
+            _complete(task, message)
         case _:
             """Of another version, or before the first wiring: it means nothing here."""
 
 
+def _complete(task: Task, message: Completions) -> None:
+    """Trees that this task began are complete, or are to be replayed."""
+    program, allocation = task.program, task.allocation
+    if allocation.windowing is not None:
+        upkeep.complete(allocation.windowing, message)
+        return
+    source = program.source
+    assert source is not None, f"completions for {task.name}, which is no source"
+    if message.retries_max:
+        source.force_retry(message.roots, message.retries_max)
+    elif not allocation.ends.take_completion(message.roots):
+        segment_hooks.complete(source, program.lifecycles, program.event, message.roots)
+
+
 def _decide(task: Task, failure: Failure) -> None:
-    if task.failed or not _assigned(task):
+    if task.status.failed or not _assigned(task):
         return
     if isinstance(failure.error, Fenced | WorkLost):
         logger.warning("task %s cannot go on with what it began: %s", task.name, failure.detail)
-        task.course.superseded_s = task.services.clock.monotonic_s()
+        task.status.superseded_s = task.assignment.clock.monotonic_s()
         return
-    task.failed = True
-    task.metrics.failed(failure.segments)
+    task.status.failed = True
     verdict = "kill"
     if task.loaded:
-        event, name = task.static.event, f"lifecycle/{failure.phase}"
+        task.program.metrics.failed(failure.segments)
+        event, name = task.program.event, f"lifecycle/{failure.phase}"
         try:
-            verdict = task.static.lifecycles.verdict(event, name, failure.error)
+            verdict = task.program.lifecycles.verdict(event, name, failure.error)
         except BaseException as raised:
             failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
-        exhausted = restarts.wait_for(task, failure)
+        exhausted = restarts.wait_for(task.assignment, task.status, failure)
         if exhausted is None:
             return
         failure = exhausted
-    values = task.services.settings.task.report_values
-    told = report(task.job_id, task.name, task.peer, failure, values)
-    stored = task.services.store_exception(task.job_id, told)
-    stored.add_done_callback(lambda _: task.propose("kill-job", job=task.job_id))
+    values = task.assignment.services.settings.task.report_values
+    text = report(task.job_id, task.name, task.peer, failure, values)
+    stored = task.assignment.services.store_exception(task.job_id, text)
+    stored.add_done_callback(lambda _: task.assignment.propose("kill-job", job=task.job_id))
 
 
 def _assigned(task: Task) -> bool:
     """Whether the newest replica still has the peer on this task. If not, a Stop is on its way and
     what the task stumbles over meanwhile means nothing."""
-    allocation = task.services.replica().allocations.get(task.job_id)
+    allocation = task.assignment.services.replica().allocations.get(task.job_id)
     return allocation is not None and task.peer in allocation.get(task.name, ())
 
 
 def _finish(task: Task, stop: Stop) -> None:
-    """Leave everything; an error on the way out is told and cannot keep the peer here."""
+    """Leave everything; an error on the way out is logged and cannot keep the peer here."""
     closers: list[Callable[[], object]] = []
     if task.wired:
-        closers.append(task.live.inbox.close)
+        closers.append(task.allocation.inbox.close)
     if task.loaded:
-        static = task.static
-        static.event["scheduler_event"] = stop.reason
-        if task.started:
-            merge = static.lifecycles.merge
-            closers.append(lambda: merge("after_task_stop", static.event))
-        source = static.source
-        if source is not None and static.tracked and stop.reason in GOES_ON:
-            # Nobody waits for it. Without it the next owner replays a little more.
-            closers.append(lambda: source.give_away(source.known))
-        closers += [part.close for part in (static.source, static.sink) if part is not None]
-    closers += [task.metrics.close, task.slot.close]
+        program = task.program
+        source, event = program.source, program.event
+        event["scheduler_event"] = stop.reason
+        if task.status.started:
+            closers.append(lambda: program.lifecycles.merge("after_task_stop", event))
+        if source is not None and stop.reason in GOES_ON:
+            closers.append(lambda: program.delivery.leave(source))
+        closers += [part.close for part in (source, program.sink) if part is not None]
+        closers.append(program.metrics.close)
+    closers.append(task.user_code.slot.close)
     for close in closers:
         try:
             close()

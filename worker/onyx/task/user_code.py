@@ -1,11 +1,11 @@
-"""Noting that a task is in user code, phase by phase.
+"""Recording that a task is in user code, phase by phase, for the flight recorder.
 
-Only phases in which code of the user's runs are noted, and only for tasks that have such code
-there: a process that dies in Onyx's own says nothing about a segment. Outputs are noted whoever
-wrote their plugin, because a library that ends the process over a segment is the same to the user.
-Inputs are noted if code of the user's makes their segments; they have none yet while it runs, so a
-death counts against the task. Those of Onyx may block in a library for long while they wait for
-something new, and everybody who wants to be alone would wait for them.
+Only phases in which code of the user's runs are recorded, and only for tasks that have such code
+there: a process that dies in Onyx's own code says nothing about a segment. Outputs are recorded
+whoever wrote their plugin, because a library that ends the process over a segment is the same to
+the user. Inputs are recorded if code of the user's makes their segments; they have none yet while
+it runs, so a death counts against the task. Inputs of Onyx may block in a library for long while
+they wait for something new, and everybody who wants to be alone would wait for them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onyx.model.job import CatalogEntry
-from onyx.recorder import UNNAMED
-from onyx.task.phases.table import Kind, Phase, Progress
-from onyx.task.task import Static, Task
+from onyx.recorder import UNNAMED, Slot
+from onyx.task.parts import Assignment, Program, Work
+from onyx.task.phases.table import Kind, Phase
 
 T = TypeVar("T")
 
@@ -28,22 +28,45 @@ NO_BATCH = frozenset({Phase.RESUME, Phase.READ_BATCH})
 """Phases whose user code is not about the batch that the task may still hold."""
 
 
-def user_phases(kind: Kind, static: Static) -> frozenset[Phase]:
+class UserCode:
+    """Of one task: its slot in the recorder, and the phases that are recorded."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.phases = frozenset({Phase.LOAD_JOB})
+        """More are known when the job is loaded, and the task built."""
+        self.held_back_in: Phase | None = None
+        """The phase in which the task waits because another one is to be alone in user code."""
+
+    def enter(self, phase: Phase, work: Work) -> bool:
+        """Record that a phase begins in which user code runs; False while another task is to be
+        alone there."""
+        batch, roots, id = work.batch, None, 0
+        if batch is not None and phase not in NO_BATCH:
+            roots = UNNAMED if batch.roots is None else batch.roots
+            if len(batch) == 1 and batch.ids is not None:
+                id = int(batch.ids[0])
+        entered = self.slot.begin(phase.value, roots, id, work.alone)
+        self.held_back_in = None if entered else phase
+        return entered
+
+
+def user_phases(kind: Kind, program: Program) -> frozenset[Phase]:
     """Phases in which a task runs code of the user's, as far as it has been built."""
-    windowed, has = static.windowed is not None, static.lifecycles.has
-    reads = kind is Kind.INPUT and reads_with_user_code(static.entry)
+    windowed, has = program.windowed is not None, program.lifecycles.has
+    reads = kind is Kind.INPUT and reads_with_user_code(program.entry)
     there = {
         Phase.START_TASK: has("start_task"),
-        Phase.BUILD: OWN in (static.entry.plugin or ""),
+        Phase.BUILD: OWN in (program.entry.plugin or ""),
         Phase.BEFORE_TASK: has("before_task_start"),
         Phase.BEFORE_BATCH: has("before_batch"),
         Phase.RESUME: reads,
         Phase.READ_BATCH: windowed or reads,  # windowed: triggers by time and by watermark
         Phase.AFTER_READ_BATCH: has("after_read_batch"),
-        Phase.APPLY_FN: static.fn is not None or windowed,
+        Phase.APPLY_FN: program.fn is not None or windowed,
         Phase.AFTER_APPLY_FN: has("after_apply_fn"),
         Phase.ASSIGN_WINDOWS: windowed,
-        Phase.ROUTE: windowed or static.conditions is not None or bool(static.groupings),
+        Phase.ROUTE: windowed or program.conditions is not None or bool(program.groupings),
         Phase.SEND: windowed or kind is Kind.OUTPUT,
         Phase.AFTER_BATCH: windowed or has("after_batch"),
     }
@@ -55,33 +78,14 @@ def reads_with_user_code(entry: CatalogEntry) -> bool:
     return OWN in (entry.plugin or "") or GENERATED_BY in entry.options
 
 
-def run_beside(task: Task, what: str, work: Callable[[], T]) -> T:
-    """Do work of the user's over no segment on another thread than the task's, noted in a place of
-    its own. Nobody waits with it: what is beside a suspect leaves in doubt whose death it was."""
-    slot = task.services.recorder.slot(task.job_id, task.name)
-    noted = slot.begin(what, None, 0, False)
+def run_beside(assignment: Assignment, what: str, work: Callable[[], T]) -> T:
+    """Do work of the user's over no segment on another thread than the task's, recorded in a slot
+    of its own. Nobody waits for it: beside a suspect, it leaves in doubt whose death it was."""
+    slot = assignment.services.recorder.slot(assignment.job_id, assignment.task)
+    recorded = slot.begin(what, None, 0, False)
     try:
         return work()
     finally:
-        if noted:
+        if recorded:
             slot.end()
         slot.close()
-
-
-def run(task: Task, phase: Phase, work: Callable[[Task], Progress]) -> Progress:
-    """Do a phase, noted if user code runs in it; WAITING while somebody is to be alone there."""
-    if phase not in task.user_phases:
-        return work(task)
-    batch, roots, id = task.batch, None, 0
-    if batch is not None and phase not in NO_BATCH:
-        roots = UNNAMED if batch.roots is None else batch.roots
-        if len(batch) == 1 and batch.ids is not None:
-            id = int(batch.ids[0])
-    if not task.slot.begin(phase.value, roots, id, task.alone):
-        task.course.held_back_in = phase
-        return Progress.WAITING
-    task.course.held_back_in = None
-    try:
-        return work(task)
-    finally:
-        task.slot.end()

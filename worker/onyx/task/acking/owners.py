@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from onyx.flow.batch import U64
 from onyx.ids import JobId, TaskName
-from onyx.ledger.lineage import PARTITION_SHIFT, cut
+from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, cut
 from onyx.replica.state import Replica
-from onyx.task.channels.end_of_input import END_PARTITION
 from onyx.task.channels.wiring import Site
 
 

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onyx.ids import PeerId, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import children, topological_order
-from onyx.task.channels.wiring import Wiring, commits
-from onyx.task.source.event_times import SourceTimes
+from onyx.task.channels.wiring import commits
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import (
     IDLE,
@@ -35,9 +33,6 @@ from onyx.windows.watermarks import (
     Rising,
     merge,
 )
-
-if TYPE_CHECKING:
-    from onyx.task.task import Task
 
 WATERMARK_INTERVAL_S = 0.02
 """Between two watermarks on a channel while there is work: a wide job has many channels."""
@@ -203,40 +198,3 @@ class EventTime:
         if self._begun_s is None:
             self._begun_s = now_s
         return 1 + int((now_s - self._begun_s) / interval_s)
-
-
-def event_time_of(task: Task, wiring: Wiring) -> EventTime | None:
-    """For a task that has just been wired; None if nobody needs it."""
-    needed = needs(task.static.job, task.name)
-    if needed is None:
-        return None
-    source = task.static.source
-    if source is None:
-        return EventTime(needed, wiring.upstream)
-    interval_s = task.services.settings.ledger.frontier_interval_s
-    return EventTime(needed, (), Origin(source.mark, source.frontiers, interval_s))
-
-
-def source_times(task: Task) -> SourceTimes | None:
-    """For an input that is being built; None if nobody needs them, or it assigns none.
-
-    Raises:
-        NameNotRegistered: there is no such `assignWatermarkFn`.
-    """
-    entry, services = task.static.entry, task.services
-    assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
-    if not assigns or needs(task.static.job, task.name) is None:
-        return None
-    return SourceTimes(entry, services.resolve, services.clock)
-
-
-def pass_on(task: Task, idle: bool = False) -> None:
-    """Put into the outbox what is due, behind all that the task has sent."""
-    live = task.live
-    event_time = live.event_time
-    if event_time is None or task.parts.waiting or (idle and len(live.outbox)):
-        return
-    for control in event_time.tell(task.services.clock.monotonic_s(), idle):
-        live.outbox.broadcast(control, event_time.children)
-    if event_time.watermark is not None:
-        task.metrics.watermark(event_time.watermark)

@@ -12,20 +12,20 @@ from __future__ import annotations
 import logging
 
 from onyx.task.failures.failure import Failure
-from onyx.task.task import Restart, Task
+from onyx.task.parts import Assignment, Restart, Status
 
 logger = logging.getLogger("onyx.task")
 
 
-def wait_for(task: Task, failure: Failure) -> Failure | None:
+def wait_for(assignment: Assignment, status: Status, failure: Failure) -> Failure | None:
     """Plan the restart of a task's peer; the failure for which the job is killed instead when it
     was restarted too often."""
-    settings = task.services.settings.task
-    now_s = task.services.clock.monotonic_s()
-    ready_s = task.ready_since_s
+    settings = assignment.services.settings.task
+    now_s = assignment.clock.monotonic_s()
+    ready_s = status.ready_since_s
     afresh = ready_s is not None and now_s - ready_s >= settings.restarts_forgotten_after_s
-    counts = task.services.replica().restarts.get(task.job_id)
-    count = 0 if afresh or counts is None else counts.get(task.name, 0)
+    counts = assignment.services.replica().restarts.get(assignment.job_id)
+    count = 0 if afresh or counts is None else counts.get(assignment.task, 0)
     if count >= settings.restarts_max:
         detail = (
             f"restarted {count} times without {settings.restarts_forgotten_after_s:g} s of work in "
@@ -34,11 +34,11 @@ def wait_for(task: Task, failure: Failure) -> Failure | None:
         return Failure(failure.phase, failure.error, detail, failure.segments, failure.segment)
     first_s, most_s = settings.retry_start_interval_s, settings.retry_start_interval_max_s
     wait_s = min(first_s * 2**count, most_s)
-    task.restart = Restart(now_s + wait_s, afresh)
+    status.restart = Restart(now_s + wait_s, afresh)
     logger.warning(
         "job %s, task %s: restart %d of at most %d in %g s, after %s: %s",
-        task.job_id,
-        task.name,
+        assignment.job_id,
+        assignment.task,
         count + 1,
         settings.restarts_max,
         wait_s,
@@ -48,13 +48,15 @@ def wait_for(task: Task, failure: Failure) -> Failure | None:
     return None
 
 
-def go_on(task: Task) -> None:
+def go_on(assignment: Assignment, status: Status) -> None:
     """Restart the peer when it has waited long enough."""
-    restart = task.restart
-    if restart is None or task.services.clock.monotonic_s() < restart.due_s:
+    restart = status.restart
+    if restart is None or assignment.clock.monotonic_s() < restart.due_s:
         return
-    if not task.services.permitted():
+    if not assignment.services.permitted():
         return
-    task.restart = None
-    task.propose("restart-task", job=task.job_id, task=task.name, afresh=restart.afresh)
-    task.services.restart_peer(task.peer)
+    status.restart = None
+    assignment.propose(
+        "restart-task", job=assignment.job_id, task=assignment.task, afresh=restart.afresh
+    )
+    assignment.services.restart_peer(assignment.peer)

@@ -1,66 +1,147 @@
-"""From the verdict on a batch to the outbox: lineage, groups, and what is told to the ackers."""
+"""SEND, WRITE_BATCH: segments with their lineage go to the outbox, or to the plugin of an output.
+
+What a batch consumes and produces is folded into values for the ackers (`ledger/hop`). A windowed
+task withholds them until its state log has what the batch changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Indices, Segment
-from onyx.flow.grouping import slots_of_shards
+from onyx.flow.grouping import Grouping, slots_of_shards
+from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
-from onyx.ledger.hop import Hop, Share, hop
+from onyx.ledger.hop import Hop, Share, hop, split_values
 from onyx.ledger.lineage import mix
+from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask
-from onyx.task.phases.route import decide_emitted
-from onyx.task.phases.table import Kind
-from onyx.task.task import Task
+from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.phases.controls import pass_controls
+from onyx.task.phases.route import route_emitted
+from onyx.task.phases.table import Answer, Progress
+from onyx.task.sink.sink import Sink
+from onyx.transport.interface import Transport
+
+Groupings = Mapping[str, Grouping]
 
 
-def send(task: Task, batch: Batch, routed: Routed) -> None:
-    """Send what was made of a batch on, and report the batch."""
-    windowing = task.live.windowing
-    made = _put_all(task, batch, routed, task.kind is Kind.INPUT, windowing is not None)
+def send_batch(
+    assignment: Assignment, program: Program, allocation: Allocation, work: Work
+) -> Answer:
+    """Send or write what was made of the batch; then what triggers have emitted, then controls."""
+    if work.batch is not None and work.leaves is not None:
+        assert work.routed is not None, "the phase before"
+        if program.sink is not None:
+            _write(program.sink, allocation, work.batch, work.leaves)
+        else:
+            _send(program, allocation, work.batch, work.routed)
+    _send_emissions(assignment, program, allocation)
+    pass_controls(assignment, program, allocation, work)
+    return Progress.ADVANCED
+
+
+def write_batch(
+    transport: Transport, program: Program, allocation: Allocation, work: Work
+) -> Answer:
+    """Wait until every destination has taken its part, and flush the plugin if that was asked for:
+    here, because a phase that the store refuses is done again, and nothing is written twice."""
+    if program.sink is not None and allocation.flush_wanted:
+        program.sink.flush()
+        allocation.flush_wanted = False
+    if not (_send_retries(transport, allocation) and allocation.outbox.drain()):
+        work.timer.refused(program.metrics)
+        return Progress.WAITING
+    work.timer.written(program.metrics)
+    return Progress.ADVANCED
+
+
+def _send_retries(transport: Transport, allocation: Allocation) -> bool:
+    wiring = allocation.wiring
+    while allocation.retries:
+        site, roots, limit = allocation.retries[-1]
+        if not transport.send_completions(
+            site.group, wiring.job, wiring.version, site.peer, roots, limit
+        ):
+            return False
+        allocation.retries.pop()
+    return True
+
+
+def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
+    if allocation.committing is not None:
+        allocation.committing.write(batch, leaves)
+        return
+    windowing = allocation.windowing
+    if windowing is None or batch.roots is None or batch.ids is None:
+        sink.write(leaves.segments, batch.roots, batch.ids)
+        return
+    values, withheld = split_values(batch.ids)
+    sink.write(leaves.segments, batch.roots, values)
+    windowing.withhold(batch.roots, withheld)
+
+
+def _send(program: Program, allocation: Allocation, batch: Batch, routed: Routed) -> None:
+    """Send what was made of a batch on, and ack the batch."""
+    windowing, groupings = allocation.windowing, program.groupings
+    begins = program.source is not None
+    made = _put_all(allocation, groupings, batch, routed, begins, windowing is not None)
     if made is None or batch.roots is None:
         return
-    roots, values = _reported(task, batch.roots, made, routed)
+    roots, values = _acked(allocation, batch.roots, made, routed)
     if windowing is None:
-        task.live.acks.add(roots, values)
+        allocation.acks.add(roots, values)
     else:
         windowing.withhold(roots, values)
 
 
-def send_emissions(task: Task) -> None:
+def _send_emissions(assignment: Assignment, program: Program, allocation: Allocation) -> None:
     """Send what triggers have emitted and the state log has: as the source of new trees."""
-    windowing = task.live.windowing
+    windowing = allocation.windowing
     if windowing is None or not windowing.emissions.waiting:
         return
-    for child, batch in windowing.emissions.read(task.static.entry.batch_size):
-        routed = decide_emitted(task, batch, child)
-        made = _put_all(task, batch, routed, emitted=True)
+    for child, batch in windowing.emissions.read(program.entry.batch_size):
+        routed = route_emitted(assignment, program, allocation, batch, child)
+        made = _put_all(allocation, program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
-            task.live.acks.add(*_reported(task, batch.roots, made, routed))
+            allocation.acks.add(*_acked(allocation, batch.roots, made, routed))
 
 
 def _put_all(
-    task: Task, batch: Batch, routed: Routed, emitted: bool, withheld: bool = False
+    allocation: Allocation,
+    groupings: Groupings,
+    batch: Batch,
+    routed: Routed,
+    begins: bool,
+    withheld: bool = False,
 ) -> Hop | None:
-    """Put each child's share into the outbox; what is to be reported, if anything is."""
+    """Put each child's share into the outbox.
+
+    Args:
+        begins: the batch begins new trees.
+        withheld: the ack of the batch itself comes later.
+
+    Returns:
+        Ids of what was sent and values to ack; None for segments without lineage.
+    """
+    outbox = allocation.outbox
     shares = [
         (child, routed.to[child.task])
-        for child in task.live.wiring.children
+        for child in allocation.wiring.children
         if child.task in routed.to and len(routed.to[child.task])
     ]
+    own = _own(shares, routed.shared)
     if batch.roots is None or batch.ids is None:
-        for (child, segments), (_, share) in zip(_own(shares, routed.shared), shares, strict=True):
-            put_to_child(task, child, Batch(segments), share.hashes)
+        for (child, segments), (_, share) in zip(own, shares, strict=True):
+            put_to_child(outbox, groupings, child, Batch(segments), share.hashes)
         return None
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
-    made = hop(batch.ids, lineage, emitted, withheld)
-    own = _own(shares, routed.shared)
+    made = hop(batch.ids, lineage, begins, withheld)
     for (child, segments), (_, share), ids in zip(own, shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else batch.roots[share.parents]
-        put_to_child(task, child, Batch(segments, roots, ids), share.hashes)
+        put_to_child(outbox, groupings, child, Batch(segments, roots, ids), share.hashes)
     return made
 
 
@@ -73,51 +154,59 @@ def _own(
         yield child, [dict(each) for each in share.segments] if copied else share.segments
 
 
-def _reported(task: Task, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
-    """Roots and values to tell of a batch; a root that is to be replayed is not reported."""
+def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
+    """Roots and values to ack of a batch; a root that is to be replayed is not acked, so that its
+    tree stays open."""
     values, retries = made.values, routed.retries
     if retries:
-        ask_for_retries(task, roots[retries], routed.retries_max)
+        _ask_for_retries(allocation, roots[retries], routed.retries_max)
         rows = np.arange(len(roots)) if made.reported is None else made.reported
         wanted = np.isin(rows, retries, invert=True)
         return roots[rows[wanted]], values[wanted]
     return (roots if made.reported is None else roots[made.reported]), values
 
 
-def ask_for_retries(task: Task, roots: U64, retries_max: Sequence[int]) -> None:
+def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[int]) -> None:
     """Have the owners of these roots read them again, each at most so many times."""
-    owners = task.live.owners
+    owners = allocation.owners
     assert owners is not None, "no batch is read before the job is ready"
     limits = np.array(retries_max)
     for limit in sorted(set(retries_max)):
         parcels = owners.split(np.unique(roots[limits == limit]))
-        task.live.retries.extend((site, part, limit) for site, part in parcels)
+        allocation.retries.extend((site, part, limit) for site, part in parcels)
 
 
-def put_to_child(task: Task, child: ChildTask, batch: Batch, hashes: U64 | None = None) -> None:
-    """To any peer of the child, or split by the slot of each segment's group or id.
+def put_to_child(
+    outbox: Outbox,
+    groupings: Groupings,
+    child: ChildTask,
+    batch: Batch,
+    hashes: U64 | None = None,
+) -> None:
+    """Put a batch into the outbox: for any peer of the child, or split by the slot of each
+    segment's group or id.
 
     Args:
+        groupings: of the children that group.
         hashes: of the group keys, if they are known.
     """
     count = len(child.sites)
-    slots = _slots(task, child, batch, hashes) if count > 1 else None
+    slots = _slots(groupings, child, batch, hashes) if count > 1 else None
     if slots is None:
-        task.live.outbox.put(child, batch)
+        outbox.put(child, batch)
         return
     for slot, site in enumerate(child.sites):
         mine = (slots == slot).nonzero()[0]
         if len(mine):
-            segments: list[Segment] = [batch.segments[index] for index in mine.tolist()]
-            roots = batch.roots[mine] if batch.roots is not None else None
-            ids = batch.ids[mine] if batch.ids is not None else None
-            task.live.outbox.put_to(site, Batch(segments, roots, ids))
+            outbox.put_to(site, batch.take(mine))
 
 
-def _slots(task: Task, child: ChildTask, batch: Batch, hashes: U64 | None) -> Indices | None:
+def _slots(
+    groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
+) -> Indices | None:
     if hashes is not None:
         return slots_of_shards(hashes, len(child.sites))
-    grouping = task.static.groupings.get(child.task)
+    grouping = groupings.get(child.task)
     if grouping is not None:
         return grouping.slots_of(batch.segments, len(child.sites))
     if child.by_id and batch.ids is not None:

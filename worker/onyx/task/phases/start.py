@@ -1,4 +1,4 @@
-"""The phases before the first wiring: loading the job, asking lifecycles, building the plugin."""
+"""LOAD_JOB to BEFORE_TASK, the phases before the first wiring: the job, lifecycles, the plugin."""
 
 from __future__ import annotations
 
@@ -17,39 +17,54 @@ from onyx.flow.grouping import Grouping, key_getter
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children
-from onyx.task import user_code
-from onyx.task.channels.event_time import source_times
-from onyx.task.failures import suspects
-from onyx.task.lifecycles import compile_lifecycles
-from onyx.task.phases.table import Kind, Phase, Progress, successors
-from onyx.task.recovery.plugin_context import plugin_context
+from onyx.task.channels.event_time import needs
+from onyx.task.delivery.policy import Delivery
+from onyx.task.delivery.tracked import Tracked
+from onyx.task.delivery.untracked import Untracked
+from onyx.task.failures.suspects import check_task
+from onyx.task.lifecycles import Event, Lifecycles, compile_lifecycles
+from onyx.task.parts import Assignment, Program, Status
+from onyx.task.phases.table import Answer, Kind, Phase, Progress, successors
+from onyx.task.plugin_context import plugin_context
 from onyx.task.sink.sink import Sink
+from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.source import Source
-from onyx.task.task import Static, Task
+from onyx.task.task import Task
+from onyx.task.user_code import user_phases
 from onyx.task.windowed import setup
 
 
-def load_job(task: Task) -> Progress:
-    suspects.check_task(task)
-    digest = task.services.replica().job_digests.get(task.job_id)
+def load_job(task: Task) -> Answer:
+    """Read the job from the chunk store."""
+    assignment = task.assignment
+    check_task(assignment)
+    services, job_id = assignment.services, assignment.job_id
+    log, digest = services.log, services.replica().job_digests.get(job_id)
     if digest is None:
         return Progress.WAITING
-    log = task.services.log
-    job: Job | None = task.poll(
-        "job",
-        lambda: task.services.background(
-            lambda: parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
-        ),
-    )
+
+    def load() -> Job:
+        return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+
+    job = task.background.poll("job", load)
     if job is None:
         return Progress.WAITING
-    resolve = task.services.resolve
-    entry = job.entry(task.name)
-    event = {
-        "id": task.peer,
-        "job_id": task.job_id,
+    entry, event = job.entry(assignment.task), _event(assignment, job)
+    metrics = services.metrics(job_id, job, assignment.task)
+    task.program = Program(job, entry, Lifecycles(), event, metrics, _delivery(job))
+    lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
+    task.program = dataclasses.replace(task.program, lifecycles=lifecycles)
+    task.user_code.phases = user_phases(assignment.kind, task.program)
+    return Progress.ADVANCED
+
+
+def _event(assignment: Assignment, job: Job) -> Event:
+    entry = job.entry(assignment.task)
+    return {
+        "id": assignment.peer,
+        "job_id": assignment.job_id,
         "job_name": job.name,
-        "task": task.name,
+        "task": assignment.task,
         "workflow": job.workflow,
         "catalog": job.catalog,
         "task_map": entry,
@@ -58,95 +73,112 @@ def load_job(task: Task) -> Progress:
         "metadata": job.metadata,
         "cooperative": entry.cooperative,
     }
-    task.metrics = task.services.metrics(task.job_id, job, task.name)
-    task.filling.timeout_s = entry.batch_timeout / 1000
-    task.static = Static(job, entry, compile_lifecycles(job, task.name, resolve), event)
-    task.user_phases = user_code.user_phases(task.kind, task.static)
-    return Progress.ADVANCED
 
 
-def start_task(task: Task) -> Progress:
-    now_s = task.services.clock.monotonic_s()
-    if now_s < task.retry_after_s:
+def _delivery(job: Job) -> Delivery:
+    return Untracked() if job.guarantee == "at-most-once" else Tracked()
+
+
+def start_task(assignment: Assignment, program: Program, status: Status) -> Answer:
+    """Ask the lifecycles' start_task, again after a while if one of them says no."""
+    now_s = assignment.clock.monotonic_s()
+    if now_s < status.retry_after_s:
         return Progress.WAITING
-    if task.static.lifecycles.may_start(task.static.event):
+    if program.lifecycles.may_start(program.event):
         return Progress.ADVANCED
-    task.retry_after_s = now_s + task.services.settings.task.ready_back_off_s
+    status.retry_after_s = now_s + assignment.services.settings.task.ready_back_off_s
     return Progress.WAITING
 
 
-def build(task: Task) -> Progress:
-    static = task.static
-    entry, services = static.entry, task.services
-    fn = services.resolve(entry.fn) if entry.fn is not None else None
-    params = resolve_params({task.name: services.fn_params(task.name)}, entry)
-    groupings = _groupings(task)
-    conditions = compile_conditions(static.job, task.name, services.resolve)
-    below = children_of(static.job, task.name)
-    static.event.update(params=params, fn=fn)
-    cooperative = True
-    source = sink = None
-    if task.kind is not Kind.FUNCTION:
-        assert entry.plugin is not None, "validated: inputs and outputs name a plugin"
-        context = plugin_context(task)
-        if task.kind is Kind.INPUT:
-            plugin = services.build_input(entry.plugin, context)
-            times = source_times(task)
-            source = Source(plugin, entry, services.clock, static.tracked, times, task.back_off)
-            cooperative = plugin.cooperative
-        else:
-            output = services.build_output(entry.plugin, context)
-            sink = Sink(output, entry.plugin)
-            cooperative = output.cooperative
-    if entry.cooperative is not None:
-        cooperative = entry.cooperative
-    static.event["cooperative"] = cooperative
-    task.static = dataclasses.replace(
-        static,
+def build(task: Task) -> Answer:
+    """Resolve functions and build the plugin."""
+    assignment, program = task.assignment, task.program
+    name, job, entry = assignment.task, program.job, program.entry
+    resolve = assignment.services.resolve
+    fn = resolve(entry.fn) if entry.fn is not None else None
+    params = resolve_params({name: assignment.services.fn_params(name)}, entry)
+    groupings = _groupings(assignment, job)
+    conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
+    program.event.update(params=params, fn=fn)
+    source, sink, cooperative = _build_plugin(assignment, program)
+    program.event["cooperative"] = cooperative
+    task.program = program = dataclasses.replace(
+        program,
         fn=fn,
-        params=params,
         groupings=groupings,
         conditions=conditions,
-        own_conditions=_own_conditions(task, conditions, below),
+        own_conditions=_own_conditions(assignment, program, conditions, below),
         children=below,
-        retries=conditions is not None and conditions.retries,
         source=source,
         sink=sink,
-        sends_to=setup.sends_to(static.job, task.name),
-        windowed=setup.compiled(static.job, task.name, services.resolve),
+        sends_to=setup.sends_to(job, name),
+        windowed=setup.compiled(job, name, resolve),
     )
-    task.user_phases = user_code.user_phases(task.kind, task.static)
-    task.successors = successors(task.kind, _nothing_to_do(task.static))
+    task.user_code.phases = user_phases(assignment.kind, program)
+    task.successors = successors(assignment.kind, _nothing_to_do(program))
     return Progress.ADVANCED
 
 
-def _nothing_to_do(static: Static) -> frozenset[Phase]:
+def _build_plugin(
+    assignment: Assignment, program: Program
+) -> tuple[Source | None, Sink | None, bool]:
+    """The source of an input or the sink of an output, and whether its steps never block."""
+    entry, services, kind = program.entry, assignment.services, assignment.kind
+    plugin, source, sink, cooperative = entry.plugin, None, None, True
+    if kind is not Kind.FUNCTION:
+        assert plugin is not None, "validated: inputs and outputs name a plugin"
+        context = plugin_context(assignment, program)
+        if kind is Kind.INPUT:
+            reads, times = services.build_input(plugin, context), _source_times(assignment, program)
+            partition, back_off = program.delivery.partition, assignment.back_off
+            source = Source(reads, entry, services.clock, partition, times, back_off)
+            cooperative = reads.cooperative
+        else:
+            writes = services.build_output(plugin, context)
+            sink, cooperative = Sink(writes, plugin), writes.cooperative
+    return source, sink, cooperative if entry.cooperative is None else entry.cooperative
+
+
+def _source_times(assignment: Assignment, program: Program) -> SourceTimes | None:
+    """None if nobody needs them, or the input assigns none."""
+    entry, services = program.entry, assignment.services
+    assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
+    if not assigns or needs(program.job, assignment.task) is None:
+        return None
+    return SourceTimes(entry, services.resolve, services.clock)
+
+
+def _nothing_to_do(program: Program) -> frozenset[Phase]:
     """Phases of the loop that are there for somebody this task does not have."""
     there_for = {
-        Phase.AFTER_READ_BATCH: static.observed,
-        Phase.AFTER_APPLY_FN: static.lifecycles.has("after_apply_fn"),
-        Phase.ASSIGN_WINDOWS: static.windowed is not None,
+        Phase.AFTER_READ_BATCH: program.observed,
+        Phase.AFTER_APPLY_FN: program.lifecycles.has("after_apply_fn"),
+        Phase.ASSIGN_WINDOWS: program.windowed is not None,
     }
     return frozenset(phase for phase, somebody in there_for.items() if not somebody)
 
 
-def before_task(task: Task) -> Progress:
-    task.started = True
-    task.static.lifecycles.merge("before_task_start", task.static.event)
+def before_task(program: Program, status: Status) -> Answer:
+    """Call before_task_start, once."""
+    status.started = True
+    program.lifecycles.merge("before_task_start", program.event)
     return Progress.ADVANCED
 
 
 def _own_conditions(
-    task: Task, conditions: Conditions | None, below: tuple[str, ...]
+    assignment: Assignment,
+    program: Program,
+    conditions: Conditions | None,
+    below: tuple[str, ...],
 ) -> Conditions | None:
-    """Of a task whose segments go nowhere: outputs and reduce tasks."""
-    if task.kind is not Kind.OUTPUT and task.static.entry.type != "reduce":
+    """Of a task whose segments go nowhere (outputs and reduce tasks): exceptions only."""
+    if assignment.kind is not Kind.OUTPUT and program.entry.type != "reduce":
         return conditions
     return (conditions or everything_to(below)).of_exceptions()
 
 
-def _groupings(task: Task) -> dict[str, Grouping]:
-    job = task.static.job
-    entries = [job.entry(child) for child in children(job.workflow)[task.name]]
-    getters = [(entry, key_getter(entry, task.services.resolve)) for entry in entries]
+def _groupings(assignment: Assignment, job: Job) -> dict[str, Grouping]:
+    entries = [job.entry(child) for child in children(job.workflow)[assignment.task]]
+    resolve = assignment.services.resolve
+    getters = [(entry, key_getter(entry, resolve)) for entry in entries]
     return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

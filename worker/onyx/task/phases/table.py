@@ -28,6 +28,8 @@ class Progress(enum.Enum):
 
 
 class Kind(enum.StrEnum):
+    """What a task does at its end of the workflow."""
+
     INPUT = "input"
     FUNCTION = "function"
     OUTPUT = "output"
@@ -77,6 +79,10 @@ class Phase(enum.StrEnum):
     SEAL = "seal"
     """Sealing the output of the whole task on behalf of all its peers."""
 
+
+Answer = Progress | Phase
+"""What a phase answers: ADVANCED goes on with its successor in the table, WAITING is stepped again,
+and a phase named goes on there."""
 
 EVERY = frozenset(Kind)
 SOURCE = frozenset({Kind.INPUT})

@@ -1,191 +1,182 @@
-"""The phases of a new allocation version: wiring, recovery, readiness, replay.
+"""WIRE to RESUME, the phases of a new allocation version: wiring, recovery, readiness, replay.
 
-Every peer of the job passes through them, whether it moved or stayed. Before a peer signals ready
-it has dropped the old channels and opened its inbox, so nothing of the new version can reach it
-early; inputs go on only when all are ready, so nothing of the new version is sent early either.
+Every peer of the job passes through them, whether it moved or stayed. Invariant: before a peer
+signals ready it has dropped the old channels and opened its inbox, so nothing of the new version
+can reach it early. Inputs go on only when all are ready, so nothing of it is sent early either.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-
-from onyx.errors import UserError
-from onyx.flow.group_checks import Refusals
+from onyx.flow.group_checks import GroupChecks
+from onyx.flow.grouping import SHARDS
 from onyx.ids import GroupId
-from onyx.replica.state import Partitions
-from onyx.task import user_code
+from onyx.state.recovery import Recovered
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
-from onyx.task.channels.end_of_input import END_PARTITION, EndOfInput
-from onyx.task.channels.event_time import event_time_of
+from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
-from onyx.task.channels.wiring import commits, wire
-from onyx.task.phases.table import Kind, Progress
-from onyx.task.recovery import carry_over
-from onyx.task.sink import exactly_once
-from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.source import Source
-from onyx.task.task import Live, Task
-from onyx.task.windowed import assign
+from onyx.task.channels.wiring import Wiring, commits, wire
+from onyx.task.parts import Allocation, Assignment, Background, Program, Status
+from onyx.task.phases.table import Answer, Progress
+from onyx.task.recovery import carry_over, partitions
+from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.sink.exactly_once import Committing
+from onyx.task.sink.sink import Sink
+from onyx.task.source.batch_timeout import Filling
+from onyx.task.task import Task
+from onyx.task.windowed.recover import recover_windows
 
 
-def take_wiring(task: Task) -> Progress:
+def take_wiring(task: Task) -> Answer:
     """Join the newest version; an old inbox is closed with all that waits in it."""
-    services = task.services
-    replica = services.replica()
-    allocation = replica.allocations.get(task.job_id)
-    if allocation is None or task.peer not in allocation.get(task.name, ()):
+    assignment, program = task.assignment, task.program
+    replica, job = assignment.services.replica(), assignment.job_id
+    allocated = replica.allocations.get(job)
+    if allocated is None or assignment.peer not in allocated.get(assignment.task, ()):
         return Progress.WAITING
-    wiring = wire(replica, task.job_id, task.static.job, task.peer, task.name)
-    outbox = Outbox(services.transport, wiring)
-    interval_s = services.settings.ledger.ack_interval_s
-    acks = AckSender(services.transport, wiring, services.clock, interval_s)
-    inbox = services.transport.open_inbox(
-        wiring.job,
-        wiring.version,
-        wiring.me.peer,
-        services.settings.task.inbox_segments_max,
-        task.wake,
-    )
-    ends = EndOfInput(wiring, outbox, acks)
+    wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
+    task.allocation = _allocation(assignment, program, wiring)
+    program.event["slot_id"] = wiring.slot
+    return Progress.ADVANCED
+
+
+def _allocation(assignment: Assignment, program: Program, wiring: Wiring) -> Allocation:
+    services, clock = assignment.services, assignment.clock
+    transport, settings = services.transport, services.settings
+    outbox = Outbox(transport, wiring)
+    acks = AckSender(transport, wiring, clock, settings.ledger.ack_interval_s)
     several = {child.task for child in wiring.children if len(child.sites) > 1}
-    refusals = Refusals(task.static.groupings, several)
-    task.live = Live(wiring, outbox, acks, inbox, ends, refusals, event_time_of(task, wiring))
-    task.static.event["slot_id"] = wiring.slot
+    return Allocation(
+        wiring=wiring,
+        outbox=outbox,
+        acks=acks,
+        inbox=transport.open_inbox(
+            wiring.job,
+            wiring.version,
+            wiring.me.peer,
+            settings.task.inbox_segments_max,
+            assignment.wake,
+        ),
+        filling=Filling(clock, program.entry.batch_timeout / 1000),
+        ends=program.delivery.end_of_input(wiring, outbox, acks),
+        group_checks=GroupChecks(program.groupings, several),
+        event_time=_event_time(program, wiring, settings.ledger.frontier_interval_s),
+    )
+
+
+def _event_time(program: Program, wiring: Wiring, epoch_interval_s: float) -> EventTime | None:
+    needed, source = needs(program.job, wiring.task), program.source
+    if needed is None:
+        return None
+    if source is None:
+        return EventTime(needed, wiring.upstream)
+    return EventTime(needed, (), Origin(source.mark, source.frontiers, epoch_interval_s))
+
+
+def recover(task: Task) -> Answer:
+    """Take over from those who had this peer's part before, and fence off the dead."""
+    assignment, program, allocation = task.assignment, task.program, task.allocation
+    background, registration = task.background, task.registration
+    if program.source is not None:
+        done = partitions.recover(
+            assignment, program, allocation.wiring, registration, background, program.source
+        )
+    else:
+        done = program.sink is None or _recover_output(
+            assignment, program, allocation, background, program.sink
+        )
+        done = done and recover_windows(assignment, program, allocation, registration, background)
+    return Progress.ADVANCED if done else Progress.WAITING
+
+
+def _recover_output(
+    assignment: Assignment,
+    program: Program,
+    allocation: Allocation,
+    background: Background,
+    sink: Sink,
+) -> bool:
+    if not carry_over.succeeded(assignment, program, background):
+        return False
+    if sink.transactional and commits(program.job, assignment.task):
+        return _recover_commits(assignment, program, allocation, background, sink)
+    sink.rewire(_not_dead_yet(assignment, allocation.wiring))
+    return True
+
+
+def _recover_commits(
+    assignment: Assignment,
+    program: Program,
+    allocation: Allocation,
+    background: Background,
+    sink: Sink,
+) -> bool:
+    """Take over from those who wrote before: publish what they have committed, and begin."""
+
+    def finished(recovered: Recovered) -> Committing:
+        for token in carry_over.last_tokens(recovered.shards.values()):
+            sink.finish(token)
+        return Committing(recovered, sink)
+
+    if allocation.wiring.rank >= SHARDS:
+        return True
+    if not carry_over.may_inherit(assignment):
+        return False
+    allocation.committing = recovered_state(
+        assignment,
+        program,
+        allocation.wiring,
+        background,
+        shards_of_rank(allocation.wiring, SHARDS),
+        carry_over.inherit_written(assignment, program),
+        finished,
+    )
+    if allocation.committing is None:
+        return False
+    allocation.committing.begin()
+    return True
+
+
+def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
+    """Log that this peer can receive in this allocation version."""
+    assignment.propose("signal-ready", id=assignment.peer, version=allocation.wiring.version)
     return Progress.ADVANCED
 
 
-def recover(task: Task) -> Progress:
-    if task.kind is Kind.OUTPUT:
-        sink = task.static.sink
-        assert sink is not None
-        if not carry_over.succeeded(task):
-            return Progress.WAITING
-        if sink.transactional and commits(task.static.job, task.name):
-            return Progress.ADVANCED if exactly_once.recover(task) else Progress.WAITING
-        sink.rewire(_not_dead_yet(task))
-    if task.kind is Kind.INPUT:
-        return _recover_input(task)
-    return assign.recover_state(task)
-
-
-def signal_ready(task: Task) -> Progress:
-    task.propose("signal-ready", id=task.peer, version=task.live.wiring.version)
-    return Progress.ADVANCED
-
-
-def await_ready(task: Task) -> Progress:
-    live = task.live
-    if not live.ready:
+def await_ready(
+    assignment: Assignment, program: Program, allocation: Allocation, status: Status
+) -> Answer:
+    """Wait until all peers of the job are ready. From then on the owners of partitions are known,
+    and whatever the dead have committed is published: the rest is fenced off."""
+    if not allocation.ready:
         return Progress.WAITING
-    if live.committing is not None and task.static.sink is not None:
-        # Whatever the dead have committed is visible by now; the rest is nobody's.
-        task.static.sink.fence(_not_dead_yet(task))
-    if task.ready_since_s is None:
-        task.ready_since_s = task.services.clock.monotonic_s()
-    live.owners = Owners(task.services.replica(), task.job_id, live.wiring.sources)
+    wiring = allocation.wiring
+    if allocation.committing is not None and program.sink is not None:
+        program.sink.fence(_not_dead_yet(assignment, wiring))
+    if status.ready_since_s is None:
+        status.ready_since_s = assignment.clock.monotonic_s()
+    allocation.owners = Owners(assignment.services.replica(), assignment.job_id, wiring.sources)
     return Progress.ADVANCED
 
 
-def _not_dead_yet(task: Task) -> list[GroupId]:
+def _not_dead_yet(assignment: Assignment, wiring: Wiring) -> list[GroupId]:
     """Groups that are there, and those that were when this version began: what one of these has
     committed since is found by those who take over from it, in the next version."""
-    return sorted({*task.live.wiring.groups, *task.services.replica().groups})
+    return sorted({*wiring.groups, *assignment.services.replica().groups})
 
 
-def resume(task: Task) -> Progress:
+def resume(task: Task) -> Answer:
     """Open the partitions that are new here, then read again what was in flight."""
-    source = task.static.source
+    source = task.program.source
     assert source is not None
-    missing = {n: name for n, name in _owned(task).items() if n not in source.known}
-    if missing:
-        loaded = task.poll(
-            "frontiers", lambda: task.services.background(lambda: _load(task, missing))
-        )
-        if loaded is None:
-            return Progress.WAITING
-        for number, (store, frontier) in loaded.items():
-            source.open(number, missing[number], store, frontier)
+    if not partitions.open_owned(
+        task.assignment,
+        task.program,
+        task.allocation.wiring,
+        task.registration,
+        task.background,
+        source,
+    ):
+        return Progress.WAITING
     source.replay_pending()
     return Progress.ADVANCED
-
-
-def _load(task: Task, numbers: Iterable[int]) -> dict[int, tuple[FrontierStore, Frontier]]:
-    stores = {number: FrontierStore(task.services, task.job_id, number) for number in numbers}
-    found = carry_over.load_frontiers(task, stores)
-    return {number: (store, found[number]) for number, store in stores.items()}
-
-
-def _recover_input(task: Task) -> Progress:
-    """Make sure that partitions are registered; give away those that fall to others now, their
-    frontier saved before this peer signals ready."""
-    source = task.static.source
-    assert source is not None
-    registered = _registered(task)
-    if registered is None:
-        return _register(task, source)
-    if task.partition_names is None:
-        log, digest = task.services.log, registered.digest
-        task.partition_names = task.poll(
-            "names", lambda: task.services.background(lambda: json.loads(log.get_chunk(digest)))
-        )
-    if task.partition_names is None:
-        return Progress.WAITING
-    owned = _owned(task)
-    lost = [number for number in source.known if number not in owned]
-    return Progress.ADVANCED if source.give_away(lost) else Progress.WAITING
-
-
-def _registered(task: Task) -> Partitions | None:
-    found = task.services.replica().partitions.get(task.job_id)
-    return found.get(task.name) if found else None
-
-
-def _register(task: Task, source: Source) -> Progress:
-    """The peer of the lowest slot lists the source; the log decides, once for all peers. For a job
-    that drains it is as good as empty: nobody has read anything of it."""
-    if task.live.wiring.rank != 0 or task.registering:
-        return Progress.WAITING
-    log = task.services.log
-
-    drains = task.job_id in task.services.replica().draining_jobs
-
-    def store() -> tuple[str, int]:
-        names = [] if drains else _partition_names(task, source)
-        if len(names) > END_PARTITION:
-            raise UserError(
-                f"task {task.name}: the source has {len(names):,} partitions, but at most "
-                f"{END_PARTITION:,} are possible: use fewer, larger files"
-            )
-        return log.put_chunk(json.dumps(names).encode()), len(names)
-
-    stored = task.poll("partitions", lambda: task.services.background(store))
-    if stored is not None:
-        task.registering = True
-        digest, count = stored
-        task.propose(
-            "register-partitions", job=task.job_id, task=task.name, count=count, digest=digest
-        )
-    return Progress.WAITING
-
-
-def _partition_names(task: Task, source: Source) -> list[str]:
-    def names() -> list[str]:
-        return list(source.plugin.partitions())
-
-    if not user_code.reads_with_user_code(task.static.entry):
-        return names()
-    return user_code.run_beside(task, "partitions", names)
-
-
-def _owned(task: Task) -> dict[int, str]:
-    """Numbers and names of the partitions of this peer: they are dealt by the order of slots."""
-    wiring, registered = task.live.wiring, _registered(task)
-    assert registered is not None
-    assert task.partition_names is not None
-    return {
-        registered.first + index: name
-        for index, name in enumerate(task.partition_names)
-        if index % wiring.task_peers == wiring.rank
-    }

@@ -40,9 +40,9 @@ from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import commits
-from onyx.task.recovery.plugin_context import plugin_context
+from onyx.task.parts import Assignment, Background, Program
+from onyx.task.plugin_context import plugin_context
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.task import Task
 from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
@@ -62,27 +62,27 @@ class Predecessor:
     """Whether there are partitions here that it does not have."""
 
 
-def may_inherit(task: Task) -> bool:
+def may_inherit(assignment: Assignment) -> bool:
     """Whether all partitions of the job are known, if it takes over from another one."""
-    replica, job = task.services.replica(), task.job_id
+    replica, job = assignment.services.replica(), assignment.job_id
     known = replica.partitions.get(job, NOTHING)
     return job not in replica.resumed_jobs or all(
         source in known for source in jobs.sources(replica, job)
     )
 
 
-def inherit_windows(task: Task) -> Inherit | None:
+def inherit_windows(assignment: Assignment, program: Program) -> Inherit | None:
     """How a task with windows gets the state of the one of the other job; None without one."""
-    if task.job_id not in task.services.replica().resumed_jobs:
+    if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
 
     def inherit(shards: frozenset[int]) -> Inherited:
-        before = _predecessor(task)
-        if not before.plan.carries("task", task.name):
+        before = _predecessor(assignment, program)
+        if not before.plan.carries("task", assignment.task):
             return _NOTHING
-        found = _read(task, before, shards)
-        translation = Translation(before.job, task.static.job, task.name, before.plan)
-        same_keys = before.job.entry(task.name).uniqueness_key == task.static.entry.uniqueness_key
+        found = _read(assignment, program, before, shards)
+        translation = Translation(before.job, program.job, assignment.task, before.plan)
+        same_keys = before.job.entry(assignment.task).uniqueness_key == program.entry.uniqueness_key
 
         def state(shard: ShardState) -> ShardState:
             records = [each for part in shard.records() for each in translation.records(part)]
@@ -97,41 +97,45 @@ def inherit_windows(task: Task) -> Inherit | None:
     return inherit
 
 
-def inherit_written(task: Task) -> Inherit | None:
+def inherit_written(assignment: Assignment, program: Program) -> Inherit | None:
     """How an output that writes exactly once knows what the one of the other job has written; what
     that had only committed becomes visible."""
-    if task.job_id not in task.services.replica().resumed_jobs:
+    if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
 
     def inherit(shards: frozenset[int]) -> Inherited:
-        before = _predecessor(task)
-        if not before.plan.carries("output", task.name) or not commits(before.job, task.name):
+        before = _predecessor(assignment, program)
+        if not before.plan.carries("output", assignment.task) or not commits(
+            before.job, assignment.task
+        ):
             return _NOTHING
-        found = _read(task, before, shards)
-        _finish(task, before, last_tokens(found.shards.values()))
+        found = _read(assignment, program, before, shards)
+        _finish(assignment, program, before, last_tokens(found.shards.values()))
         return _inherited(found, before, {})
 
     return inherit
 
 
-def succeeded(task: Task) -> bool:
+def succeeded(assignment: Assignment, program: Program, background: Background) -> bool:
     """Whether an output whose result is made of what all versions of a job have written knows of
     those before; asked in the background, while the job waits."""
-    sink, services = task.static.sink, task.services
+    sink = program.sink
     assert sink is not None
     if not sink.succeeded:
-        work = partial(sink.succeed, lambda: _former(task))
-        task.poll("former", lambda: services.background(work))
+        work = partial(sink.succeed, lambda: _former(assignment, program))
+        background.poll("former", work)
     return sink.succeeded
 
 
-def _former(task: Task) -> Former | None:
-    if task.job_id not in task.services.replica().resumed_jobs:
+def _former(assignment: Assignment, program: Program) -> Former | None:
+    if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
-    other, _, plan = _planned(task)
-    if not plan.carries("output", task.name):
+    other, _, plan = _planned(assignment, program)
+    if not plan.carries("output", assignment.task):
         return None
-    return Former(other, bool(task.services.log.list_documents(job_documents.frontiers(other))))
+    return Former(
+        other, bool(assignment.services.log.list_documents(job_documents.frontiers(other)))
+    )
 
 
 def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
@@ -146,7 +150,9 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     return lasts
 
 
-def load_frontiers(task: Task, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
+def load_frontiers(
+    assignment: Assignment, program: Program, stores: Mapping[int, FrontierStore]
+) -> dict[int, Frontier]:
     """Where to begin to read partitions, by their numbers. Blocks. What this job has no document of
     gets one, so that from then on nothing is asked of the other job.
 
@@ -155,12 +161,12 @@ def load_frontiers(task: Task, stores: Mapping[int, FrontierStore]) -> dict[int,
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and task.job_id in task.services.replica().resumed_jobs:
-        before = _predecessor(task)
+    if missing and assignment.job_id in assignment.services.replica().resumed_jobs:
+        before = _predecessor(assignment, program)
         theirs = {here: there for there, here in before.numbers.items()}
         for number in missing:
             if number in theirs:
-                found[number] = FrontierStore(task.services, before.id, theirs[number]).load()
+                found[number] = FrontierStore(assignment.services, before.id, theirs[number]).load()
             stores[number].begin(found[number])
     return found
 
@@ -169,36 +175,36 @@ _EMPTY = np.empty(0, dtype=np.uint64)
 _NOTHING = Inherited({}, _EMPTY, _EMPTY, None)
 
 
-def _planned(task: Task) -> tuple[JobId, Job, Plan]:
+def _planned(assignment: Assignment, program: Program) -> tuple[JobId, Job, Plan]:
     """The job in whose place this one came, and what is carried over from it. Blocks.
 
     Raises:
         UserError: it has been forgotten, or is not such that this job can take over.
     """
-    replica, new = task.services.replica(), task.static.job
-    other = replica.resumed_jobs[task.job_id]
+    replica, new = assignment.services.replica(), program.job
+    other = replica.resumed_jobs[assignment.job_id]
     digest = replica.job_digests.get(other)
     if digest is None or new.upgrade is None:
         raise UserError(
-            f"job {task.job_id} cannot go on where job {other} stopped: that has been forgotten "
-            "(`onyx gc`); submit it without a resume point, to begin anew"
+            f"job {assignment.job_id} cannot go on where job {other} stopped: that has been "
+            "forgotten (`onyx gc`); submit it without `upgrade`, to begin anew"
         )
-    old = parse_mapping(msgspec.json.decode(task.services.log.get_chunk(digest)))
+    old = parse_mapping(msgspec.json.decode(assignment.services.log.get_chunk(digest)))
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
     return other, old, plan
 
 
-def _predecessor(task: Task) -> Predecessor:
+def _predecessor(assignment: Assignment, program: Program) -> Predecessor:
     """Blocks. Raises like `_planned`."""
-    other, old, plan = _planned(task)
-    replica, log, new = task.services.replica(), task.services.log, task.static.job
+    other, old, plan = _planned(assignment, program)
+    replica, log, new = assignment.services.replica(), assignment.services.log, program.job
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
     before = _named_partitions(log, replica, other, carried)
-    here = _named_partitions(log, replica, task.job_id, {*inputs, *tasks})
+    here = _named_partitions(log, replica, assignment.job_id, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
@@ -229,11 +235,13 @@ def _names(log: LogReader, partitions: Partitions) -> list[str]:
     return names
 
 
-def _read(task: Task, before: Predecessor, shards: frozenset[int]) -> Gathered:
-    services = task.services
+def _read(
+    assignment: Assignment, program: Program, before: Predecessor, shards: frozenset[int]
+) -> Gathered:
+    services = assignment.services
     store = services.state_store(durable=True)
-    check_shared(store, services.log, before.id, task.peer, state_place(services.settings))
-    return read_state(store, before.id, task.name, shards, task.metrics.recovering)
+    check_shared(store, services.log, before.id, assignment.peer, state_place(services.settings))
+    return read_state(store, before.id, assignment.task, shards, program.metrics.recovering)
 
 
 def _inherited(found: Gathered, before: Predecessor, shards: Mapping[int, ShardState]) -> Inherited:
@@ -241,16 +249,21 @@ def _inherited(found: Gathered, before: Predecessor, shards: Mapping[int, ShardS
     return Inherited(shards, roots, ids, found.watermark)
 
 
-def _finish(task: Task, before: Predecessor, tokens: list[Token]) -> None:
+def _finish(
+    assignment: Assignment, program: Program, before: Predecessor, tokens: list[Token]
+) -> None:
     """Make visible what the other job has committed, where it has written it. No function of the
     user is called for that, so those that only the other job named may be gone."""
-    entry = before.job.entry(task.name)
+    entry = before.job.entry(assignment.task)
     if not tokens or entry.plugin is None:
         return
     context = replace(
-        plugin_context(task), job=before.id, options=own_options(entry), resolve=_uncalled
+        plugin_context(assignment, program),
+        job=before.id,
+        options=own_options(entry),
+        resolve=_uncalled,
     )
-    output = task.services.build_output(entry.plugin, context)
+    output = assignment.services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
     for token in tokens:
         output.finish(token)

@@ -10,21 +10,24 @@ from onyx.errors import Fenced
 from onyx.state.recovery import Inherit, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
-from onyx.task.task import Task
+from onyx.task.channels.wiring import Wiring
+from onyx.task.parts import Assignment, Background, Program
 
 logger = logging.getLogger("onyx.task")
 
 Made = TypeVar("Made")
 
 
-def shards_of_rank(task: Task, shards: int) -> range:
+def shards_of_rank(wiring: Wiring, shards: int) -> range:
     """Those of so many shards that this peer owns."""
-    wiring = task.live.wiring
     return range(wiring.rank, shards, wiring.task_peers)
 
 
 def recovered_state(
-    task: Task,
+    assignment: Assignment,
+    program: Program,
+    wiring: Wiring,
+    background: Background,
     shards: range,
     inherit: Inherit | None,
     make: Callable[[Recovered], Made],
@@ -32,31 +35,31 @@ def recovered_state(
     """What `make` makes of the state of these shards, with the log that is this peer's from now on;
     None while it is being read and made, both in the background. `inherit` gives shards their
     beginning."""
-    wiring, services = task.live.wiring, task.services
+    services, metrics = assignment.services, program.metrics
 
     def work() -> Made:
-        durable = task.static.tracked
+        durable = program.delivery.durable
         store = services.state_store(durable)
         if durable:
             place = state_place(services.settings)
-            check_shared(store, services.log, task.job_id, task.peer, place)
+            check_shared(store, services.log, assignment.job_id, assignment.peer, place)
         return make(
             recover(
                 store,
-                task.job_id,
-                task.name,
+                assignment.job_id,
+                assignment.task,
                 wiring.version,
                 wiring.rank,
                 shards,
                 services.settings.state,
-                task.metrics.recovering,
+                metrics.recovering,
                 inherit,
             )
         )
 
     try:
-        return task.poll("state", lambda: services.background(work))
+        return background.poll("state", work)
     except Fenced:
-        # A newer version has begun, of which this peer will hear in a moment.
-        logger.info("task %s: a newer allocation has taken over its state", task.name)
+        # A newer version has begun: its Rewire message is on the way to this peer.
+        logger.info("task %s: a newer allocation has taken over its state", assignment.task)
         return None

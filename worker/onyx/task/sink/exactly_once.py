@@ -20,16 +20,12 @@ import numpy as np
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.apply import Leaves
 from onyx.flow.batch import U64, Batch
-from onyx.flow.grouping import SHARDS
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
-from onyx.task.recovery.carry_over import inherit_written, last_tokens, may_inherit
-from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.sink.sink import Sink
-from onyx.task.task import Task
 
 
 class Committing:
@@ -124,27 +120,3 @@ class Committing:
         except Fenced as error:
             raise Unavailable(f"{error}; waiting for the new allocation") from error
         self._log.collect()
-
-
-def recover(task: Task) -> bool:
-    """Take over from those who wrote before: make visible what they have committed, and begin.
-    False while that is under way; the job waits for it."""
-    sink = task.static.sink
-    assert sink is not None
-
-    def finished(recovered: Recovered) -> Committing:
-        for token in last_tokens(recovered.shards.values()):
-            sink.finish(token)
-        return Committing(recovered, sink)
-
-    if task.live.wiring.rank >= SHARDS:
-        return True
-    if not may_inherit(task):
-        return False
-    shards = shards_of_rank(task, SHARDS)
-    committing = recovered_state(task, shards, inherit_written(task), finished)
-    if committing is None:
-        return False
-    committing.begin()
-    task.live.committing = committing
-    return True

@@ -10,29 +10,28 @@ from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.task.failures.failure import Failure
+from onyx.task.lifecycles import Event, Lifecycles
 from onyx.task.source.source import Source
-from onyx.task.task import Task
 
 
-def complete(task: Task, source: Source, roots: U64) -> None:
+def complete(source: Source, lifecycles: Lifecycles, event: Event, roots: U64) -> None:
     """Mark trees as processed and call after_ack_segment for each that was not before."""
-    if not task.static.lifecycles.has("after_ack_segment"):
+    if not lifecycles.has("after_ack_segment"):
         source.complete(roots)
         return
     fresh = source.incomplete(roots)
     source.complete(roots)
-    _call(task, source, "after_ack_segment", fresh)
+    _call(source, lifecycles, event, "after_ack_segment", fresh)
 
 
-def retried(task: Task, source: Source, batch: Batch, count: int) -> None:
+def retried(source: Source, lifecycles: Lifecycles, event: Event, batch: Batch) -> None:
     """Call after_retry_segment for each segment of a batch that is sent again."""
-    if count and batch.roots is not None and task.static.lifecycles.has("after_retry_segment"):
-        _call(task, source, "after_retry_segment", batch.roots)
+    if batch.roots is not None and lifecycles.has("after_retry_segment"):
+        _call(source, lifecycles, event, "after_retry_segment", batch.roots)
 
 
-def _call(task: Task, source: Source, hook: str, roots: U64) -> None:
+def _call(source: Source, lifecycles: Lifecycles, event: Event, hook: str, roots: U64) -> None:
     numbers, positions = partitions_of(roots).tolist(), positions_of(roots).tolist()
-    lifecycles, event = task.static.lifecycles, task.static.event
     try:
         for number, position in zip(numbers, positions, strict=True):
             lifecycles.each_segment(hook, event, (source.partitions[number].name, position))

@@ -1,28 +1,14 @@
-"""The reading side of an input task: partitions, what is pending, retries, frontiers.
-
-Nothing is held in memory for a retry: positions are stable, so what was lost is read again from the
-source under a new attempt, and only what is still incomplete of it is sent.
-"""
+"""All partitions that one peer of an input task owns: turns, room, retries, frontiers."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch, Segment
-from onyx.ledger.lineage import (
-    PARTITION_SHIFT,
-    POSITIONS_MAX,
-    cut,
-    positions_of,
-    root_ids,
-    run_of_ids,
-    source_number,
-)
+from onyx.flow.batch import U64, Batch
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, source_number
 from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input, Reader
@@ -30,76 +16,15 @@ from onyx.seams import Clock
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.rereading import open_at, read_again
+from onyx.task.source.partition import Partition
+from onyx.task.source.rereading import open_at
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
 tree does not stop the others at once."""
-RESERVE_POSITIONS_MIN = 100
-RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
-"""Positions reserved at a time: as many as were read in the last period between two checkpoints.
-After a crash, at-most-once loses what was reserved and not read, hence its limit; a job that is
-being drained reads that much more, as if it had been told a little later."""
 RESERVING_MAX = 8
 """Partitions that wait for their reservation at a time: the others are not read yet."""
-DRAIN_IDLE_S = 2.0
-"""A source that has given nothing for so long gives all again that it had ever given."""
-
-
-@dataclass(slots=True)
-class Partition:
-    """An open partition of the source."""
-
-    number: int
-    name: str
-    store: FrontierStore
-    reader: Reader
-    window: PendingWindow
-    next_position: int
-    source: int
-    """`source_number` of the partition."""
-    sent_before: int = 0
-    """Former owners have sent nothing from this position on."""
-    to_retry: deque[tuple[int, int]] = field(default_factory=deque)
-    """Ranges [first, last) to be read again."""
-    replays: int = 0
-    """The first so many of them are what was in flight when the job was re-allocated."""
-    end: int | None = None
-    """Where a partition that is drained ends; nothing is read from there on."""
-    idle_since_s: float | None = None
-    counted_from: int = 0
-    pace: int = 0
-    """Positions read in the last whole period between two checkpoints."""
-
-    @property
-    def ended(self) -> bool:
-        """It gives nothing new any more."""
-        return self.reader.exhausted() or self.next_position == self.end
-
-    def finished_reading(self) -> bool:
-        return self.ended and not self.to_retry
-
-    def complete(self) -> bool:
-        """Everything read, and every tree of it processed."""
-        return self.finished_reading() and self.window.in_flight == 0
-
-    def drain(self) -> None:
-        """Read no further than somebody may have read already."""
-        if self.end is None:
-            self.end = max(self.next_position, self.sent_before)
-            if isinstance(self.reader, FilledReader):
-                self.reader.hurry()
-
-    def count(self) -> None:
-        """A period between two checkpoints is over."""
-        self.pace = self.next_position - self.counted_from
-        self.counted_from = self.next_position
-
-    @property
-    def lately(self) -> int:
-        """Positions read in this period or in the last one."""
-        return max(self.pace, self.next_position - self.counted_from)
 
 
 class Source:
@@ -110,12 +35,13 @@ class Source:
         plugin: Input,
         entry: CatalogEntry,
         clock: Clock,
-        tracked: bool,
+        partition: type[Partition] = Partition,
         times: SourceTimes | None = None,
         back_off: BackOff = NO_SETTINGS,
     ) -> None:
         """
         Args:
+            partition: how each is read, by the guarantee of the job.
             times: takes notice of event times; None where nobody needs them.
             back_off: before a retry that a flow condition asks for.
         """
@@ -125,13 +51,15 @@ class Source:
         self._times = times
         self._entry = entry
         self._clock = clock
-        self._tracked = tracked
+        self._partition = partition
         self._turn = 0
         self._next_check_s = 0.0
         self._back_off = back_off
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
+        self._next_checkpoint_s = 0.0
         self._since_flush = 0
+        """Segments sent since the last flush whose acks are waited for."""
         self._waiting_for_room = 0
         self.partitions: dict[int, Partition] = {}
         self.exhausted: set[int] = set()
@@ -159,24 +87,26 @@ class Source:
         if at.exhausted:
             self.exhausted.add(number)
             return
-        self.partitions[number] = Partition(
+        kind, entry = self._partition, self._entry
+        self.partitions[number] = kind(
             number=number,
             name=name,
+            entry=entry,
             store=store,
-            reader=self._filled(open_at(self.plugin, name, at.cursor, at.position, self._tracked)),
+            reader=self._filled(open_at(self.plugin, name, at.cursor, at.position, kind.certain)),
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
-                capacity=WINDOW_FACTOR * self._entry.max_pending,
-                pending_timeout_s=self._entry.pending_timeout / 1000,
-                retry_interval_s=self._entry.input_retry_timeout / 1000,
+                capacity=WINDOW_FACTOR * entry.max_pending,
+                pending_timeout_s=entry.pending_timeout / 1000,
+                retry_interval_s=entry.input_retry_timeout / 1000,
                 started_s=self._clock.monotonic_s(),
                 back_off=self._back_off,
             ),
             next_position=at.position,
             counted_from=at.position,
-            source=source_number(self._entry.name, name),
-            sent_before=at.reserved if self._tracked else 0,
+            source=source_number(entry.name, name),
+            sent_before=at.reserved if kind.certain else 0,
         )
 
     def _filled(self, reader: Reader) -> Reader:
@@ -187,7 +117,7 @@ class Source:
         """Leave partitions to others, who find in the store exactly how far they were read; True
         when that is done."""
         mine = [self.partitions[number] for number in numbers if number in self.partitions]
-        stored = [each.store.save(self._place(each, reserve=0)) for each in mine]
+        stored = [each.store.save(each.frontier(reserve=0)) for each in mine]
         if not all(stored):
             return False
         for number in numbers:
@@ -244,28 +174,31 @@ class Source:
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
         for partition in self.partitions.values():
-            partition.to_retry.clear()
-            partition.to_retry.extend(partition.window.replay_all())
-            partition.replays = len(partition.to_retry)
+            partition.replay_pending()
 
     def read(self) -> Batch | None:
         """The next batch to send, retries first; None when there is nothing or no room now."""
-        self._check_timeouts()
+        self._check_timeouts(self._clock.monotonic_s())
         self._waiting_for_room = 0
-        waiting = list(self.partitions.values())
+        waiting, in_flight = list(self.partitions.values()), self.in_flight
         for step in range(len(waiting)):
             partition = waiting[(self._turn + step) % len(waiting)]
-            batch = self._retry(partition) if partition.to_retry else self._advance(partition)
+            if partition.to_retry:
+                batch = partition.retry(self.plugin, self._clock)
+                self._retried += 0 if batch is None else len(batch)
+            else:
+                batch = self._read_new(partition, in_flight)
             if batch is not None:
                 self._turn += step + 1
-                self._since_flush += len(batch)
+                if batch.roots is not None:
+                    self._since_flush += len(batch)
                 return batch
         return None
 
     def wants_flush(self) -> bool:
         """Whether outputs should make durable what they hold: half of what may be pending has
         been sent since the last time, or everything has been read."""
-        if not self._tracked or not self._since_flush:
+        if not self._since_flush:
             return False
         due = self._since_flush * 2 >= self._entry.max_pending or self.finished_reading()
         if due:
@@ -294,126 +227,50 @@ class Source:
         return all(each.complete() for each in self.partitions.values())
 
     def save_frontiers(self) -> bool:
-        """Start saving what changed; True when all of it is stored."""
-        started = [
-            each.store.save(self._place(each, self._reserve(each) if each.lately else 0))
-            for each in self.partitions.values()
-        ]
-        return all(started)
+        """Begin to save what has changed; True when all of it is stored."""
+        stored = [each.save() for each in self.partitions.values()]  # begin all of them
+        return all(stored)
 
-    def checkpoint(self) -> None:
-        """The same, every few seconds: what is read meanwhile is the pace of a partition."""
+    def checkpoint(self, interval_s: float) -> bool:
+        """Save frontiers if that is due, so many seconds after the last time; True when it was."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_checkpoint_s:
+            return False
+        self._next_checkpoint_s = now_s + interval_s
         for partition in self.partitions.values():
-            partition.count()
-        if self._tracked:
-            self.save_frontiers()
+            partition.checkpoint()
+        return True
 
-    def _reserve(self, partition: Partition) -> int:
-        """How many positions to reserve before they are read."""
-        if partition.finished_reading():
-            return 0
-        if partition.end is not None:
-            return partition.end - partition.next_position
-        wanted = max(partition.lately, RESERVE_POSITIONS_MIN, self._entry.batch_size)
-        return wanted if self._tracked else min(wanted, RESERVE_POSITIONS_AT_MOST_ONCE_MAX)
-
-    def _place(self, partition: Partition, reserve: int) -> Frontier:
-        reserved = max(partition.next_position + reserve, partition.sent_before)
-        if self._tracked:
-            position = partition.window.frontier
-            cursor = partition.reader.cursor(position)
-            return Frontier(position, cursor, partition.complete(), reserved)
-        # What is reserved is given away: it is never read again.
-        cursor = partition.reader.cursor(partition.next_position)
-        return Frontier(reserved, cursor, partition.finished_reading(), reserved)
-
-    def _advance(self, partition: Partition) -> Batch | None:
-        wanted = self._entry.batch_size
-        if self._tracked:
-            free = self._entry.max_pending - self.in_flight
-            if free < min(wanted, self._entry.max_pending // 4):
-                # Many small batches would cost more than waiting for room for a larger one.
-                return None
-            wanted = min(wanted, free, partition.window.room)
-        if partition.finished_reading():
+    def _read_new(self, partition: Partition, in_flight: int) -> Batch | None:
+        wanted = partition.wanted(in_flight)
+        if wanted <= 0 or partition.finished_reading():
             return None
-        wanted = min(wanted, self._reserved(partition))
+        wanted = min(wanted, self._may_send(partition))
         if wanted <= 0:
             return None
         segments = partition.reader.read(wanted)
         if self._times is not None:
             self._times.read(partition.number, segments)
+        now_s = self._clock.monotonic_s()
         if not segments:
-            self._give_up_if_idle(partition)
+            partition.give_up_if_idle(now_s)
             return None
-        first = partition.next_position
-        partition.next_position += len(segments)
-        partition.idle_since_s = None
-        if not self._tracked:
-            return Batch(segments)
-        roots = partition.window.emit(len(segments), self._clock.monotonic_s())
-        ids = run_of_ids(partition.source, first, partition.next_position)
-        return Batch(segments, roots, ids)
+        return partition.emit(segments, now_s)
 
-    def _reserved(self, partition: Partition) -> int:
+    def _may_send(self, partition: Partition) -> int:
         """Positions that may be sent now: each is reserved in the store before it ever is."""
         store, at = partition.store, partition.next_position
-        room, wanted = store.reserved - at, self._reserve(partition)
+        room, wanted = store.reserved - at, partition.reserve()
         if room <= wanted // 2 and self._waiting_for_room < RESERVING_MAX:
             self._waiting_for_room += room <= 0
-            store.save(self._place(partition, wanted))
+            store.save(partition.frontier(wanted))
             room = store.reserved - at
         return room if partition.end is None else min(room, partition.end - at)
 
-    def _give_up_if_idle(self, partition: Partition) -> None:
-        """A partition that drains was reserved further than it was ever read."""
-        if partition.end is None:
-            return
-        now_s = self._clock.monotonic_s()
-        if partition.idle_since_s is None:
-            partition.idle_since_s = now_s
-        elif now_s - partition.idle_since_s >= DRAIN_IDLE_S:
-            partition.end = partition.next_position
-
-    def _retry(self, partition: Partition) -> Batch | None:
-        first, last = partition.to_retry[0]
-        # What has completed since need not be read again, and readers may have forgotten it.
-        first = max(first, partition.window.frontier)
-        middle = min(last, first + self._entry.batch_size)
-        segments: list[Segment] = []
-        if partition.window.any_due(first, middle):
-            segments = self._reread(partition, first, middle)
-            middle = first + len(segments)
-        partition.to_retry.popleft()  # not before it was read, which may be impossible now
-        if middle < last:
-            partition.to_retry.appendleft((middle, last))
-        elif partition.replays:
-            partition.replays -= 1
-        roots = partition.window.retry(first, middle, self._clock.monotonic_s())
-        if not len(roots):
-            return None
-        positions = positions_of(roots)
-        chosen = positions.astype(np.int64) - first
-        self._retried += len(roots)
-        return Batch(
-            [segments[index] for index in chosen.tolist()],
-            roots,
-            root_ids(partition.source, positions),
-        )
-
-    def _reread(self, partition: Partition, first: int, last: int) -> list[Segment]:
-        cursor = partition.reader.cursor(partition.window.frontier)
-        reader = open_at(self.plugin, partition.name, cursor, first)
-        try:
-            return read_again(reader, partition.name, first, last)
-        finally:
-            reader.close()
-
-    def _check_timeouts(self) -> None:
-        now_s = self._clock.monotonic_s()
+    def _check_timeouts(self, now_s: float) -> None:
         if now_s >= self.rested_s:
             self._take_rested(now_s)
-        if not self._tracked or now_s < self._next_check_s:
+        if now_s < self._next_check_s:
             return
         self._next_check_s = now_s + self._entry.input_retry_timeout / 1000
         for partition in self.partitions.values():

@@ -93,7 +93,7 @@ class Emissions:
             back_off: before a retry that a flow condition asks for.
         """
         self._task = task
-        self._first = first_partition
+        self.first_partition = first_partition
         self._clock = clock
         self._timeout_s = timeout_s
         self._back_off = back_off
@@ -268,10 +268,10 @@ class Emissions:
         return self._shards[shard]
 
     def _window(self, shard: int, settled: int) -> PendingWindow | None:
-        if self._first is None:
+        if self.first_partition is None:
             return None
         return PendingWindow(
-            partition=self._first + shard,
+            partition=self.first_partition + shard,
             frontier=settled,
             capacity=IN_FLIGHT_A_SHARD_MAX,
             pending_timeout_s=self._timeout_s,
@@ -281,7 +281,7 @@ class Emissions:
         )
 
     def _of_partition(self, number: int) -> tuple[int, _Shard | None]:
-        shard = number - (self._first or 0)
+        shard = number - (self.first_partition or 0)
         return shard, self._shards.get(shard)
 
     def _sendable(

@@ -7,7 +7,7 @@ from onyx.flow.grouping import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import ancestors, children
-from onyx.task.task import Windowed
+from onyx.task.parts import Windowed
 from onyx.windows.compile import compile_windows
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from onyx.codec.segments import size_bytes
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64, Batch, Segment
 from onyx.ledger.applied import Applied
@@ -27,10 +26,19 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
-from onyx.task.windowed.emissions import Emission, Emissions
+from onyx.task.windowed.chunks import (
+    NO_COLUMNS,
+    Columns,
+    Taken,
+    Whole,
+    emissions_of,
+    restored,
+    stored,
+)
+from onyx.task.windowed.emissions import Emissions
+from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Runs
 from onyx.windows.groups import Shards
-from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 from onyx.windows.watermarks import Mark
@@ -41,9 +49,6 @@ RETRY_INTERVAL_S = 1.0
 """Between two attempts to write a chunk."""
 QUIET_S = 0.003
 """Without anything to read for so long, an input may be waiting for acks, or be at its end."""
-
-Taken = dict[int, list[tuple[int, Emission]]]
-Columns = tuple[U64, U64]
 
 
 @dataclass(slots=True)
@@ -77,6 +82,7 @@ class Windowing:
         windows: TaskWindows,
         shards: Shards,
         emissions: Emissions,
+        calls: TriggerCalls,
         recovered: Recovered,
         exactly_once: bool,
         background: Callable[[Callable[[], None]], Future[None]],
@@ -84,8 +90,11 @@ class Windowing:
         settings: StateSettings,
     ) -> None:
         self.windows = windows
+        self.clock = clock
+        self.settings = settings
         self.shard_of = shards
         self.emissions = emissions
+        self.calls = calls
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
         """Shards that have fired for the last time."""
@@ -97,8 +106,6 @@ class Windowing:
         """Everything has fired for the last time, and arrived."""
         self._log: StateLog = recovered.log
         self._background = background
-        self._clock = clock
-        self._settings = settings
         self._applied = Applied(recovered.roots, recovered.ids) if exactly_once else None
         if self._applied is not None:
             self._applied.rewired()
@@ -171,7 +178,7 @@ class Windowing:
 
     def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
         """Send these when everything so far is durable."""
-        self.emissions.add(shard, _emissions(segments, child))
+        self.emissions.add(shard, emissions_of(segments, child))
         self.changed(len(segments))
 
     def advance(self, watermark: int) -> Runs:
@@ -246,12 +253,12 @@ class Windowing:
         """
         if self._appending is not None or self._due_s is None:
             return False
-        now_s = self._clock.monotonic_s()
-        many = self._gathered >= self._settings.chunk_segments_max
+        now_s = self.clock.monotonic_s()
+        many = self._gathered >= self.settings.chunk_segments_max
         firing = self.firing is not None
         if not (firing or many or now_s >= self._due_s or (idle and self._rests(now_s))):
             return False
-        self._rested_s = now_s + self._settings.chunk_interval_s
+        self._rested_s = now_s + self.settings.chunk_interval_s
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
         whole = self._log.wants_snapshot
         chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
@@ -284,7 +291,7 @@ class Windowing:
 
     def _append_again(self, appending: _Append, error: Unavailable) -> None:
         self.obstacle = str(error)
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if now_s >= self._try_again_s:
             logger.warning("the state log cannot be written, trying again: %s", error)
             self._try_again_s = now_s + RETRY_INTERVAL_S
@@ -302,7 +309,7 @@ class Windowing:
             shards={
                 shard: ShardChange(
                     records=records.get(shard, []),
-                    emitted=_stored(emitted.get(shard, ())),
+                    emitted=stored(emitted.get(shard, ())),
                     settled=settled.get(shard, 0),
                     closed=shard in closed,
                     keys=keys.get(shard, []),
@@ -326,13 +333,13 @@ class Windowing:
         for shard in self.shards:
             settled, emitted = self.emissions.pending(shard)
             shards[shard] = ShardChange(
-                emitted=_stored([*emitted, *new.get(shard, ())]),
+                emitted=stored([*emitted, *new.get(shard, ())]),
                 settled=settled,
                 closed=shard in self.closed,
                 keys=self._unique[shard].snapshot() if shard in self._unique else [],
             )
-        columns = self._applied.columns() if self._applied is not None else (_NONE, _NONE)
-        whole = _Whole(shards, self.windows.freeze(self.shards))
+        columns = self._applied.columns() if self._applied is not None else (NO_COLUMNS, NO_COLUMNS)
+        whole = Whole(shards, self.windows.freeze(self.shards))
         return Chunk(whole, *columns, watermark=self._watermark)
 
     def _write_snapshot(self, chunk: Chunk) -> None:
@@ -342,7 +349,7 @@ class Windowing:
     def _take_columns(self) -> Columns:
         columns, self._columns = self._columns, []
         if not columns:
-            return _NONE, _NONE
+            return NO_COLUMNS, NO_COLUMNS
         parts, ids = zip(*columns, strict=True)
         roots = np.concatenate(parts)
         return without_attempts(roots) if any_retried(roots) else roots, np.concatenate(ids)
@@ -357,54 +364,14 @@ class Windowing:
         """So many segments, or firings, have changed the state."""
         self._gathered += segments
         if self._due_s is None:
-            self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+            self._due_s = self.clock.monotonic_s() + self.settings.chunk_interval_s
 
     def _restore(self, recovered: Recovered) -> None:
         for shard, state in recovered.shards.items():
             self.windows.restore(shard, [])  # without state as well: its watermark is kept
             for records in state.records():
                 self.windows.restore(shard, records)
-            self.emissions.restore(shard, state.settled, map(_emission, state.emitted))
+            self.emissions.restore(shard, state.settled, map(restored, state.emitted))
             if state.keys:
                 self._unique[shard] = UniqueKeys()
                 self._unique[shard].restore(state.keys)
-
-
-class _Whole(Mapping[int, ShardChange]):
-    """A snapshot, of which only the shard that is being written need be in memory."""
-
-    def __init__(
-        self, shards: dict[int, ShardChange], records: Callable[[int], list[Record]]
-    ) -> None:
-        self._shards = shards
-        self._records = records
-
-    def __getitem__(self, shard: int) -> ShardChange:
-        return replace(self._shards[shard], records=self._records(shard))
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-
-_NONE = np.empty(0, dtype=np.uint64)
-
-
-def _stored(emitted: Sequence[tuple[int, Emission]]) -> list[tuple[int, Segment]]:
-    return [
-        (position, {"segment": each.segment, "child": each.child}) for position, each in emitted
-    ]
-
-
-def _emission(stored: tuple[int, Segment]) -> Emission:
-    return _emissions([stored[1]["segment"]], stored[1]["child"])[0]
-
-
-def _emissions(segments: Sequence[Segment], child: str | None) -> list[Emission]:
-    """With their mean size."""
-    if not segments:
-        return []
-    mean_bytes = size_bytes(segments) // len(segments)
-    return [Emission(segment, child, mean_bytes) for segment in segments]

@@ -1,58 +1,84 @@
-"""What is done when a trigger fires: the user's `sync` and `emit` are called.
+"""Calling the user's `sync` and `emit` when a trigger fires.
 
-Whoever reads an error of theirs must find the trigger in the job and the line in the code, so both
-are told here; nothing of the state is, for it is the user's data.
+Whoever reads an error of theirs must find the trigger in the job and the line in the code, so the
+message has both. It has nothing of the state, which is the user's data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from onyx.codec.refusals import refusal
-from onyx.errors import UserFunctionError
+from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
 from onyx.model.job import Trigger
-from onyx.task.failures.failure import blamed
+from onyx.task.failures.failure import Failure, blamed, place
+from onyx.task.phases.table import Phase
 from onyx.windows.firing import Firing
 
 Function = Callable[..., Any]
 Where = Callable[[], str]
-"""What is at fault, said only when something is."""
+"""What is at fault, worked out only when something is."""
 
 
-def call_sync(functions: Mapping[str, Function], event: Any, firing: Firing) -> None:
-    """Call the trigger's `sync`, if it has one.
+class TriggerCalls:
+    """Of one task."""
 
-    Raises:
-        UserFunctionError: it has raised.
-    """
-    name = firing.trigger.sync
-    if name is not None:
-        _call(functions[name], partial(_where, firing.trigger, "sync", name), event, firing)
+    def __init__(self, task: str, functions: Mapping[str, Function], event: Any) -> None:
+        """
+        Args:
+            task: its name, for errors.
+            functions: those that triggers name.
+            event: handed on to each of them.
+        """
+        self._task = task
+        self._functions = functions
+        self._event = event
 
+    def sync(self, firing: Firing) -> None:
+        """Call the trigger's `sync`, if it has one.
 
-def call_emit(functions: Mapping[str, Function], event: Any, firing: Firing) -> list[Segment]:
-    """The segments that the trigger's `emit` gives; none without one.
+        Raises:
+            UserFunctionError: it has raised.
+        """
+        name = firing.trigger.sync
+        if name is not None:
+            self._call(name, partial(_where, firing.trigger, "sync", name), firing)
 
-    Raises:
-        UserFunctionError: it has raised, or gave something else, or what cannot be sent.
-    """
-    name = firing.trigger.emit
-    if name is None:
-        return []
-    where = partial(_where, firing.trigger, "emit", name)
-    return _segments(where, _call(functions[name], where, event, firing))
+    def emit(self, firing: Firing) -> list[Segment]:
+        """The segments that the trigger's `emit` gives; none without one.
 
+        Raises:
+            UserFunctionError: it has raised, or gave something else, or what cannot be sent.
+        """
+        name = firing.trigger.emit
+        if name is None:
+            return []
+        where = partial(_where, firing.trigger, "emit", name)
+        return _segments(where, self._call(name, where, firing))
 
-def _call(function: Function, where: Where, event: Any, firing: Firing) -> Any:
-    arguments = (event, firing.window, firing.trigger, firing.state_event(), firing.state)
-    try:
-        return function(*arguments)
-    except BaseException as error:
-        raise UserFunctionError(blamed(where(), error)) from error
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """What is raised inside is a failure of the task's windows."""
+        try:
+            yield
+        except Failure:
+            raise
+        except BaseException as raised:
+            error = contained(raised)
+            detail = f"windows of {self._task}: {describe(error)}{place(error)}"
+            raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
+
+    def _call(self, name: str, where: Where, firing: Firing) -> Any:
+        arguments = (firing.window, firing.trigger, firing.state_event(), firing.state)
+        try:
+            return self._functions[name](self._event, *arguments)
+        except BaseException as error:
+            raise UserFunctionError(blamed(where(), error)) from error
 
 
 def _where(trigger: Trigger, key: str, name: str) -> str:

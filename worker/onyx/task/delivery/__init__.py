@@ -1,0 +1,1 @@
+"""Whether segments are accounted for: one policy, with two implementations."""

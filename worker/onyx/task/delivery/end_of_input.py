@@ -1,0 +1,119 @@
+"""The end of input without acks: END control items, accounted for as one shared tree.
+
+Without acks nobody knows when the last segment has arrived. So every input ends each channel with
+an END item that carries an id of one shared tree. A task passes END on when all its upstream peers
+have ended: it consumes what came and produces what goes. An output consumes when all it was given
+is durable. The XOR of that tree is zero when the whole job has ended, and the inputs get its
+completion. Counting messages through the log was rejected: it needs a command and an entry a peer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import numpy as np
+
+from onyx.flow.batch import U64
+from onyx.ids import PeerId
+from onyx.ledger.lineage import END_PARTITION, pack_roots
+from onyx.task.acking.sender import AckSender
+from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.wiring import Wiring
+from onyx.transport.interface import Control, ControlKind
+
+END_ROOT = pack_roots(END_PARTITION, 0, np.zeros(1, dtype=np.uint64))
+
+
+def end_id(source: PeerId, target: PeerId) -> int:
+    """Id of the END item on the channel between two peers; never 0."""
+    digest = hashlib.blake2b(f"{source}>{target}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") | 1
+
+
+class EndOfInput(Protocol):
+    """Of one task, within one allocation version."""
+
+    complete: bool
+    """Every output has everything (known to inputs only)."""
+
+    def arrive(self, source: PeerId, control: Control) -> None:
+        """An upstream peer has sent END."""
+        ...
+
+    def all_arrived(self) -> bool:
+        """Whether every upstream peer has sent END."""
+        ...
+
+    def pass_on(self) -> bool:
+        """End every channel downstream, once; True when that was done now."""
+        ...
+
+    def take_completion(self, roots: U64) -> bool:
+        """Whether these roots are the completion of the END tree: the whole job has ended."""
+        ...
+
+
+class EndItems:
+    """END items, for segments that are not accounted for."""
+
+    def __init__(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> None:
+        self._wiring = wiring
+        self._outbox = outbox
+        self._acks = acks
+        self._arrived: dict[PeerId, int] = {}
+        self._passed_on = False
+        self.complete = False
+
+    def arrive(self, source: PeerId, control: Control) -> None:
+        """See `EndOfInput`."""
+        self._arrived[source] = control.id
+
+    def all_arrived(self) -> bool:
+        """See `EndOfInput`. An input has no upstream peers and is never ended by others."""
+        upstream = self._wiring.upstream
+        return bool(upstream) and len(self._arrived) == len(upstream)
+
+    def pass_on(self) -> bool:
+        """See `EndOfInput`."""
+        if self._passed_on:
+            return False
+        self._passed_on = True
+        value = 0
+        for consumed in self._arrived.values():
+            value ^= consumed
+        for child in self._wiring.children:
+            for site in child.sites:
+                produced = end_id(self._wiring.me.peer, site.peer)
+                value ^= produced
+                self._outbox.put_to(site, Control(ControlKind.END, int(END_ROOT[0]), produced))
+        self._acks.add(END_ROOT, np.array([value], dtype=np.uint64))
+        return True
+
+    def take_completion(self, roots: U64) -> bool:
+        """See `EndOfInput`."""
+        if len(roots) == 1 and roots[0] == END_ROOT[0]:
+            self.complete = True
+            return True
+        return False
+
+
+class NoEndItems:
+    """For segments that are accounted for: completions and `exhaust-input` say what has ended."""
+
+    complete = False
+
+    def arrive(self, source: PeerId, control: Control) -> None:
+        """See `EndOfInput`."""
+
+    def all_arrived(self) -> bool:
+        """See `EndOfInput`."""
+        return False
+
+    def pass_on(self) -> bool:
+        """See `EndOfInput`."""
+        return False
+
+    def take_completion(self, roots: U64) -> bool:
+        """See `EndOfInput`."""
+        return False

@@ -1,0 +1,74 @@
+"""What differs between jobs whose segments are accounted for, and jobs under at-most-once.
+
+Everything else in `task/` is the same for both: where segments are accounted for, batches have
+roots and ids, and code that meets a batch without them has nothing to account for. Asking for the
+guarantee wherever it matters was rejected: what one guarantee means is to be read in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from onyx.flow.batch import Batch
+from onyx.flow.leaves import Leaves
+from onyx.ids import TaskName
+from onyx.task.acking.sender import AckSender
+from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.wiring import Wiring
+from onyx.task.delivery.end_of_input import EndOfInput
+from onyx.task.phases.table import Phase
+from onyx.task.source.partition import Partition
+from onyx.task.source.source import Source
+from onyx.transport.interface import Inbox
+
+Put = Callable[[TaskName, Batch], None]
+"""Put a batch for this child task into the outbox."""
+
+
+class Delivery(Protocol):
+    """The policy of one task on one peer."""
+
+    durable: bool
+    """Whether state is kept where other processes find it, and what windows emit begins trees: such
+    a task owns partitions."""
+    partition: type[Partition]
+    """How a source reads one."""
+
+    def end_of_input(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> EndOfInput:
+        """How this task learns that its input has ended, in one allocation version."""
+        ...
+
+    def keep(
+        self, phase: Phase, batch: Batch | None, leaves: Leaves | None, outbox: Outbox, inbox: Inbox
+    ) -> None:
+        """The allocation has changed: keep what nobody replays. The inbox is closed.
+
+        Args:
+            phase: in which the task is.
+            batch: on which it works.
+            leaves: what the function has made of the batch.
+        """
+        ...
+
+    def take_kept(self, put: Put) -> tuple[Batch | None, Leaves | None] | None:
+        """Something that was kept, for the task to go on with: batches that were not sent go to
+        `put`, others are returned, with their leaves if the function has run. None: nothing."""
+        ...
+
+    def leave(self, source: Source) -> None:
+        """The job goes on without this peer: say how far it has read. Nobody waits for that."""
+        ...
+
+    def read_through(self, source: Source, ends: EndOfInput) -> bool:
+        """Whether an input that has read everything is done: all of it has arrived."""
+        ...
+
+    def fed_no_more(self, ends: EndOfInput, exhausted: bool) -> bool:
+        """Whether nothing more comes to a windowed task.
+
+        Args:
+            ends: of its input.
+            exhausted: the log says that everything that feeds the task has ended.
+        """
+        ...

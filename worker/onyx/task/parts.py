@@ -1,0 +1,294 @@
+"""The parts of a task, by how long each of them lives. Data only: phases decide.
+
+* `Assignment`: who works on which task, and in which process. As long as the peer has the task.
+* `Program`: what the task runs. From when the job is loaded on; whole once the plugin is built.
+* `Allocation`: connections and state. One allocation version of the job.
+* `Work`: one batch on its way through the phases.
+* `Status`: how the task gets on. Written by its own thread only, read by others as well.
+
+A function takes the parts that it uses, so that its signature says what it can touch. Handing the
+whole task to every function was rejected: then each of them may change everything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from onyx.flow.batch import U64, Batch
+from onyx.flow.conditions import Conditions
+from onyx.flow.group_checks import GroupChecks
+from onyx.flow.grouping import Grouping, KeyGetter
+from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Routed
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.ledger.pending import BackOff
+from onyx.model.job import CatalogEntry, Job
+from onyx.replica.entry import Command
+from onyx.seams import Clock
+from onyx.task.acking.owners import Owners
+from onyx.task.acking.sender import AckSender
+from onyx.task.batch_timer import BatchTimer
+from onyx.task.channels.event_time import EventTime
+from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.wiring import Site, Wiring
+from onyx.task.delivery.end_of_input import EndOfInput
+from onyx.task.delivery.policy import Delivery
+from onyx.task.lifecycles import Event, Lifecycles
+from onyx.task.phases.table import Kind
+from onyx.task.services import Services
+from onyx.task.sink.exactly_once import Committing
+from onyx.task.sink.sink import Sink
+from onyx.task.source.batch_timeout import Filling
+from onyx.task.source.source import Source
+from onyx.task.windowed.state import Windowing
+from onyx.telemetry.interface import TaskMetrics
+from onyx.transport.interface import Control, Inbox
+from onyx.windows.compile import CompiledWindows
+from onyx.windows.prepared import Prepared
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which peer works on which task of which job, and the process that both are in."""
+
+    services: Services
+    peer: PeerId
+    job_id: JobId
+    task: TaskName
+    kind: Kind
+    wake: Callable[[], None]
+    """Step the task soon; from any thread."""
+    wanted: Callable[[], bool]
+    """False as soon as a Stop was posted, though the task may not have read it yet."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.services.clock
+
+    def propose(self, fn: str, **args: Any) -> None:
+        """Write a command to the log on behalf of this peer."""
+        self.services.propose(self.peer, Command(fn, args))
+
+    @property
+    def back_off(self) -> BackOff:
+        """Before a retry that a flow condition asks for."""
+        ledger = self.services.settings.ledger
+        return BackOff(ledger.retry_delay_s, ledger.retry_delay_max_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """What a task with windows runs besides."""
+
+    compiled: CompiledWindows
+    group_key: KeyGetter | None
+    """None: the state is not split."""
+    unique_key: str | None
+    """The key by which a window recognizes segments that the source itself repeats."""
+    late_to: tuple[str, ...]
+    """Children that get late segments."""
+    fed_by: frozenset[str]
+    """Inputs and windowed tasks upstream: when they have ended, this one ends."""
+    functions: Mapping[str, Callable[..., Any]]
+    """Those that triggers name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is fixed once the job is loaded and its functions are resolved."""
+
+    job: Job
+    entry: CatalogEntry
+    lifecycles: Lifecycles
+    event: Event
+    """What the user's functions get and may add to."""
+    metrics: TaskMetrics
+    delivery: Delivery
+    fn: Callable[..., Any] | None = None
+    conditions: Conditions | None = None
+    """About what is sent on."""
+    own_conditions: Conditions | None = None
+    """About the segments of a task that sends none of them on: exceptions only."""
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    """Of the children that group."""
+    source: Source | None = None
+    sink: Sink | None = None
+    sends_to: tuple[str, ...] = ()
+    """Children that get what the task makes. Others get only what is late, or dead letters."""
+    children: tuple[str, ...] = ()
+    """All of them."""
+    windowed: Windowed | None = None
+
+    @property
+    def retries(self) -> bool:
+        """Whether a flow condition asks for retries."""
+        return self.conditions is not None and self.conditions.retries
+
+    @property
+    def observed(self) -> bool:
+        """Whether a function of the user's may look at the event. If not, the event holds no batch:
+        it would keep memory alive that the next batch can use."""
+        return bool(self.lifecycles.hooks) or self.conditions is not None
+
+
+@dataclass(slots=True)
+class Allocation:
+    """What belongs to one allocation version. Nothing of it outlives the version: what was in
+    flight is replayed, and frames of an older version are refused."""
+
+    wiring: Wiring
+    outbox: Outbox
+    acks: AckSender
+    inbox: Inbox
+    filling: Filling
+    """Of batches from the inbox."""
+    ends: EndOfInput
+    group_checks: GroupChecks
+    """What children cannot be sent."""
+    event_time: EventTime | None = None
+    """None where neither this task nor one downstream has windows that need it."""
+    ready: bool = False
+    """All peers of the job are ready for this version."""
+    owners: Owners | None = None
+    """Of partitions; known when the job is ready."""
+    exhaust_proposed: bool = False
+    flush_wanted: bool = False
+    """The plugin of an output is to make durable what it holds."""
+    committing: Committing | None = None
+    """Of an exactly-once output."""
+    windowing: Windowing | None = None
+    """The state of a windowed task, once it is recovered."""
+    retries: list[tuple[Site, U64, int]] = field(default_factory=list)
+    """Retries to ask for, with how many there may be, that the transport has not taken yet."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """Of a batch that was split because it has suspects."""
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    suspects: int = 0
+    """The last so many parts are one suspect each."""
+    controls: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Came with the batch, and go on with the last part."""
+
+
+@dataclass(slots=True)
+class Work:
+    """The batch on its way through the phases, and what each phase has added to it."""
+
+    timer: BatchTimer
+    batch: Batch | None = None
+    leaves: Leaves | None = None
+    """What the function has made of the batch."""
+    groups: list[Any] | None = None
+    """Group keys of the batch's segments, for windows."""
+    prepared: Prepared | None = None
+    """Of the leaves, for windows."""
+    routed: Routed | None = None
+    """Where everything goes, and what has failed."""
+    controls: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Control items behind the batch, each with the peer that sent it."""
+    parts: Parts = field(default_factory=Parts)
+    """Parts of the batch that was read which are still to come."""
+    alone: bool = False
+    """Whether the batch is one suspect: no other task of the process may run user code."""
+
+    def forget_batch(self) -> None:
+        """The batch is done, or of an old allocation version."""
+        self.batch = self.leaves = self.groups = self.prepared = self.routed = None
+        self.alone = False
+
+    def forget_all(self) -> None:
+        """A new allocation version: control items and waiting parts came on old channels."""
+        self.forget_batch()
+        self.controls, self.parts = [], Parts()
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The peer of a failed task is to be replaced."""
+
+    due_s: float
+    afresh: bool
+    """Restarts before this one do not count."""
+
+
+@dataclass(slots=True)
+class Status:
+    """How a task gets on. All times are monotonic, in seconds."""
+
+    started: bool = False
+    """Whether before_task_start was called, so that after_task_stop is due."""
+    failed: bool = False
+    restart: Restart | None = None
+    """What a failed task waits for."""
+    ready_since_s: float | None = None
+    """When it first began to work."""
+    step_since_s: float | None = None
+    """Since when its thread is in its present step; None between two."""
+    obstacle: str = ""
+    """What was Unavailable when the present phase was tried last."""
+    log_waiting_s: float | None = None
+    """When to log what the phase waits for, if it still waits then."""
+    superseded_s: float | None = None
+    """Since when another peer owns what this one has begun; None again with a new version."""
+    retry_after_s: float = 0.0
+    """`start_task` and sealing are not tried again before."""
+    batches: int = 0
+    """How often the task has come to the end of its loop."""
+
+
+@dataclass(slots=True)
+class Sealing:
+    """Of an output whose peer was elected to seal it."""
+
+    wanted: bool = False
+    attempts: int = 0
+    """That have failed."""
+
+
+@dataclass(slots=True)
+class Registration:
+    """Of the partitions of the task, by the log; once a job."""
+
+    proposed: bool = False
+    names: list[str] | None = None
+    """Of all partitions of an input, once they are known."""
+
+
+class Background:
+    """Work off the task's thread: each piece is started once, by its name, and polled."""
+
+    def __init__(
+        self, run: Callable[[Callable[[], Any]], Future[Any]], wake: Callable[[], None]
+    ) -> None:
+        self._run = run
+        self._wake = wake
+        self._futures: dict[str, Future[Any]] = {}
+
+    def poll(self, name: str, work: Callable[[], T]) -> T | None:
+        """The result of the work, which is started if it has not been; None while it runs.
+
+        Raises:
+            Exception: what the work has raised.
+        """
+        future = self._futures.get(name)
+        if future is None:
+            future = self._futures[name] = self._run(work)
+            future.add_done_callback(lambda _: self._wake())
+        if not future.done():
+            return None
+        del self._futures[name]
+        result: T = future.result()
+        return result
+
+    def forget(self) -> None:
+        """Nobody waits for what runs now: it is of an old version, or is started again."""
+        self._futures.clear()

@@ -1,0 +1,80 @@
+"""AFTER_BATCH, SEAL: acks are folded and sent; and the output of a whole task is sealed."""
+
+from __future__ import annotations
+
+from onyx.errors import Blocked, contained, describe
+from onyx.task.failures.failure import Failure
+from onyx.task.parts import Assignment, Program, Sealing, Status
+from onyx.task.phases.idle import ack_durable, report_queue
+from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.task import Task
+from onyx.task.windowed.upkeep import tend
+
+SEAL_BLOCKED_RETRY_S = 5.0
+"""A seal that waits for room is tried again so often: it may have to run a whole stage."""
+SPARK = "spark"
+"""The plugin whose seal is a Spark stage."""
+
+
+def after_batch(task: Task) -> Answer:
+    """End of the loop: acks go out, and the batch is forgotten."""
+    assignment, program, allocation, work = (
+        task.assignment,
+        task.program,
+        task.allocation,
+        task.work,
+    )
+    batch, leaves = work.batch, work.leaves
+    if program.sink is not None:
+        program.sink.tick()  # first, because a phase that cannot go on is done again
+    program.lifecycles.merge("after_batch", program.event)
+    if program.sink is not None:
+        ack_durable(program, allocation)
+    tend(assignment, program, allocation, idle=False, tick=batch is not None)
+    allocation.acks.tend(idle=False)
+    if batch is not None and leaves is not None:
+        work.timer.report(program.metrics, len(batch), len(leaves))
+        report_queue(assignment, program, allocation)
+    work.forget_batch()
+    task.status.batches += 1
+    if program.observed:
+        program.event["batch"] = program.event["results"] = []
+    if task.sealing.wanted and batch is None:
+        return Phase.SEAL  # control items may keep coming: waiting for none is waiting long
+    return Progress.ADVANCED
+
+
+def seal(assignment: Assignment, program: Program, status: Status, sealing: Sealing) -> Answer:
+    """Seal the output of the whole task on behalf of all its peers.
+
+    Raises:
+        Failure: it has failed too often.
+    """
+    sink = program.sink
+    assert sink is not None
+    clock, settings = assignment.clock, assignment.services.settings.task
+    now_s = clock.monotonic_s()
+    if now_s < status.retry_after_s:
+        return Progress.WAITING
+    is_stage = program.entry.plugin == SPARK
+    try:
+        sink.seal()
+    except Blocked:
+        status.retry_after_s = now_s + SEAL_BLOCKED_RETRY_S
+        raise
+    except BaseException as raised:
+        error = contained(raised)
+        if is_stage:
+            program.metrics.spark_stage(clock.monotonic_s() - now_s, ok=False)
+        sealing.attempts += 1
+        if sealing.attempts >= settings.seal_attempts_max:
+            times = sealing.attempts
+            detail = f"sealing the output failed {times} times, last with {describe(error)}"
+            raise Failure(Phase.SEAL.value, error, detail) from error
+        status.retry_after_s = now_s + settings.ready_back_off_s
+        return Progress.WAITING
+    if is_stage:
+        program.metrics.spark_stage(clock.monotonic_s() - now_s, ok=True)
+    sealing.wanted = False
+    assignment.propose("seal-output", job=assignment.job_id, task=assignment.task)
+    return Progress.ADVANCED

@@ -1,0 +1,76 @@
+"""What a task does when there is nothing to read: acks, watermarks, flushes, chunks, its end."""
+
+from __future__ import annotations
+
+from onyx.task.parts import Allocation, Assignment, Program
+from onyx.task.phases.controls import pass_event_time
+from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.source.source import Source
+from onyx.task.task import Task
+from onyx.task.windowed.end import has_ended
+from onyx.task.windowed.upkeep import follow, tend
+from onyx.transport.interface import FLUSH
+
+EXHAUSTED_AT_ONCE = 10_000
+"""Partitions named in one entry of the log, whose size is limited."""
+
+
+def idle(task: Task) -> Answer:
+    """Do what is due; WAITING when nothing is."""
+    if task.sealing.wanted:
+        return Phase.SEAL
+    assignment, program, allocation = task.assignment, task.program, task.allocation
+    source, sink = program.source, program.sink
+    follow(allocation)
+    pass_event_time(program, allocation, task.work, assignment.clock, idle=True)
+    if source is not None:
+        _end_source(assignment, program, allocation, source)
+    if not allocation.outbox.drain() and source is not None:
+        return Progress.WAITING
+    if sink is not None:
+        sink.tick()
+        ack_durable(program, allocation)
+    moved = tend(assignment, program, allocation, idle=True, tick=True)
+    allocation.acks.tend(idle=True)
+    report_queue(assignment, program, allocation)
+    return Progress.ADVANCED if moved else Progress.WAITING
+
+
+def report_queue(assignment: Assignment, program: Program, allocation: Allocation) -> None:
+    """Report how full the inbox is."""
+    if program.source is None:
+        capacity = assignment.services.settings.task.inbox_segments_max
+        program.metrics.queue(allocation.inbox.waiting_segments(), capacity)
+
+
+def ack_durable(program: Program, allocation: Allocation) -> None:
+    """Ack what an output has made durable, and its end if that was the last of it."""
+    sink, ends = program.sink, allocation.ends
+    assert sink is not None
+    for roots, values in sink.take_durable():
+        allocation.acks.add(roots, values)
+    if ends.all_arrived() and has_ended(allocation.windowing) and sink.all_durable():
+        ends.pass_on()
+
+
+def _end_source(
+    assignment: Assignment, program: Program, allocation: Allocation, source: Source
+) -> None:
+    """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
+    if allocation.exhaust_proposed or not source.finished_reading():
+        return
+    if not program.delivery.read_through(source, allocation.ends):
+        if source.wants_flush():
+            allocation.acks.hurry()
+            allocation.outbox.broadcast(FLUSH)
+        return
+    if source.known and not source.save_frontiers():
+        return
+    program.metrics.source(source.in_flight, source.completed)
+    allocation.exhaust_proposed = True
+    known = source.known
+    for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):
+        part = known[start : start + EXHAUSTED_AT_ONCE]
+        assignment.propose(
+            "exhaust-input", job=assignment.job_id, task=assignment.task, partitions=part
+        )

@@ -1,0 +1,105 @@
+"""BEFORE_BATCH, READ_BATCH, AFTER_READ_BATCH: segments come from the source or the inbox."""
+
+from __future__ import annotations
+
+from onyx.flow.batch import Batch, concatenate
+from onyx.ids import TaskName
+from onyx.task.failures import suspects
+from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.phases.idle import idle
+from onyx.task.phases.send import put_to_child
+from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.source import segment_hooks
+from onyx.task.source.source import Source
+from onyx.task.task import Task
+from onyx.task.windowed.upkeep import blocked
+from onyx.transport.interface import Control
+
+
+def before_batch(program: Program) -> Answer:
+    """See `table`."""
+    program.lifecycles.merge("before_batch", program.event)
+    return Progress.ADVANCED
+
+
+def read_batch(task: Task) -> Answer:
+    """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
+    assignment, program, allocation, work = (
+        task.assignment,
+        task.program,
+        task.allocation,
+        task.work,
+    )
+    work.timer.begin()
+    if _take_kept(program, allocation, work):
+        work.timer.read()
+        return Progress.ADVANCED
+    if blocked(allocation.windowing):
+        return idle(task)
+    split = bool(work.parts.waiting)
+    if not split:
+        if program.source is not None:
+            work.batch = _read_source(assignment, program, program.source)
+            found = work.batch is not None
+        else:
+            found = _read_inbox(program, allocation, work)
+        if not found:
+            return idle(task)
+        split = suspects.isolate(assignment, work)
+    work.timer.read()
+    if split and not suspects.next_part(assignment, work):
+        return Phase.ROUTE
+    return Progress.ADVANCED
+
+
+def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
+    """Go on with what was kept over a change of the allocation."""
+
+    def put(name: TaskName, batch: Batch) -> None:
+        child = next(each for each in allocation.wiring.children if each.task == name)
+        put_to_child(allocation.outbox, program.groupings, child, batch)
+
+    kept = program.delivery.take_kept(put)
+    if kept is None:
+        return False
+    work.batch, work.leaves = kept
+    return True
+
+
+def _read_source(assignment: Assignment, program: Program, source: Source) -> Batch | None:
+    services = assignment.services
+    if assignment.job_id in services.replica().draining_jobs:
+        source.drain()
+    if source.checkpoint(services.settings.ledger.frontier_interval_s):
+        program.metrics.source(source.in_flight, source.completed)
+    batch = source.read()
+    if batch is not None and (retried := source.take_retried()):
+        program.metrics.retried(retried)
+        segment_hooks.retried(source, program.lifecycles, program.event, batch)
+    return batch
+
+
+def _read_inbox(program: Program, allocation: Allocation, work: Work) -> bool:
+    """Take what waits, as one batch and the control items behind it; False if nothing does."""
+    inbox, batch_size = allocation.inbox, program.entry.batch_size
+    if not (inbox.hurried or allocation.filling.over(inbox.waiting_segments(), batch_size)):
+        return False
+    deliveries = inbox.take(batch_size)
+    batches: list[Batch] = []
+    for delivery in deliveries:
+        if isinstance(delivery.item, Control):
+            work.controls.append((delivery.channel.source, delivery.item))
+        else:
+            batches.append(delivery.item)
+    work.batch = concatenate(batches) if batches else None
+    return bool(deliveries)
+
+
+def after_read_batch(program: Program, work: Work) -> Answer:
+    """`batch` and `results` of the event are the segments as read and as the function left them."""
+    if program.observed:
+        program.event["batch"] = work.batch.segments if work.batch is not None else []
+        program.event["results"] = []
+    if work.batch is not None:
+        program.lifecycles.merge("after_read_batch", program.event)
+    return Progress.ADVANCED

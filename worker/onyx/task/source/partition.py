@@ -1,0 +1,224 @@
+"""One open partition of a source: where it is read, what is in flight, and what is reserved.
+
+Nothing is held in memory for a retry: positions are stable, so what was lost is read again from the
+source under a new attempt, and only what is still incomplete of it is sent.
+
+Invariant: a position is sent only after the store says that it is reserved. So whoever takes over
+knows how far anybody may have read, and a job that drains ends exactly there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from onyx.flow.batch import Batch, Segment
+from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
+from onyx.ledger.pending import PendingWindow
+from onyx.model.job import CatalogEntry
+from onyx.plugins.protocol import Input, Reader
+from onyx.seams import Clock
+from onyx.task.source.batch_timeout import FilledReader
+from onyx.task.source.frontier import Frontier, FrontierStore
+from onyx.task.source.rereading import open_at, read_again
+
+RESERVE_POSITIONS_MIN = 100
+RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
+"""Positions reserved at a time: as many as were read in the last period between two checkpoints.
+After a crash, at-most-once loses what was reserved and not read, hence its limit; a job that is
+being drained reads that much more, as if it had been drained a little later."""
+DRAIN_IDLE_S = 2.0
+"""A source that has given nothing for so long gives all again that it had ever given."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """Of a job whose segments are accounted for."""
+
+    number: int
+    name: str
+    entry: CatalogEntry
+    store: FrontierStore
+    reader: Reader
+    window: PendingWindow
+    next_position: int
+    source: int
+    """`source_number` of the partition."""
+    sent_before: int = 0
+    """Earlier owners have sent nothing from this position on."""
+    to_retry: deque[tuple[int, int]] = field(default_factory=deque)
+    """Ranges [first, last) to be read again."""
+    replays: int = 0
+    """The first so many of them are what was in flight when the job was re-allocated."""
+    end: int | None = None
+    """Where a partition that is drained ends; nothing is read from there on."""
+    idle_since_s: float | None = None
+    counted_from: int = 0
+    pace: int = 0
+    """Positions read in the last whole period between two checkpoints."""
+
+    certain: ClassVar[bool] = True
+    """Whether everything before the stored frontier has been read, and so must still be there."""
+
+    @property
+    def ended(self) -> bool:
+        """It gives nothing new any more."""
+        return self.reader.exhausted() or self.next_position == self.end
+
+    def finished_reading(self) -> bool:
+        """Nothing is left to read, neither new nor again."""
+        return self.ended and not self.to_retry
+
+    def complete(self) -> bool:
+        """Everything read, and every tree of it processed."""
+        return self.finished_reading() and self.window.in_flight == 0
+
+    def drain(self) -> None:
+        """Read no further than somebody may have read already."""
+        if self.end is None:
+            self.end = max(self.next_position, self.sent_before)
+            if isinstance(self.reader, FilledReader):
+                self.reader.hurry()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def wanted(self, in_flight: int) -> int:
+        """How many segments to read now, as far as those in flight leave room.
+
+        Args:
+            in_flight: segments of all partitions of the peer.
+        """
+        most, pending_max = self.entry.batch_size, self.entry.max_pending
+        free = pending_max - in_flight
+        if free < min(most, pending_max // 4):
+            # Many small batches would cost more than waiting for room for a larger one.
+            return 0
+        return min(most, free, self.window.room)
+
+    def emit(self, segments: list[Segment], now_s: float) -> Batch:
+        """Count segments that were read, as the roots of new trees."""
+        first = self._advance(len(segments))
+        roots = self.window.emit(len(segments), now_s)
+        return Batch(segments, roots, run_of_ids(self.source, first, self.next_position))
+
+    def _advance(self, count: int) -> int:
+        first = self.next_position
+        self.next_position += count
+        self.idle_since_s = None
+        return first
+
+    def give_up_if_idle(self, now_s: float) -> None:
+        """A partition that drains was reserved further than it was ever read: it has given nothing
+        for a while, so it ends here."""
+        if self.end is None:
+            return
+        if self.idle_since_s is None:
+            self.idle_since_s = now_s
+        elif now_s - self.idle_since_s >= DRAIN_IDLE_S:
+            self.end = self.next_position
+
+    def replay_pending(self) -> None:
+        """After a re-allocation: whatever was in flight is lost, read it again at once."""
+        self.to_retry.clear()
+        self.to_retry.extend(self.window.replay_all())
+        self.replays = len(self.to_retry)
+
+    def retry(self, plugin: Input, clock: Clock) -> Batch | None:
+        """Read from the first range again what is still incomplete; None if all of it is."""
+        first, last = self.to_retry[0]
+        # What has completed since need not be read again, and readers may have forgotten it.
+        first = max(first, self.window.frontier)
+        middle = min(last, first + self.entry.batch_size)
+        segments: list[Segment] = []
+        if self.window.any_due(first, middle):
+            segments = self._reread(plugin, first, middle)
+            middle = first + len(segments)
+        self.to_retry.popleft()  # not before it was read, which may be impossible now
+        if middle < last:
+            self.to_retry.appendleft((middle, last))
+        elif self.replays:
+            self.replays -= 1
+        roots = self.window.retry(first, middle, clock.monotonic_s())
+        if not len(roots):
+            return None
+        positions = positions_of(roots)
+        chosen = (positions.astype(np.int64) - first).tolist()
+        ids = root_ids(self.source, positions)
+        return Batch([segments[index] for index in chosen], roots, ids)
+
+    def _reread(self, plugin: Input, first: int, last: int) -> list[Segment]:
+        cursor = self.reader.cursor(self.window.frontier)
+        reader = open_at(plugin, self.name, cursor, first)
+        try:
+            return read_again(reader, self.name, first, last)
+        finally:
+            reader.close()
+
+    # --- frontier and reservation ---------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """A period between two checkpoints is over: count its pace, and begin to save."""
+        self.pace = self.next_position - self.counted_from
+        self.counted_from = self.next_position
+        self.save()
+
+    def save(self) -> bool:
+        """Begin to save what has changed; True when all of it is stored."""
+        return self.store.save(self.frontier(self.reserve() if self._lately else 0))
+
+    @property
+    def _lately(self) -> int:
+        """Positions read in this period or in the last one."""
+        return max(self.pace, self.next_position - self.counted_from)
+
+    def reserve(self) -> int:
+        """How many positions to reserve before they are read."""
+        if self.finished_reading():
+            return 0
+        if self.end is not None:
+            return self.end - self.next_position
+        return max(self._lately, RESERVE_POSITIONS_MIN, self.entry.batch_size)
+
+    def frontier(self, reserve: int) -> Frontier:
+        """Where the next owner begins, with so many positions reserved from the next one on."""
+        position = self.window.frontier
+        cursor = self.reader.cursor(position)
+        return Frontier(position, cursor, self.complete(), self._reserved(reserve))
+
+    def _reserved(self, reserve: int) -> int:
+        return max(self.next_position + reserve, self.sent_before)
+
+
+class UntrackedPartition(Partition):
+    """Under at-most-once: what is reserved is given away, and never read again."""
+
+    __slots__ = ()
+    certain = False
+
+    def wanted(self, in_flight: int) -> int:
+        """A whole batch: nothing is in flight."""
+        return self.entry.batch_size
+
+    def emit(self, segments: list[Segment], now_s: float) -> Batch:
+        """Segments without roots."""
+        self._advance(len(segments))
+        return Batch(segments)
+
+    def checkpoint(self) -> None:
+        """Count only: what was read is behind what is reserved, which is stored."""
+        self.pace = self.next_position - self.counted_from
+        self.counted_from = self.next_position
+
+    def reserve(self) -> int:
+        """Not more than may be lost by a crash, unless it drains: then what was reserved."""
+        wanted = super().reserve()
+        return wanted if self.end is not None else min(wanted, RESERVE_POSITIONS_AT_MOST_ONCE_MAX)
+
+    def frontier(self, reserve: int) -> Frontier:
+        """The next owner begins behind what is reserved."""
+        reserved = self._reserved(reserve)
+        cursor = self.reader.cursor(self.next_position)
+        return Frontier(reserved, cursor, self.finished_reading(), reserved)

@@ -1,0 +1,92 @@
+"""What a windowed task does between batches: event time, timers, chunks, acks of what is durable.
+
+It ends when everything that feeds it has ended.
+"""
+
+from __future__ import annotations
+
+from onyx.errors import describe
+from onyx.task.failures.failure import Failure
+from onyx.task.messages import Completions
+from onyx.task.parts import Allocation, Assignment, Program
+from onyx.task.phases.table import Phase
+from onyx.task.windowed.end import end
+from onyx.task.windowed.fire import fire, next_page
+from onyx.task.windowed.state import Windowing
+
+
+def follow(allocation: Allocation) -> None:
+    """Event time and epochs, as far as they have come: what they pass fires or is forgotten, and
+    tasks downstream get a watermark when what it made fire has been sent."""
+    windowing, event_time = allocation.windowing, allocation.event_time
+    if allocation.committing is not None and event_time is not None:
+        allocation.committing.forget(event_time.take_frontiers())
+    if windowing is None or event_time is None:
+        return
+    watermark = event_time.watermark
+    if watermark is not None and windowing.firing is None:
+        fire(windowing, lambda: windowing.advance(watermark))
+    windowing.forget(event_time.take_frontiers())
+    released = windowing.release(event_time.mark) if windowing.firing is None else None
+    if released is not None:
+        event_time.release(released)
+    first = windowing.emissions.first_partition
+    if first is not None:
+        settled = windowing.take_settled().items()
+        event_time.add_frontiers({first + shard: position for shard, position in settled})
+
+
+def tend(
+    assignment: Assignment, program: Program, allocation: Allocation, idle: bool, tick: bool
+) -> bool:
+    """Between batches: timers, acks of what is durable, the next chunk; True when something moved.
+
+    Args:
+        idle: there is nothing to read now.
+        tick: timers may fire. Only where something could be read before: timers that are always
+            due stop nobody.
+    """
+    windowing = allocation.windowing
+    if windowing is None:
+        return False
+    moved = next_page(windowing) if windowing.firing is not None else tick and _tick(windowing)
+    try:
+        durable = windowing.take_durable()
+    except Exception as error:
+        detail = f"state of {assignment.task}: {describe(error)}"
+        raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
+    for roots, values in durable:
+        allocation.acks.add(roots, values)
+    if idle and not durable and windowing.firing is None:
+        moved |= end(assignment, program, allocation, windowing)
+    return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
+
+
+def _tick(windowing: Windowing) -> bool:
+    due_ms, clock = windowing.windows.next_tick_ms, windowing.clock
+    now_ms = clock.wall_ms() if due_ms is not None else 0
+    if due_ms is None or now_ms < due_ms or windowing.emissions.full:
+        return False
+    if clock.monotonic_s() < windowing.timers_from_s:
+        return False
+    fire(windowing, lambda: windowing.windows.tick(now_ms))
+    return True
+
+
+def wants_flush(windowing: Windowing | None) -> bool:
+    """Whether much was emitted that outputs should make durable now."""
+    return windowing is not None and windowing.emissions.wants_flush(ends=False)
+
+
+def blocked(windowing: Windowing | None) -> bool:
+    """Whether nothing more should be read: some of what fires at one moment is still to be carried
+    out, or too much was emitted that has not arrived."""
+    return windowing is not None and (windowing.firing is not None or windowing.emissions.full)
+
+
+def complete(windowing: Windowing, message: Completions) -> None:
+    """Trees of what the task has emitted."""
+    if message.retries_max:
+        windowing.emissions.force_retry(message.roots, message.retries_max)
+    else:
+        windowing.emissions.complete(message.roots)
