@@ -60,7 +60,7 @@ def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
         if sample.value and not sample.name.endswith("_bucket")
         for metric in (family.name, f"{family.name}_total", sample.name)
     }
-    silent = set(metrics._metrics) - written - OUTSIDE_A_QUIET_JOB
+    silent = set(metrics._families) - written - OUTSIDE_A_QUIET_JOB
     assert silent == {"onyx_peers"}, "the group has left: it has no peers any more"
     for task in ("read", "work", "write"):
         count = metrics.registry.get_sample_value(

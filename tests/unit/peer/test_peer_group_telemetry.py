@@ -53,7 +53,7 @@ def test_peers_are_counted_by_what_they_do(metrics: PrometheusGroupMetrics) -> N
     assert peers(metrics) == {}
 
 
-def test_a_job_is_told_of_while_a_peer_of_this_process_works_on_it(
+def test_a_job_has_info_while_a_peer_of_this_process_works_on_it(
     metrics: PrometheusGroupMetrics,
 ) -> None:
     telemetry = GroupTelemetry(G, metrics)
@@ -67,10 +67,12 @@ def test_a_job_is_told_of_while_a_peer_of_this_process_works_on_it(
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None
 
 
-def test_traffic_is_told_as_what_came_since(metrics: PrometheusGroupMetrics) -> None:
+def test_traffic_is_reported_as_what_came_since(metrics: PrometheusGroupMetrics) -> None:
     telemetry = GroupTelemetry(G, metrics)
-    telemetry.traffic(Counters(sent_bytes=100, sent_frames=2, received_bytes=7, received_frames=1))
-    telemetry.traffic(
+    telemetry.report_traffic(
+        Counters(sent_bytes=100, sent_frames=2, received_bytes=7, received_frames=1)
+    )
+    telemetry.report_traffic(
         Counters(sent_bytes=150, sent_frames=3, received_bytes=7, received_frames=1, reconnects=2)
     )
     value = metrics.registry.get_sample_value

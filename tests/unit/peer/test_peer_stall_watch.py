@@ -15,6 +15,7 @@ from onyx.peer.stall_watch import StallWatch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source.source import Source
+from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics
 
 SEGMENTS = [{"n": n} for n in range(4)]
@@ -25,8 +26,9 @@ class Metrics(GroupMetrics):
     def __init__(self):
         self.found = []
 
-    def stalls(self, found):
-        self.found = list(found)
+    def replace(self, metric, series):
+        assert metric is JOB_STALLED
+        self.found = list(series)
 
 
 class Watched:
@@ -99,7 +101,7 @@ def test_an_output_that_has_no_room_is_reported_after_a_while_and_until_it_goes_
     (read,) = [each for each in watched.reported if each.task == "read"]
     assert (read.reason, read.segments, read.is_input) == (Reason.COMPLETIONS, 4, True)
     assert read.oldest_ms > 0
-    assert {(task, reason) for _, task, reason, _ in watched.metrics.found} == {
+    assert {(task, reason) for _, task, reason in watched.metrics.found} == {
         ("write", Reason.UNAVAILABLE),
         ("read", Reason.COMPLETIONS),
     }
@@ -158,7 +160,7 @@ def test_a_quiet_part_is_a_stall_only_when_it_is_over_due():
     assert watched.metrics.found == []
     watched.look(4)
     assert (watched.cause.task, watched.cause.reason) == ("write", Reason.NOT_DURABLE)
-    assert {reason for _, _, reason, _ in watched.metrics.found} >= {Reason.NOT_DURABLE}
+    assert {reason for _, _, reason in watched.metrics.found} >= {Reason.NOT_DURABLE}
 
 
 def test_the_function_that_keeps_the_thread_is_the_cause_and_shows_where_it_is():
@@ -210,7 +212,7 @@ def test_a_report_is_not_written_again_while_nothing_changes_nor_without_zookeep
     watched.permitted = False
     watched.look(20)
     assert watched.reported == []
-    assert {reason for *_, reason, _ in watched.metrics.found} == {Reason.ZOOKEEPER}
+    assert {reason for *_, reason in watched.metrics.found} == {Reason.ZOOKEEPER}
     watched.permitted = True
     watched.look(20)
     assert watched.cause.reason is Reason.NOT_DURABLE

@@ -15,6 +15,7 @@ import pytest
 from tests.support.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
+from onyx.telemetry.catalog import LATE_SEGMENTS, Metric
 from onyx.telemetry.interface import TaskMetrics
 
 DISORDER_MS = 3_000
@@ -69,8 +70,9 @@ class Late(TaskMetrics):
     def __init__(self) -> None:
         self.segments = 0
 
-    def late(self, segments: int) -> None:
-        self.segments += segments
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        if metric is LATE_SEGMENTS:
+            self.segments += int(amount)
 
 
 class World(Fed):

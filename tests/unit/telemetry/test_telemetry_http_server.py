@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from onyx.errors import Unavailable
 from onyx.telemetry import http_requests as requests_module
+from onyx.telemetry.catalog import SESSION_LOSSES
 from onyx.telemetry.http_requests import CONNECTIONS_MAX
 from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
@@ -26,7 +27,7 @@ STATE: dict[str, bool | str] = {"healthy": True, "ready": "joining: 2 of 4 peers
 @pytest.fixture
 def server() -> Iterator[TelemetryServer]:
     group = PrometheusGroupMetrics(version="1.2.3")
-    group.session_lost()
+    group.add(SESSION_LOSSES)
     running = TelemetryServer(
         "127.0.0.1", 0, group.registry, lambda: STATE["healthy"], lambda: STATE["ready"]
     )

@@ -11,7 +11,21 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from onyx.stalls import Reason
-from onyx.telemetry.catalog import CLOSED_LABELS, METRICS, Direction, PeerState
+from onyx.telemetry.batch_tallies import TALLIED
+from onyx.telemetry.catalog import (
+    CLOSED_LABELS,
+    JOB_INFO,
+    JOB_STALLED,
+    LOG_APPLY_SECONDS,
+    LOG_ENTRIES,
+    METRICS,
+    QUEUE,
+    QUEUE_CAPACITY,
+    SOURCE_OFFSET,
+    TASK,
+    WATERMARK,
+    Metric,
+)
 from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
 from onyx.telemetry.metrics import PrometheusGroupMetrics
@@ -26,26 +40,36 @@ def group() -> PrometheusGroupMetrics:
 
 
 def exercise(group: GroupMetrics) -> None:
-    """Every hook once."""
+    """Every metric once."""
     task = group.task("flights", "parse")
     task.batch(10, 9, read_s=0.01, apply_s=0.02, write_s=0.03)
-    task.backpressured(0.5)
-    task.retried(3)
-    task.failed()
-    task.queue(100, 20_000)
-    task.source(7, 1_000)
-    task.watermark(1_750_000_000_000)
-    task.spark_stage(12.0, ok=True)
-    task.spark_stage(12.0, ok=False)
-    group.entry_applied("submit-job", 17, 0.001)
-    group.entry_rejected()
-    group.log_tail(18)
-    group.peers(PeerState.IDLE, 2)
-    group.session_lost()
-    group.stream(Direction.OUT, 2, 65_536)
-    group.reconnected(1)
-    group.stalls([("flights", "parse", Reason.FUNCTION, 17.0)])
-    group.job_started("flights", "0000-1111", "at-least-once")
+    for metric in METRICS:
+        if metric.name in TALLIED:
+            continue
+        scope, labels = (task, []) if metric.labels == TASK else (group, labels_of(metric))
+        if metric.kind == "counter":
+            scope.add(metric, 1, *labels)
+        elif metric.kind == "gauge":
+            scope.set(metric, 2, *labels)
+        else:
+            scope.observe(metric, 12.0, *labels)
+    group.replace(JOB_STALLED, {("flights", "parse", Reason.FUNCTION): 17.0})
+
+
+LABELS = {
+    "job": "flights",
+    "task": "parse",
+    "fn": "submit-job",
+    "job_id": "0000-1111",
+    "guarantee": "at-least-once",
+    "version": "1.2.3",
+    "python": "3.14",
+}
+
+
+def labels_of(metric: Metric) -> list[str]:
+    """A value for each label: one of its closed set, or from above."""
+    return [LABELS.get(label) or min(CLOSED_LABELS[label]) for label in metric.labels]
 
 
 def test_a_batch_is_counted_once_with_its_seconds_by_stage(group: PrometheusGroupMetrics) -> None:
@@ -66,16 +90,20 @@ def test_peers_of_one_task_add_up_and_leave_nothing_behind(group: PrometheusGrou
         return group.registry.get_sample_value("onyx_edge_queue_segments", PARSE)
 
     first, second = group.task("flights", "parse"), group.task("flights", "parse")
-    first.queue(100, 1_000)
-    second.queue(50, 1_000)
+    for task, segments in ((first, 100), (second, 50)):
+        task.set(QUEUE, segments)
+        task.set(QUEUE_CAPACITY, 1_000)
     assert waiting() == 150
-    first.queue(10, 1_000)
+    first.set(QUEUE, 10)
     assert waiting() == 60
     first.close()
     first.close()
     assert waiting() == 50
+    second.set(SOURCE_OFFSET, 1_000)
     second.close()
     assert waiting() == 0
+    completed = group.registry.get_sample_value("onyx_source_offset", PARSE)
+    assert completed == 1_000, "what was completed here stays completed"
     assert group.registry.get_sample_value("onyx_edge_queue_capacity_segments", PARSE) == 0
 
 
@@ -85,9 +113,9 @@ def test_the_watermark_of_a_task_is_the_least_of_its_peers(group: PrometheusGrou
 
     first, second = group.task("flights", "parse"), group.task("flights", "parse")
     assert watermark_s() is None, "nobody knows yet"
-    first.watermark(9_500)
+    first.set(WATERMARK, 9.5)
     assert watermark_s() == 9.5
-    second.watermark(-1_000)
+    second.set(WATERMARK, -1.0)
     assert watermark_s() == -1.0
     second.close()
     assert watermark_s() == 9.5
@@ -116,7 +144,8 @@ def test_labels_are_names_of_jobs_and_tasks_or_of_a_closed_set(
     group: PrometheusGroupMetrics,
 ) -> None:
     exercise(group)
-    group.entry_applied("a-command-of-a-hostile-writer", 19, 0.001)
+    group.add(LOG_ENTRIES, 1, "a-command-of-a-hostile-writer")
+    group.observe(LOG_APPLY_SECONDS, 0.001, "a-command-of-a-hostile-writer")
     allowed = {
         **CLOSED_LABELS,
         "job": {"flights"},
@@ -154,9 +183,9 @@ def test_no_created_series_double_the_counters(group: PrometheusGroupMetrics) ->
 
 def test_a_job_that_ended_has_no_info(group: PrometheusGroupMetrics) -> None:
     labels = {"job": "flights", "job_id": "7", "guarantee": "at-least-once"}
-    group.job_started("flights", "7", "at-least-once")
+    group.set(JOB_INFO, 1, *labels.values())
     assert group.registry.get_sample_value("onyx_job_info", labels) == 1
-    group.job_ended("flights", "7", "at-least-once")
+    group.remove(JOB_INFO, *labels.values())
     assert group.registry.get_sample_value("onyx_job_info", labels) is None
 
 

@@ -1,7 +1,7 @@
-"""What one incarnation tells telemetry about itself: its peers, its jobs, its traffic.
+"""The metrics of one incarnation: its peers, its jobs, its part of the log, its traffic.
 
-Read from the replica and the transport's totals and told as it changes, so nothing that does the
-work has to count for a scrape. Used by the group's thread, except `job_started`.
+Derived from the replica and from the totals of the transport when they change, so nothing that does
+the work has to count for a scrape. Used by the group's thread, except `job_started`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,21 @@ from onyx.ids import GroupId, JobId
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
-from onyx.telemetry.catalog import Direction, PeerState
+from onyx.telemetry.catalog import (
+    CALLS_REFUSED,
+    JOB_INFO,
+    LOG_APPLIED,
+    LOG_APPLY_SECONDS,
+    LOG_ENTRIES,
+    LOG_REJECTED,
+    PEERS,
+    REPLICA_VERSION,
+    STREAM_BYTES,
+    STREAM_FRAMES,
+    STREAM_RECONNECTS,
+    Direction,
+    PeerState,
+)
 from onyx.telemetry.interface import GroupMetrics
 from onyx.transport.counters import Counters
 
@@ -31,7 +45,7 @@ class GroupTelemetry:
         self._lock = threading.Lock()
         self._jobs: dict[JobId, tuple[str, str]] = {}
         self._seen: tuple[object, ...] = ()
-        self._told = Counters()
+        self._reported = Counters()
         self._rejected = 0
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:
@@ -39,25 +53,29 @@ class GroupTelemetry:
         with self._lock:
             if job not in self._jobs:
                 self._jobs[job] = (name, guarantee)
-                self._metrics.job_started(name, job, guarantee)
+                self._metrics.set(JOB_INFO, 1, name, job, guarantee)
 
     def observe(self, replica: Replica, leaving: bool = False) -> None:
-        """The replica may have changed."""
+        """The replica may have changed: count peers by state, and end the jobs that left."""
         seen = (replica.groups_index, replica.allocations, replica.ready, leaving)
         if len(seen) == len(self._seen) and all(map(_is, seen, self._seen)):
             return
         self._seen = seen
         counts = Counter(_states(replica, self._group, leaving))
         for state in PeerState:
-            self._metrics.peers(state, counts[state])
+            self._metrics.set(PEERS, counts[state], state)
         self._end_jobs(replica)
 
     def applied(self, entry: Entry, replica: Replica, seconds: float) -> None:
         """The replica after an entry, which may have been rejected; it took so long."""
-        self._metrics.entry_applied(entry.command.fn, entry.position, seconds)
+        fn, metrics = entry.command.fn, self._metrics
+        metrics.add(LOG_ENTRIES, 1, fn)
+        metrics.observe(LOG_APPLY_SECONDS, seconds, fn)
+        metrics.set(LOG_APPLIED, entry.position)
+        metrics.set(REPLICA_VERSION, entry.position)
         before, self._rejected = self._rejected, replica.rejected
         if replica.rejected != before and (refusal := machine.refusal(entry.command)):
-            self._metrics.entry_rejected()
+            metrics.add(LOG_REJECTED)
             logger.warning(
                 "entry %d of the log, %s, is rejected by every worker: %s",
                 entry.position,
@@ -65,20 +83,17 @@ class GroupTelemetry:
                 ascii(refusal)[:REFUSAL_CHARACTERS_MAX],
             )
 
-    def traffic(self, now: Counters) -> None:
-        """The totals of the transport are these."""
-        told, self._told = self._told, now
-        self._metrics.stream(
-            Direction.OUT, now.sent_frames - told.sent_frames, now.sent_bytes - told.sent_bytes
-        )
-        self._metrics.stream(
-            Direction.IN,
-            now.received_frames - told.received_frames,
-            now.received_bytes - told.received_bytes,
-        )
-        self._metrics.reconnected(now.reconnects - told.reconnects)
-        for reason, calls in (now.refused_calls - told.refused_calls).items():
-            self._metrics.refused(reason, calls)
+    def report_traffic(self, now: Counters) -> None:
+        """Add what has been counted since the last call; `now` are the transport's totals."""
+        before, self._reported = self._reported, now
+        metrics = self._metrics
+        metrics.add(STREAM_FRAMES, now.sent_frames - before.sent_frames, Direction.OUT)
+        metrics.add(STREAM_BYTES, now.sent_bytes - before.sent_bytes, Direction.OUT)
+        metrics.add(STREAM_FRAMES, now.received_frames - before.received_frames, Direction.IN)
+        metrics.add(STREAM_BYTES, now.received_bytes - before.received_bytes, Direction.IN)
+        metrics.add(STREAM_RECONNECTS, now.reconnects - before.reconnects)
+        for reason, calls in (now.refused_calls - before.refused_calls).items():
+            metrics.add(CALLS_REFUSED, calls, reason)
 
     def close(self) -> None:
         """The incarnation has ended: it has no peers and no jobs."""
@@ -91,7 +106,7 @@ class GroupTelemetry:
                 tasks = replica.allocations.get(job)
                 if tasks is None or not any(mine.intersection(peers) for peers in tasks.values()):
                     name, guarantee = self._jobs.pop(job)
-                    self._metrics.job_ended(name, job, guarantee)
+                    self._metrics.remove(JOB_INFO, name, job, guarantee)
 
 
 def _states(replica: Replica, group: GroupId, leaving: bool) -> list[PeerState]:

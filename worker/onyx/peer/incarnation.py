@@ -49,6 +49,7 @@ from onyx.peer.task_threads import TaskThreads
 from onyx.replica import canonical
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
+from onyx.telemetry.catalog import LOG_TAIL, SESSION_LOSSES
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -201,7 +202,7 @@ class Incarnation:
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + LOOK_INTERVAL_S
             self._log.call(lambda: self._context.liveness.beat(Watched.LOG))
-            self._telemetry.traffic(self._transport.counters())
+            self._telemetry.report_traffic(self._transport.counters())
         self._watch.look(self._tasks.runners, self._replica(), self._lease.permitted())
 
     def _step(self, event: Event) -> Left | Restart | None:
@@ -246,7 +247,7 @@ class Incarnation:
         self._threads.stop()
         self._context.liveness.forget(Watched.TASKS, Watched.LOG)
         self._transport.stop()
-        self._telemetry.traffic(self._transport.counters())
+        self._telemetry.report_traffic(self._transport.counters())
         self._telemetry.close()
         self._watch.close()
         self._log.close()
@@ -255,7 +256,7 @@ class Incarnation:
     # --- callbacks of the log, on its thread -------------------------------------------------
 
     def _read(self, item: Entry | Origin) -> None:
-        self._context.metrics.log_tail(item.position)
+        self._context.metrics.set(LOG_TAIL, item.position)
         if isinstance(item, Origin):
             self.post(OriginRead(item.position, canonical.decode(item.replica)))
         else:
@@ -265,5 +266,5 @@ class Incarnation:
         if session is Session.LOST:
             # Here and not in `group.step`: tasks must not act until the event has been handled.
             self._lease.end()
-            self._context.metrics.session_lost()
+            self._context.metrics.add(SESSION_LOSSES)
         self.post(SessionChanged(session))

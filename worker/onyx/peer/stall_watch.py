@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,7 @@ from onyx.stalls import SLOW, Frame, Reason, Stall
 from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
 from onyx.task.failures.exceptions import frames_of, shown
 from onyx.task.task import Task
+from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics
 
 logger = logging.getLogger("onyx.peer")
@@ -101,13 +102,12 @@ class StallWatch:
                 stalls.append((name, found, now_s - self._tasks[key].moved_s))
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
-        late = [(name, each, age) for name, each, age in stalls if not each.in_time]
-        self._metrics.stalls([(name, each.task, each.reason, age) for name, each, age in late])
+        self._metrics.replace(JOB_STALLED, _longest(stalls))
         self._report([each for _, each, _ in stalls], now_s, permitted)
 
     def close(self) -> None:
         """The incarnation has ended; its reports count for nothing any more."""
-        self._metrics.stalls([])
+        self._metrics.replace(JOB_STALLED, {})
 
     def _seen(
         self,
@@ -210,6 +210,16 @@ def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> N
     before = log.get_document(path)
     data = msgspec.json.encode(stalls)
     log.put_document(path, data, None if before is None else before.version)
+
+
+def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...], float]:
+    """Seconds by job, task and reason, of those that last longer than their reason allows."""
+    longest: dict[tuple[str, ...], float] = {}
+    for name, each, age_s in stalls:
+        if not each.in_time:
+            labels = name, each.task, each.reason
+            longest[labels] = max(age_s, longest.get(labels, 0.0))
+    return longest
 
 
 def _allowed_s(task: Task, reason: Reason) -> float:

@@ -7,6 +7,7 @@ Time during which a destination refuses is no work: it is taken out and told as 
 from __future__ import annotations
 
 from onyx.seams import Clock
+from onyx.telemetry.catalog import BACKPRESSURED_SECONDS
 from onyx.telemetry.interface import TaskMetrics
 
 
@@ -42,7 +43,7 @@ class BatchTimer:
 
     def _handed_over(self, metrics: TaskMetrics) -> None:
         if self._held:
-            metrics.backpressured(self._lap_s())
+            metrics.add(BACKPRESSURED_SECONDS, self._lap_s())
         else:
             self._write_s = self._lap_s()
 

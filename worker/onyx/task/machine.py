@@ -30,6 +30,7 @@ from onyx.task.source import segment_hooks
 from onyx.task.task import Task
 from onyx.task.windowed import query, upkeep
 from onyx.task.windowed.assign import assign_windows
+from onyx.telemetry.catalog import ERRORS
 
 logger = logging.getLogger("onyx.task")
 
@@ -239,7 +240,7 @@ def _decide(task: Task, failure: Failure) -> None:
     task.status.failed = True
     verdict = "kill"
     if task.loaded:
-        task.program.metrics.failed(failure.segments)
+        task.program.metrics.add(ERRORS, failure.segments)
         event, name = task.program.event, f"lifecycle/{failure.phase}"
         try:
             verdict = task.program.lifecycles.verdict(event, name, failure.error)

@@ -1,4 +1,4 @@
-"""What changes with every batch: counted without a lock, made into metrics when they are asked for.
+"""The metrics of every batch: counted without a lock, and made into series at a scrape.
 
 A metric of prometheus_client takes a lock for each change and looks through the buckets one by one;
 the seven of a batch cost as much as routing it. Here each peer counts for itself, as the only one
@@ -16,14 +16,19 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from onyx.telemetry.catalog import METRICS, Stage
+from onyx.telemetry.catalog import (
+    BATCH_SECONDS,
+    BATCH_SIZE,
+    BUSY_SECONDS,
+    SEGMENTS_IN,
+    SEGMENTS_OUT,
+    Metric,
+    Stage,
+)
 
-BY_NAME = {metric.name: metric for metric in METRICS}
-SIZE, SECONDS = BY_NAME["onyx_task_batch_size"], BY_NAME["onyx_task_batch_seconds"]
-IN, OUT = BY_NAME["onyx_task_segments_in_total"], BY_NAME["onyx_task_segments_out_total"]
-BUSY = BY_NAME["onyx_task_busy_seconds_total"]
-TALLIED = frozenset(metric.name for metric in (IN, OUT, SIZE, SECONDS, BUSY))
-"""Names of the metrics that are told here."""
+_ALL = (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS, BATCH_SIZE, BATCH_SECONDS)
+TALLIED = frozenset(metric.name for metric in _ALL)
+"""Names of the metrics that are counted here."""
 
 
 class Tally:
@@ -37,10 +42,12 @@ class Tally:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
+        """Count a value."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
     def add(self, other: Tally) -> None:
+        """Add the counts of another tally with the same bounds."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
@@ -56,8 +63,8 @@ class BatchTally:
     __slots__ = ("apply_s", "read_s", "size", "write_s", "written")
 
     def __init__(self) -> None:
-        self.size = Tally(SIZE.buckets)
-        self.read_s, self.apply_s, self.write_s = (Tally(SECONDS.buckets) for _ in range(3))
+        self.size = Tally(BATCH_SIZE.buckets)
+        self.read_s, self.apply_s, self.write_s = (Tally(BATCH_SECONDS.buckets) for _ in range(3))
         self.written = 0
 
     def batch(self, read: int, written: int, read_s: float, apply_s: float, write_s: float) -> None:
@@ -73,6 +80,7 @@ class BatchTally:
         self.written += written
 
     def add(self, other: BatchTally) -> None:
+        """Add the counts of another peer."""
         self.size.add(other.size)
         self.read_s.add(other.read_s)
         self.apply_s.add(other.apply_s)
@@ -80,6 +88,7 @@ class BatchTally:
         self.written += other.written
 
     def stages(self) -> dict[Stage, Tally]:
+        """The seconds of each stage."""
         return {Stage.READ: self.read_s, Stage.APPLY: self.apply_s, Stage.WRITE: self.write_s}
 
 
@@ -105,6 +114,7 @@ class TaskTallies:
             self._left.add(tally)
 
     def total(self) -> BatchTally:
+        """The sum over all peers."""
         total = BatchTally()
         with self._lock:
             for tally in (self._left, *self._there):
@@ -119,18 +129,17 @@ class BatchCollector(Collector):
         self._tasks: dict[tuple[str, str], TaskTallies] = {}
 
     def task(self, job: str, task: str) -> TaskTallies:
-        """Those of a task, which are told from now on."""
+        """The tallies of a task, which are collected from now on."""
         return self._tasks.setdefault((job, task), TaskTallies())
 
     def remove(self, job: str, task: str) -> None:
+        """Collect a task no more."""
         self._tasks.pop((job, task), None)
 
     def collect(self) -> Iterator[Family]:
-        read = CounterMetricFamily(IN.name, IN.meaning, labels=IN.labels)
-        written = CounterMetricFamily(OUT.name, OUT.meaning, labels=OUT.labels)
-        busy = CounterMetricFamily(BUSY.name, BUSY.meaning, labels=BUSY.labels)
-        sizes = HistogramMetricFamily(SIZE.name, SIZE.meaning, labels=SIZE.labels)
-        seconds = HistogramMetricFamily(SECONDS.name, SECONDS.meaning, labels=SECONDS.labels)
+        """The five families, as prometheus_client asks for them at a scrape."""
+        read, written, busy = (_counter(each) for each in (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS))
+        sizes, seconds = _histogram(BATCH_SIZE), _histogram(BATCH_SECONDS)
         for labels, tallies in tuple(self._tasks.items()):
             total = tallies.total()
             stages = total.stages()
@@ -141,3 +150,11 @@ class BatchCollector(Collector):
             for stage, tally in stages.items():
                 seconds.add_metric((*labels, stage), tally.buckets(), tally.total)
         yield from (read, written, busy, sizes, seconds)
+
+
+def _counter(metric: Metric) -> CounterMetricFamily:
+    return CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+
+
+def _histogram(metric: Metric) -> HistogramMetricFamily:
+    return HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)

@@ -1,5 +1,7 @@
-"""Every metric that Onyx exports, as one table: the registry, the documentation and the tests that
-guard both are derived from it.
+"""Every metric that a worker exports, as one table.
+
+The registry, the reference page and the tests are derived from it. To add a metric, add a row here
+and call `add`, `set` or `observe` with it (`telemetry/interface.py`) where it is measured.
 
 Names follow Prometheus practice: prefix `onyx_`, base units, counters end in `_total`. Labels are
 bounded by construction: the names of jobs and tasks (of which the registry retains a limited
@@ -16,6 +18,9 @@ from typing import Literal
 from onyx.stalls import Reason
 
 Kind = Literal["counter", "gauge", "histogram"]
+Merge = Literal["sum", "kept", "least"]
+"""`sum`: the sum over the peers that are there. `kept`: the sum, in which the value of a peer stays
+when it leaves. `least`: the least of the peers that have one; without any there is no series."""
 
 
 class Stage(StrEnum):
@@ -40,6 +45,8 @@ class PeerState(StrEnum):
 
 
 class Direction(StrEnum):
+    """Of frames, as this process sees it."""
+
     IN = "in"
     OUT = "out"
 
@@ -48,19 +55,19 @@ class Refusal(StrEnum):
     """Why a call from another process was not let in."""
 
     BUSY = "busy"
-    """Others were being let in; a member comes again."""
+    """Too many calls were in their handshake; a member dials again."""
     CERTIFICATE = "certificate"
     """Its certificate does not carry the name of the workers."""
     GARBAGE = "garbage"
-    """It began with something else than a greeting or a question."""
+    """Its first message was neither a hello nor a question about state."""
     GROUP = "group"
-    """It looked for another group, or shares no job with this one."""
+    """It asked for another group, or shares no job with this one."""
     PROTOCOL = "protocol"
-    """It is of another version of Onyx."""
+    """It runs another version of Onyx."""
     SILENT = "silent"
-    """It did not say in time who it is."""
+    """Its hello did not come in time."""
     TENANCY = "tenancy"
-    """It is of another cluster."""
+    """It belongs to another cluster."""
 
 
 TASK = ("job", "task")
@@ -79,166 +86,234 @@ _APPLY_SECONDS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
 _SPARK_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One row: what is exported and what it means."""
+    """One row: what is exported and what it means. Compared by identity, as it is a key."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     meaning: str
     buckets: tuple[float, ...] = ()
+    merge: Merge = "sum"
+    """Of a gauge with the labels of a task: how the values of its peers make one."""
 
 
-METRICS = (
-    Metric("onyx_task_segments_in_total", "counter", TASK, "Segments taken by the task."),
-    Metric("onyx_task_segments_out_total", "counter", TASK, "Segments emitted by the task."),
-    Metric(
-        "onyx_task_batch_seconds",
-        "histogram",
-        (*TASK, "stage"),
-        "Time spent on one batch.",
-        _BATCH_SECONDS,
-    ),
-    Metric(
-        "onyx_task_batch_size", "histogram", TASK, "Segments in one batch taken.", _BATCH_SEGMENTS
-    ),
-    Metric(
-        "onyx_task_busy_seconds_total",
-        "counter",
-        TASK,
-        "Time spent on batches; its rate is the share of time that the task is busy.",
-    ),
-    Metric(
-        "onyx_task_backpressured_seconds_total",
-        "counter",
-        TASK,
-        "Time during which the task could not go on because a destination refused more.",
-    ),
-    Metric(
-        "onyx_task_retries_total",
-        "counter",
-        TASK,
-        "Segments read again from the source: not acknowledged in time, or asked for.",
-    ),
-    Metric(
-        "onyx_task_errors_total",
-        "counter",
-        TASK,
-        "Exceptions that no flow condition took: left to the lifecycles, or killing the job.",
-    ),
-    Metric(
-        "onyx_task_dead_letters_total",
-        "counter",
-        TASK,
-        "Segments that failed and were sent to the task's deadLetter; again, if they are replayed.",
-    ),
-    Metric(
-        "onyx_edge_queue_segments", "gauge", TASK, "Segments waiting in front of the task here."
-    ),
-    Metric(
-        "onyx_edge_queue_capacity_segments",
-        "gauge",
-        TASK,
-        "Segments that may wait in front of the task here before senders are refused.",
-    ),
-    Metric(
-        "onyx_source_pending_segments",
-        "gauge",
-        TASK,
-        "Segments read by the input whose trees are not complete yet.",
-    ),
-    Metric(
-        "onyx_source_offset",
-        "gauge",
-        TASK,
-        "Positions completed by the input, summed over the partitions read here.",
-    ),
-    Metric(
-        "onyx_spark_stage_seconds",
-        "histogram",
-        TASK,
-        "Duration of a Spark stage that ended well.",
-        _SPARK_SECONDS,
-    ),
-    Metric(
-        "onyx_spark_stage_failures_total",
-        "counter",
-        TASK,
-        "Spark stages that failed; each is run again a few times.",
-    ),
-    Metric(
-        "onyx_task_watermark_seconds",
-        "gauge",
-        TASK,
-        "Event time that the peers of the task here have all come to, as Unix time; its lag is "
-        "`time()` less this.",
-    ),
-    Metric(
-        "onyx_window_late_segments_total",
-        "counter",
-        TASK,
-        "Segments later than every window of the task allows.",
-    ),
-    Metric(
-        "onyx_state_recovery_read_bytes",
-        "gauge",
-        TASK,
-        "State read so far by peers that take it over.",
-    ),
-    Metric(
-        "onyx_state_recovery_size_bytes",
-        "gauge",
-        TASK,
-        "State to be read by peers that take it over.",
-    ),
-    Metric(
-        "onyx_job_stalled_seconds",
-        "gauge",
-        (*TASK, "cause"),
-        "For how long a peer of the task here has not advanced though it has something to do; "
-        "absent while all advance.",
-    ),
-    Metric("onyx_log_position_applied", "gauge", (), "Position of the last log entry applied."),
-    Metric("onyx_log_position_tail", "gauge", (), "Position of the last log entry seen."),
-    Metric("onyx_log_entries_total", "counter", ("fn",), "Log entries applied, by command."),
-    Metric(
-        "onyx_log_entries_rejected_total",
-        "counter",
-        (),
-        "Log entries that no worker can read: of another version, or with names out of the rule.",
-    ),
-    Metric(
-        "onyx_log_apply_seconds",
-        "histogram",
-        ("fn",),
-        "Time to apply one log entry, by command.",
-        _APPLY_SECONDS,
-    ),
-    Metric(
-        "onyx_replica_version",
-        "gauge",
-        (),
-        "Version of the replica: workers agree when it is idle.",
-    ),
-    Metric("onyx_peers", "gauge", ("state",), "Virtual peers of this process, by state."),
-    Metric(
-        "onyx_zookeeper_session_losses_total",
-        "counter",
-        (),
-        "ZooKeeper sessions lost: each starts a new incarnation of the group.",
-    ),
-    Metric(
-        "onyx_grpc_stream_bytes_total", "counter", ("direction",), "Bytes of frames between groups."
-    ),
-    Metric("onyx_grpc_stream_messages_total", "counter", ("direction",), "Frames between groups."),
-    Metric("onyx_grpc_stream_reconnects_total", "counter", (), "Streams dialled again."),
-    Metric(
-        "onyx_grpc_calls_refused_total",
-        "counter",
-        ("reason",),
-        "Calls on the port for other groups that were not let in: not from a member.",
-    ),
-    Metric("onyx_job_info", "gauge", ("job", "job_id", "guarantee"), "1 for each job run here."),
-    Metric("onyx_build_info", "gauge", ("version", "python"), "1; what runs here."),
+SEGMENTS_IN = Metric(
+    "onyx_task_segments_in_total",
+    "counter",
+    TASK,
+    "Segments taken by the task.",
 )
+SEGMENTS_OUT = Metric(
+    "onyx_task_segments_out_total",
+    "counter",
+    TASK,
+    "Segments emitted by the task.",
+)
+BATCH_SECONDS = Metric(
+    "onyx_task_batch_seconds",
+    "histogram",
+    (*TASK, "stage"),
+    "Time spent on one batch.",
+    _BATCH_SECONDS,
+)
+BATCH_SIZE = Metric(
+    "onyx_task_batch_size",
+    "histogram",
+    TASK,
+    "Segments in one batch taken.",
+    _BATCH_SEGMENTS,
+)
+BUSY_SECONDS = Metric(
+    "onyx_task_busy_seconds_total",
+    "counter",
+    TASK,
+    "Time spent on batches; its rate is the share of time that the task is busy.",
+)
+BACKPRESSURED_SECONDS = Metric(
+    "onyx_task_backpressured_seconds_total",
+    "counter",
+    TASK,
+    "Time during which the task could not advance because a destination had no room.",
+)
+RETRIES = Metric(
+    "onyx_task_retries_total",
+    "counter",
+    TASK,
+    "Segments read again from the source, because they were not acknowledged in time or a "
+    "flow condition asked for a retry.",
+)
+ERRORS = Metric(
+    "onyx_task_errors_total",
+    "counter",
+    TASK,
+    "Exceptions that no flow condition handles: the job's lifecycles handle them, or the job "
+    "is killed.",
+)
+DEAD_LETTERS = Metric(
+    "onyx_task_dead_letters_total",
+    "counter",
+    TASK,
+    "Segments that failed and were sent to the task's deadLetter; a replayed segment counts again.",
+)
+QUEUE = Metric(
+    "onyx_edge_queue_segments",
+    "gauge",
+    TASK,
+    "Segments that wait in the task's inboxes in this process.",
+)
+QUEUE_CAPACITY = Metric(
+    "onyx_edge_queue_capacity_segments",
+    "gauge",
+    TASK,
+    "Segments that may wait in the task's inboxes in this process before senders are refused.",
+)
+SOURCE_PENDING = Metric(
+    "onyx_source_pending_segments",
+    "gauge",
+    TASK,
+    "Segments read by the input whose trees are not complete yet.",
+)
+SOURCE_OFFSET = Metric(
+    "onyx_source_offset",
+    "gauge",
+    TASK,
+    "Positions completed by the input, summed over the partitions that this process reads.",
+    merge="kept",
+)
+SPARK_STAGE_SECONDS = Metric(
+    "onyx_spark_stage_seconds",
+    "histogram",
+    TASK,
+    "Duration of a Spark stage that succeeded.",
+    _SPARK_SECONDS,
+)
+SPARK_STAGE_FAILURES = Metric(
+    "onyx_spark_stage_failures_total",
+    "counter",
+    TASK,
+    "Spark stages that failed; each is retried a few times.",
+)
+WATERMARK = Metric(
+    "onyx_task_watermark_seconds",
+    "gauge",
+    TASK,
+    "Event time that all peers of the task in this process have reached, as Unix time; the "
+    "lag is `time()` less this.",
+    merge="least",
+)
+LATE_SEGMENTS = Metric(
+    "onyx_window_late_segments_total",
+    "counter",
+    TASK,
+    "Segments that came later than every window of the task allows.",
+)
+RECOVERY_READ = Metric(
+    "onyx_state_recovery_read_bytes",
+    "gauge",
+    TASK,
+    "State read so far by peers that recover it.",
+)
+RECOVERY_SIZE = Metric(
+    "onyx_state_recovery_size_bytes",
+    "gauge",
+    TASK,
+    "State to be read by peers that recover it.",
+)
+JOB_STALLED = Metric(
+    "onyx_job_stalled_seconds",
+    "gauge",
+    (*TASK, "cause"),
+    "Longest time for which a peer of the task in this process has had work and has not "
+    "advanced; absent while all advance.",
+)
+LOG_APPLIED = Metric(
+    "onyx_log_position_applied",
+    "gauge",
+    (),
+    "Position of the last log entry applied.",
+)
+LOG_TAIL = Metric(
+    "onyx_log_position_tail",
+    "gauge",
+    (),
+    "Position of the last log entry read.",
+)
+LOG_ENTRIES = Metric(
+    "onyx_log_entries_total",
+    "counter",
+    ("fn",),
+    "Log entries applied, by command.",
+)
+LOG_REJECTED = Metric(
+    "onyx_log_entries_rejected_total",
+    "counter",
+    (),
+    "Log entries that every worker rejects: of another version of Onyx, or with names that "
+    "break the rule.",
+)
+LOG_APPLY_SECONDS = Metric(
+    "onyx_log_apply_seconds",
+    "histogram",
+    ("fn",),
+    "Time to apply one log entry, by command.",
+    _APPLY_SECONDS,
+)
+REPLICA_VERSION = Metric(
+    "onyx_replica_version",
+    "gauge",
+    (),
+    "Version of the replica: equal on all workers when the log is idle.",
+)
+PEERS = Metric(
+    "onyx_peers",
+    "gauge",
+    ("state",),
+    "Virtual peers of this process, by state.",
+)
+SESSION_LOSSES = Metric(
+    "onyx_zookeeper_session_losses_total",
+    "counter",
+    (),
+    "ZooKeeper sessions lost; after each, the group joins again under new ids.",
+)
+STREAM_BYTES = Metric(
+    "onyx_grpc_stream_bytes_total",
+    "counter",
+    ("direction",),
+    "Bytes of frames between groups.",
+)
+STREAM_FRAMES = Metric(
+    "onyx_grpc_stream_messages_total",
+    "counter",
+    ("direction",),
+    "Frames between groups.",
+)
+STREAM_RECONNECTS = Metric(
+    "onyx_grpc_stream_reconnects_total",
+    "counter",
+    (),
+    "Streams to other groups that were opened again after a break.",
+)
+CALLS_REFUSED = Metric(
+    "onyx_grpc_calls_refused_total",
+    "counter",
+    ("reason",),
+    "Calls on the port for other groups that were refused, by reason.",
+)
+JOB_INFO = Metric(
+    "onyx_job_info",
+    "gauge",
+    ("job", "job_id", "guarantee"),
+    "1 for each job that a peer of this process works on.",
+)
+BUILD_INFO = Metric(
+    "onyx_build_info",
+    "gauge",
+    ("version", "python"),
+    "1; version of Onyx and Python.",
+)
+
+METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
+"""All rows above, in their order."""

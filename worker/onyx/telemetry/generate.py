@@ -48,6 +48,7 @@ def row(metric: Metric) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Write or check the page; the exit code."""
     if "--check" in arguments:
         fresh = PAGE.exists() and PAGE.read_text("utf-8") == page()
         if not fresh:

@@ -1,20 +1,22 @@
-"""What the runtime tells about itself, and the twin that listens to nothing.
+"""The seam between what is measured and Prometheus; by itself it drops everything.
 
-The classes here do nothing and import nothing: they are both the interface and what a worker
-without a metrics endpoint uses. `metrics.py` has the same with Prometheus behind it. A hook is
+The classes here import no library and do nothing: they are both the interface and what a worker
+without a metrics endpoint uses. `metrics.py` implements them for Prometheus.
+
+Every metric is a row of the catalog, and is given as that row. So a new metric needs no method
+here. Only `batch` has its own, because it is called for every batch (`batch_tallies.py`). A hook is
 called once a batch or entry, never once a segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from onyx.stalls import Reason
-from onyx.telemetry.catalog import Direction, PeerState, Refusal
+from onyx.telemetry.catalog import Metric
 
 
 class TaskMetrics:
-    """What one virtual peer tells about its task. Used by one thread at a time."""
+    """Metrics with the labels (job, task), of one virtual peer. Used by one thread at a time."""
 
     __slots__ = ()
 
@@ -29,42 +31,24 @@ class TaskMetrics:
         """A batch is done: segments taken and emitted, and the seconds spent on each stage. A
         stage that did not happen has 0."""
 
-    def backpressured(self, seconds: float) -> None:
-        """The task could not go on for so long because a destination refused."""
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        """Add to a counter."""
 
-    def retried(self, segments: int) -> None:
-        """Segments have been read again from the source."""
+    def set(self, metric: Metric, value: float) -> None:
+        """Set the value of this peer in a gauge; `Metric.merge` says what becomes of it."""
 
-    def failed(self, segments: int = 1) -> None:
-        """A user's function raised."""
-
-    def dead_letters(self, segments: int) -> None:
-        """Segments have failed, and a dead letter about each was sent."""
-
-    def queue(self, segments: int, capacity: int) -> None:
-        """What waits in front of this peer now."""
-
-    def source(self, pending: int, offset: int) -> None:
-        """Segments read and not complete, and positions completed, of this peer's partitions."""
-
-    def late(self, segments: int) -> None:
-        """Segments were later than their windows allow."""
-
-    def recovering(self, done_bytes: int, size_bytes: int) -> None:
-        """So much of the state has been read, on another thread while the task waits for it."""
-
-    def watermark(self, time_ms: int) -> None:
-        """Event time has come to this for the peer, in milliseconds since 1970."""
-
-    def spark_stage(self, seconds: float, *, ok: bool) -> None:
-        """A Spark stage ended."""
+    def observe(self, metric: Metric, value: float) -> None:
+        """Add a value to a histogram."""
 
     def close(self) -> None:
-        """The peer leaves the task: what it had waiting no longer counts."""
+        """The peer leaves the task. Idempotent."""
 
 
 class GroupMetrics:
-    """What one peer group tells. Safe to use from several threads."""
+    """Metrics of a worker process. Safe to use from several threads.
+
+    `labels` are the values of `Metric.labels`, in their order.
+    """
 
     __slots__ = ()
 
@@ -72,39 +56,20 @@ class GroupMetrics:
         """For one virtual peer on one task; `job` and `task` are names. Close it when it leaves."""
         return NULL_TASK
 
-    def entry_applied(self, fn: str, position: int, seconds: float) -> None:
-        """A log entry has been applied to the replica."""
+    def add(self, metric: Metric, amount: float = 1, *labels: str) -> None:
+        """Add to a counter."""
 
-    def entry_rejected(self) -> None:
-        """A log entry changed nothing, because no replica can read its command."""
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge."""
 
-    def log_tail(self, position: int) -> None:
-        """An entry has been read from the log; it is applied next."""
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add a value to a histogram."""
 
-    def peers(self, state: PeerState, count: int) -> None:
-        """So many virtual peers of this process are in this state now."""
+    def remove(self, metric: Metric, *labels: str) -> None:
+        """End a series that was set."""
 
-    def session_lost(self) -> None:
-        """The ZooKeeper session of this incarnation has expired."""
-
-    def stream(self, direction: Direction, messages: int, size_bytes: int) -> None:
-        """Frames that have been sent or received since the last call."""
-
-    def reconnected(self, times: int) -> None:
-        """Streams that have been dialled again since the last call."""
-
-    def refused(self, reason: Refusal, calls: int) -> None:
-        """Calls of other processes that have not been let in since the last call."""
-
-    def stalls(self, found: Sequence[tuple[str, str, Reason, float]]) -> None:
-        """All tasks of this process that do not advance: names of job and task, why, and for how
-        many seconds."""
-
-    def job_started(self, job: str, job_id: str, guarantee: str) -> None:
-        """A peer of this process works on the job."""
-
-    def job_ended(self, job: str, job_id: str, guarantee: str) -> None:
-        """No peer of this process works on the job any more."""
+    def replace(self, metric: Metric, series: Mapping[tuple[str, ...], float]) -> None:
+        """Set a gauge to exactly these series, by their labels: all others of it end."""
 
 
 NULL_TASK = TaskMetrics()

@@ -6,6 +6,7 @@ from onyx.seams import Clock
 from onyx.task.parts import Allocation, Assignment, Program, Work
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, wants_flush
+from onyx.telemetry.catalog import WATERMARK
 from onyx.transport.interface import FLUSH, ControlKind
 
 
@@ -49,4 +50,4 @@ def pass_event_time(
     for control in event_time.tell(clock.monotonic_s(), idle):
         outbox.broadcast(control, event_time.children)
     if event_time.watermark is not None:
-        program.metrics.watermark(event_time.watermark)
+        program.metrics.set(WATERMARK, event_time.watermark / 1000)

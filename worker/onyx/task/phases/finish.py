@@ -9,6 +9,7 @@ from onyx.task.phases.idle import ack_durable, report_queue
 from onyx.task.phases.table import Answer, Phase, Progress
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
+from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 
 SEAL_BLOCKED_RETRY_S = 5.0
 """A seal that waits for room is tried again so often: it may have to run a whole stage."""
@@ -65,7 +66,7 @@ def seal(assignment: Assignment, program: Program, status: Status, sealing: Seal
     except BaseException as raised:
         error = contained(raised)
         if is_stage:
-            program.metrics.spark_stage(clock.monotonic_s() - now_s, ok=False)
+            program.metrics.add(SPARK_STAGE_FAILURES)
         sealing.attempts += 1
         if sealing.attempts >= settings.seal_attempts_max:
             times = sealing.attempts
@@ -74,7 +75,7 @@ def seal(assignment: Assignment, program: Program, status: Status, sealing: Seal
         status.retry_after_s = now_s + settings.ready_back_off_s
         return Progress.WAITING
     if is_stage:
-        program.metrics.spark_stage(clock.monotonic_s() - now_s, ok=True)
+        program.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
     sealing.wanted = False
     assignment.propose("seal-output", job=assignment.job_id, task=assignment.task)
     return Progress.ADVANCED

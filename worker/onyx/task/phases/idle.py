@@ -9,6 +9,7 @@ from onyx.task.source.source import Source
 from onyx.task.task import Task
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend
+from onyx.telemetry.catalog import QUEUE, QUEUE_CAPACITY, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
 
 EXHAUSTED_AT_ONCE = 10_000
@@ -40,7 +41,8 @@ def report_queue(assignment: Assignment, program: Program, allocation: Allocatio
     """Report how full the inbox is."""
     if program.source is None:
         capacity = assignment.services.settings.task.inbox_segments_max
-        program.metrics.queue(allocation.inbox.waiting_segments(), capacity)
+        program.metrics.set(QUEUE, allocation.inbox.waiting_segments())
+        program.metrics.set(QUEUE_CAPACITY, capacity)
 
 
 def ack_durable(program: Program, allocation: Allocation) -> None:
@@ -66,7 +68,8 @@ def _end_source(
         return
     if source.known and not source.save_frontiers():
         return
-    program.metrics.source(source.in_flight, source.completed)
+    program.metrics.set(SOURCE_PENDING, source.in_flight)
+    program.metrics.set(SOURCE_OFFSET, source.completed)
     allocation.exhaust_proposed = True
     known = source.known
     for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):

@@ -13,6 +13,7 @@ from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import blocked
+from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import Control
 
 
@@ -71,10 +72,11 @@ def _read_source(assignment: Assignment, program: Program, source: Source) -> Ba
     if assignment.job_id in services.replica().draining_jobs:
         source.drain()
     if source.checkpoint(services.settings.ledger.frontier_interval_s):
-        program.metrics.source(source.in_flight, source.completed)
+        program.metrics.set(SOURCE_PENDING, source.in_flight)
+        program.metrics.set(SOURCE_OFFSET, source.completed)
     batch = source.read()
     if batch is not None and (retried := source.take_retried()):
-        program.metrics.retried(retried)
+        program.metrics.add(RETRIES, retried)
         segment_hooks.retried(source, program.lifecycles, program.event, batch)
     return batch
 

@@ -22,6 +22,7 @@ from onyx.task.failures.failure import Failure, blamed, place
 from onyx.task.parts import Allocation, Assignment, Program, Work
 from onyx.task.phases.table import Answer, Kind, Phase, Progress
 from onyx.task.windowed.assign import prepare
+from onyx.telemetry.catalog import DEAD_LETTERS
 
 MEND = "; mend it"
 MEND_OR_ROUTE = (
@@ -80,7 +81,7 @@ def _routed(
     if routed.failures:
         raise _failure(assignment, program, batch, leaves, routed.failures)
     if routed.letters:
-        program.metrics.dead_letters(routed.letters)
+        program.metrics.add(DEAD_LETTERS, routed.letters)
     return routed
 
 

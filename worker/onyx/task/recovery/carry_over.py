@@ -42,6 +42,7 @@ from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment, Background, Program
 from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.progress import report_recovery
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
@@ -241,7 +242,9 @@ def _read(
     services = assignment.services
     store = services.state_store(durable=True)
     check_shared(store, services.log, before.id, assignment.peer, state_place(services.settings))
-    return read_state(store, before.id, assignment.task, shards, program.metrics.recovering)
+    return read_state(
+        store, before.id, assignment.task, shards, partial(report_recovery, program.metrics)
+    )
 
 
 def _inherited(found: Gathered, before: Predecessor, shards: Mapping[int, ShardState]) -> Inherited:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from onyx.errors import Fenced
@@ -12,6 +13,7 @@ from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Background, Program
+from onyx.task.recovery.progress import report_recovery
 
 logger = logging.getLogger("onyx.task")
 
@@ -52,7 +54,7 @@ def recovered_state(
                 wiring.rank,
                 shards,
                 services.settings.state,
-                metrics.recovering,
+                partial(report_recovery, metrics),
                 inherit,
             )
         )

@@ -17,6 +17,7 @@ from onyx.task.parts import Allocation, Program, Windowed, Work
 from onyx.task.phases.table import Answer, Progress
 from onyx.task.windowed.fire import carry_out
 from onyx.task.windowed.state import Windowing
+from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
@@ -108,7 +109,7 @@ def _add(
     carry_out(windowing, added.firings)
     if not added.late:
         return
-    metrics.late(len(added.late))
+    metrics.add(LATE_SEGMENTS, len(added.late))
     mine = None if groups is None else [groups[index] for index in added.late]
     shards = _shards(windowing, mine, len(added.late))
     for child in its.late_to:
