@@ -44,180 +44,188 @@ FRAME_BYTES_MIN = 2_200_000
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files in PEM, as cert-manager names them: `ca.crt`, `tls.crt`, `tls.key`. They are read again
-    for each new connection, so that a renewed certificate needs no restart."""
+    """Certificate files in PEM format, as cert-manager writes them: `ca.crt`, `tls.crt`, `tls.key`.
+    Each new connection reads them again, so a renewed certificate needs no restart."""
 
     ca_file: str = ""
-    """Certificates of the authorities that sign those of the other side; empty means no TLS."""
+    """Certificates of the authorities that sign the certificates of the other side; empty disables
+    TLS."""
     cert_file: str = ""
-    """Certificate of this process, followed by those that lead to the authority."""
+    """Certificate of this process, followed by its intermediate certificates."""
     key_file: str = ""
     """Private key of `cert_file`, without a password."""
     server_name: str = ""
-    """DNS name that the other side's certificate must carry, whatever address is dialled; empty
-    means the host that is dialled."""
+    """DNS name that the certificate of the other side must carry, for any address; empty means the
+    host name of the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """Connection to ZooKeeper."""
+    """Connections to ZooKeeper."""
 
     address: str = "127.0.0.1:2181"
     """Connect string, `host:port` separated by commas."""
     session_timeout_s: float = 6.0
-    """Asked of the server; what it negotiates counts. A dead group is noticed after about this."""
+    """Session timeout asked of the server, which may negotiate another. A dead group is detected
+    after about this time."""
     connect_timeout_s: float = 15.0
-    """Longest wait for the first connection before the command fails with a clear message."""
+    """Longest wait for the first connection."""
     tls: TlsSettings = field(default_factory=TlsSettings)
-    """To ZooKeeper; `cert_file` and `key_file` only if its servers ask for a certificate."""
+    """TLS to ZooKeeper; `cert_file` and `key_file` only if its servers ask for a certificate."""
     auth_user: str = ""
-    """User (digest scheme) who alone may read and write what this tenancy keeps in ZooKeeper; empty
-    means that everybody may who reaches ZooKeeper."""
+    """User (digest scheme) who alone may access the data of this tenancy in ZooKeeper; empty means
+    that everybody may who reaches ZooKeeper."""
     auth_password_file: str = ""
     """File with the password of `auth_user`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperServerSettings:
-    """Of a server that `onyx zookeeper` runs; its clients do not read them."""
+    """A ZooKeeper server that `onyx zookeeper` runs; clients do not read these."""
 
     data_dir: str = ".onyx/zookeeper"
-    """Folder for its data, on a disk that survives the server."""
+    """Folder for the data, on a disk that survives the server."""
     host: str = "127.0.0.1"
     """Address to listen on; `0.0.0.0` for clients on other machines."""
     port: Port = 2181
     """Port for clients."""
     servers: tuple[str, ...] = ()
-    """Hosts of an ensemble, in the order of their ids; empty or one: the server stands alone."""
+    """Hosts of an ensemble, in the order of their ids; with none or one, the server stands
+    alone."""
     id: int | None = None
-    """Place in `servers`, from 1; None: after the host's name, where `zookeeper-0` is 1."""
+    """Id of this server, its place in `servers` from 1; by default from its host name:
+    `zookeeper-0` is 1."""
     quorum_port: Port = 2888
-    """Port on which the leader of an ensemble is followed."""
+    """Port on which followers connect to the leader of an ensemble."""
     election_port: Port = 3888
     """Port on which an ensemble elects its leader."""
     formation_port: Port = 4888
-    """Port on which the servers of an ensemble ask each other what their folders hold."""
+    """Port on which the servers of a new ensemble compare their data."""
     heap_mib: int = 256
-    """Memory of the Java virtual machine in MiB."""
+    """Heap of the Java virtual machine in MiB."""
     tls: TlsSettings = field(default_factory=TlsSettings)
-    """Of its ports, for clients and within an ensemble, which then ask for a certificate;
-    `server_name` has no effect: the certificate carries the names of the servers."""
+    """TLS for clients and within the ensemble; it asks for certificates. `server_name` has no
+    effect: the certificate carries the names of the servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The log and its documents in ZooKeeper."""
+    """The log in ZooKeeper."""
 
     entry_bytes_max: int = 262_144
     """Largest entry, checked before an append (ZooKeeper drops the connection at 1 MiB)."""
     chunk_bytes_max: int = 524_288
     """Largest piece of a content-addressed document; larger documents are split."""
     poll_interval_s: float = 15.0
-    """Slow poll of the log, in case a watch was lost."""
+    """Interval of polling the log, in case a watch was lost."""
     append_queue_entries_max: int = 1_000
-    """Entries waiting to be written before a writer is told to wait."""
+    """Entries in the queue to be written, above which writers wait."""
     join_back_off_s: float = 0.5
-    """Mean random wait after an aborted join."""
+    """Mean of the random delay after an aborted join."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """Segments and acks between groups."""
+    """Segments and acks between peer groups, over gRPC."""
 
     bind_host: str = "127.0.0.1"
     """Address to listen on."""
     advertise_host: str = ""
-    """Address that other groups dial; empty means `bind_host`."""
+    """Address that other groups connect to; empty means `bind_host`."""
     port: Port = 0
     """Port to listen on; 0 takes a free one."""
     frame_bytes_target: int = 262_144
-    """Packets are coalesced up to this size under load (a gRPC message costs ~300 us of CPU)."""
+    """Size up to which packets are combined into a frame under load (a gRPC message costs about 300
+    us of CPU)."""
     frame_bytes_max: Annotated[int, Meta(ge=FRAME_BYTES_MIN)] = 4_000_000
-    """Largest message sent or taken, at least 2,200,000, so that the largest segment fits; gRPC's
-    own default limit is 4 MiB."""
+    """Largest message, at least 2,200,000, so that the largest segment fits; gRPC's own default
+    limit is 4 MiB."""
     link_bytes_max: int = 8_388_608
-    """Bytes queued or unacknowledged on one link before senders are refused."""
+    """Bytes queued or unacknowledged on one link above which the link refuses senders."""
     heartbeat_interval_s: float = 1.0
-    """Period of our own heartbeats on each stream, in both directions."""
+    """Interval between heartbeats on each stream, in both directions."""
     heartbeat_timeout_s: float = 5.0
-    """Silence after which a link counts as broken and is dialled again."""
+    """Time without a message after which a link is considered broken and connects again."""
     reconnect_back_off_s: float = 0.1
-    """First wait before dialling again; doubles up to 2 s."""
+    """First delay before a link connects again; it doubles up to 2 s."""
     short_circuit: bool = True
-    """Hand batches over without encoding inside one process."""
+    """Pass batches within one process by reference, without encoding them."""
     tls_connection_age_max_s: float = 3_600.0
-    """Age at which a TLS connection between groups is made anew, with the certificates of then."""
+    """Age at which a TLS connection between groups is replaced, to use renewed certificates."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Threads and patience of tasks."""
+    """Tasks on their peers: queues, restarts, failures."""
 
     inbox_segments_max: int = 20_000
-    """Segments waiting in front of a task before senders are refused."""
+    """Segments in the inbox of a task above which it refuses senders."""
     ready_back_off_s: float = 0.1
-    """Wait before a lifecycle's start_task is asked again."""
+    """Delay before start_task of a lifecycle is called again."""
     retry_start_interval_s: float = 2.0
-    """Wait before a virtual peer is restarted because a lifecycle says so; doubles each time."""
+    """Delay before a peer restarts as its lifecycle asks; it doubles each time."""
     retry_start_interval_max_s: float = 30.0
-    """Longest such wait."""
+    """Longest such delay."""
     restarts_max: int = 5
-    """Restarts of a task's peers after which its next failure kills the job."""
+    """Restarts of a task's peers after which the next failure kills the job."""
     restarts_forgotten_after_s: float = 60.0
-    """Work of a peer without a failure, after which its restarts are counted anew."""
+    """Time without a failure after which the count of restarts starts again from zero."""
     losses_max: int = 3
-    """Worker processes that die over one segment, after which it is not tried any more."""
+    """Worker processes that may die over one segment before it counts as poison and is not
+    processed any more."""
     stop_timeout_s: float = 20.0
-    """Longest wait for a task to stop before its peer may take another."""
+    """Longest wait for a task to stop before its peer takes another."""
     report_values: bool = True
-    """Whether the report of what killed a job shows, shortened, the segment and what the exception
-    says. If not, it shows keys, types and places in the code only."""
+    """Include the (shortened) segment and the message of the exception in the report of what killed
+    a job; otherwise only keys, types and places in the code."""
     seal_attempts_max: int = 3
-    """How often a failing seal (a Spark stage) is run before its error kills the job."""
+    """How often a failing seal (such as a Spark stage) is attempted before its error kills the
+    job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """How often frontiers and acks are sent."""
+    """Accounting for segments: acks, frontiers and retries."""
 
     frontier_interval_s: float = 2.0
-    """Period at which an input checkpoints how far its partitions are complete."""
+    """Interval at which an input checkpoints the frontier of each partition."""
     ack_interval_s: float = 0.005
-    """Longest wait of an ack before it is sent; acks are folded meanwhile."""
+    """Longest delay of an ack; acks for the same root are combined meanwhile."""
     retry_delay_s: float = 0.1
-    """Rest before the first retry of a segment that a flow condition asks for; it doubles with each
-    further one."""
+    """Delay before the first retry of a segment by a flow condition; it doubles with each further
+    one."""
     retry_delay_max_s: float = 60.0
-    """Longest such rest."""
+    """Longest such delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateSettings:
-    """Of windowed tasks, whose state is kept in logs of chunks."""
+    """State of windowed tasks, which is stored in state logs."""
 
     url: str = ""
-    """Where state is kept: `s3://bucket/prefix` or a directory that all workers of the cluster
+    """Where state is stored: `s3://bucket/prefix`, or a folder that all workers of the cluster
     share; empty means `.onyx/state` in `data_dir`."""
     chunk_interval_s: float = 0.1
-    """Longest wait of a change before it is made durable; segments are acked after that."""
+    """Longest time until a change of state is durable; only then are its segments acked."""
     chunk_segments_max: int = 100_000
-    """Segments whose changes are waiting before they are made durable at once."""
+    """Segments with changes that are not durable yet, above which a chunk is written at once."""
     snapshot_factor: float = 2.0
-    """A snapshot is written when the log since the last one is larger than it by this factor."""
+    """A snapshot is written when the log since the last one is larger than that one by this
+    factor."""
     snapshot_bytes_min: int = 67_108_864
     """Size of a log below which no snapshot is written."""
     firings_page_max: int = 10_000
-    """Extents of a task that fire on one peer before what they emit is written, when more fire at
-    one moment."""
+    """Extents of a task that fire on one peer before their emissions are written, when more fire at
+    once."""
     memory_extents_max: int = 0
-    """Extents, each of one group, that a task keeps in memory on one peer; beyond it those used
-    least are on the local disk. 0 keeps all in memory."""
+    """Extents (each of one group) that a task keeps in memory on one peer; the least recently used
+    others are on the local disk. 0 keeps all in memory."""
     scratch_dir: str = ""
-    """Folder on a local disk for them; empty means `onyx-scratch-` and the number of the user in
-    the system's temporary folder."""
+    """Folder on a local disk for these extents; empty means `onyx-scratch-` and the number of the
+    user in the system's temporary folder."""
     group_access: bool = False
-    """Let the group of files read state in a directory, and add and remove there, for workers of
-    several users; without it only the user who runs the workers may."""
+    """Let the group of the files read and write state in a folder, for workers of several users;
+    otherwise only the user of the worker may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +233,18 @@ class TelemetrySettings:
     """Log lines, metrics and probes."""
 
     log_failures: bool = True
-    """Whether a worker logs what kills a job. `onyx run` shows it at the end, once."""
+    """Log what kills a job. `onyx run` disables it: it shows the failure once, at the end."""
     metrics_port: Port | None = None
-    """Port of the Prometheus endpoint; 0 takes a free one, None starts none."""
+    """Port of the Prometheus endpoint; 0 takes a free one, without a value there is none."""
     metrics_host: str = "127.0.0.1"
     """Address on which the Prometheus endpoint listens."""
     metrics_advertise_host: str = ""
-    """Address that peers announce for the Prometheus endpoint; empty means the transport's."""
+    """Address of the Prometheus endpoint that peers announce; empty means that of the transport."""
     job_stalled_after_s: float = 15.0
-    """A task that has something to do and has not advanced for so long is reported, with why."""
+    """Time without progress after which a task that has work is reported as stalled, with the
+    reason."""
     stalled_after_s: float = 120.0
-    """`/livez` fails when a thread has not moved for so long; more than any batch takes."""
+    """Time without progress of a thread after which `/livez` fails; longer than any batch takes."""
     log_level: str = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"
@@ -249,21 +258,23 @@ class Settings:
     tenancy_id: str = "default"
     """Separates clusters that share a ZooKeeper."""
     job_scheduler: JobScheduler = "balanced"
-    """`balanced`, `greedy` or `percentage`; the first group of a tenancy fixes it for all."""
+    """How peers are distributed over jobs: `balanced`, `greedy` or `percentage`. The first group of
+    a tenancy fixes it for all."""
     modules: tuple[str, ...] = ()
-    """Modules whose functions jobs may name; nothing else is ever imported for a job."""
+    """Modules whose functions jobs may name; no other module is imported for a job."""
     tags: tuple[str, ...] = ()
-    """What this worker's peers can do, matched with `requiredTags`."""
+    """Capabilities of this worker's peers, matched with `requiredTags`."""
     fn_params: FnParams = field(default_factory=dict, hash=False)
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
-    """Folder from which relative paths in jobs count; empty means the current one."""
+    """Folder in which relative paths of jobs start; empty means the current one."""
     leave_timeout_s: float = 45.0
-    """Longest time to leave the cluster after SIGTERM; keep it below a pod's grace period."""
+    """Longest time to leave the cluster after SIGTERM; must be shorter than the pod's grace
+    period."""
     zookeeper: ZooKeeperSettings = field(default_factory=ZooKeeperSettings)
     zookeeper_server: ZooKeeperServerSettings = field(default_factory=ZooKeeperServerSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
-    """Between peer groups; on all or on none of a tenancy's workers, with all three files."""
+    """Between peer groups: with all three files, on all workers of a tenancy or on none."""
     log: LogSettings = field(default_factory=LogSettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     task: TaskSettings = field(default_factory=TaskSettings)

@@ -52,15 +52,16 @@ class Zookeeper:
             2048,
         ),
     ] = None
-    """Where clients connect. Without it the address that the operator was installed with; when
-    there is none either, no workers are made, and a condition says so."""
+    """Where clients connect. By default the address that the operator was installed with; without
+    either, no workers are created and a condition says so."""
     auth_secret: Annotated[str | None, _OBJECT] = None
-    """Secret with user and password (digest), with which workers protect what they keep."""
+    """Secret with user and password (digest scheme) that protect what the workers store in
+    ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """Python files for a first try, without building an image."""
+    """Python files from a ConfigMap, to try jobs without building an image."""
 
     config_map: Annotated[str, _OBJECT]
     """ConfigMap whose keys are files on the module path: flights.py is the module flights,
@@ -69,12 +70,12 @@ class CodeSource:
 
 @dataclass(frozen=True, slots=True)
 class TlsSource:
-    """Certificates for the traffic of workers."""
+    """Certificates for connections between workers."""
 
     secret_name: Annotated[str, _OBJECT]
     """Secret with ca.crt, tls.crt and tls.key, as cert-manager makes it."""
     zookeeper: bool = False
-    """Speak TLS to ZooKeeper too."""
+    """Use TLS for connections to ZooKeeper too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class DataVolume:
         Matching("an absolute path", "(/[A-Za-z0-9._-]+)+"),
         Key(restriction="Not /tmp, and not below /etc/onyx or /opt/onyx, which the operator uses."),
     ] = "/data"
-    """Where workers see it; relative paths of jobs count from here."""
+    """Where workers mount it; relative paths in jobs start here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,13 @@ class EnvVar:
     """A variable of the worker's container."""
 
     name: Annotated[str, _VARIABLE]
-    """Its name."""
+    """Name of the variable."""
     value: Annotated[str, _VALUE] = ""
-    """Its value."""
+    """Value of the variable."""
     value_from: Annotated[Mapping[str, Any], Key(restriction="Not together with value.")] = field(
         default_factory=lambda: EMPTY
     )
-    """Where its value comes from, as in a pod: secretKeyRef, ..."""
+    """Source of the value, as in a pod: secretKeyRef, configMapKeyRef, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class EnvSource:
     """A ConfigMap or Secret whose keys become variables."""
 
     prefix: Annotated[str, Text(empty=True, characters_max=253)] = ""
-    """Put before each name."""
+    """Prefix of the names."""
     config_map_ref: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """name, and optional, of a ConfigMap."""
     secret_ref: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -122,7 +123,7 @@ class PullSecret:
     """A Secret with the credentials of a registry."""
 
     name: Annotated[str, _OBJECT]
-    """Its name."""
+    """Name of the Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,9 @@ class Resources:
     """Processor and memory of the worker's container."""
 
     requests: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
-    """What it is scheduled by."""
+    """Amounts that the scheduler reserves."""
     limits: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
-    """What it gets at most."""
+    """Most that the container may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,9 @@ class PodMetadata:
     labels: Annotated[Mapping[str, str], MapOf(_LABEL_KEY, _LABEL, LIST_ENTRIES_MAX)] = field(
         default_factory=lambda: EMPTY
     )
-    """Labels besides the operator's."""
+    """Labels in addition to the operator's."""
     annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(default_factory=lambda: EMPTY)
-    """Annotations besides the operator's."""
+    """Annotations in addition to the operator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +156,17 @@ class PodTemplate:
     metadata: PodMetadata = PodMetadata()
     """Labels and annotations."""
     spec: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """A pod's spec, as Kubernetes takes it; the container of the worker is called worker."""
+    """Spec of a pod, as Kubernetes takes it; the container of the worker is called worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """What a drain of nodes may do."""
+    """How many workers a drain of nodes may evict at once."""
 
     enabled: bool = True
-    """Make a PodDisruptionBudget."""
+    """Create a PodDisruptionBudget."""
     max_unavailable: Annotated[int | str, count_or_percent()] = 1
-    """Workers that may be away at once."""
+    """Workers that may be unavailable at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +174,20 @@ class NetworkPolicy:
     """Who may reach the workers."""
 
     enabled: bool = True
-    """Make a NetworkPolicy: only workers reach the workers' transport, anyone the metrics."""
+    """Create a NetworkPolicy: only workers reach the workers' transport; metrics are open."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccount:
-    """Who the workers are to Kubernetes; they need no rights there."""
+    """The ServiceAccount of the workers; they need no permissions in Kubernetes."""
 
     create: bool = True
-    """Make it."""
+    """Create the ServiceAccount."""
     name: Annotated[str | None, _OBJECT] = None
-    """Its name. Without it, the name of the StatefulSet if it is made, else default."""
+    """Name of the ServiceAccount. By default the name of the StatefulSet if it is created, else
+    default."""
     annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(default_factory=lambda: EMPTY)
-    """For identities of clouds."""
+    """For identities of cloud providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,29 +195,28 @@ class Cluster:
     """A pool of workers that run jobs."""
 
     name: Annotated[str, NOT_A_KEY]
-    """Stands under the manifest's metadata."""
+    """Stands under `metadata` in the manifest."""
     tenancy_id: Annotated[
         str | None,
         PathName("the name of a tenancy"),
-        Key(restriction="Cannot be changed: the log of another tenancy has other jobs."),
+        Key(restriction="Cannot be changed: each tenancy has a log of its own."),
     ] = None
-    """Separates clusters that share a ZooKeeper; without it the namespace and the name, with a
-    dot between."""
+    """Separates clusters that share a ZooKeeper; by default namespace and name, joined by a dot."""
     job_scheduler: Annotated[
         Literal["balanced", "greedy", "percentage"],
-        Key(restriction="Cannot be changed: it is fixed in the log."),
+        Key(restriction="Cannot be changed: the log of the tenancy holds it."),
     ] = "balanced"
-    """How peers are dealt to jobs."""
+    """How peers are distributed over jobs."""
     replicas: Annotated[int, Count(0, WORKERS_MAX, "workers")] = 2
-    """Pods of workers."""
+    """Number of worker pods."""
     peers_per_worker: Annotated[int, Count(1, PEERS_PER_WORKER_MAX, "peers")] = 4
     """Virtual peers of each worker."""
     image: Annotated[
         str | None, Matching("an image", "[A-Za-z0-9][A-Za-z0-9._:/@-]*", characters_max=512)
     ] = None
-    """Image of the workers; without it the one that the operator was installed with."""
+    """Image of the workers; by default the one that the operator was installed with."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """When the image is fetched; without it Kubernetes decides by the tag."""
+    """When the image is pulled; by default Kubernetes decides by its tag."""
     image_pull_secrets: Annotated[tuple[PullSecret, ...], Key(items_max=16, map_key="name")] = ()
     """Credentials for the registry."""
     modules: Annotated[
@@ -234,7 +235,7 @@ class Cluster:
     settings: Annotated[
         Mapping[str, str],
         MapOf(_VARIABLE, Text(empty=True), LIST_ENTRIES_MAX),
-        Key(restriction="Variables that a worker knows, and that no other key sets."),
+        Key(restriction="Only variables of the settings page that no other key sets."),
     ] = field(default_factory=lambda: EMPTY)
     """Settings of the workers as ONYX_* variables; no secrets."""
     env: Annotated[
@@ -243,19 +244,19 @@ class Cluster:
     ] = ()
     """Further variables of the worker's container."""
     env_from: Annotated[tuple[EnvSource, ...], Key(items_max=32)] = ()
-    """Where further variables are."""
+    """ConfigMaps and Secrets whose keys become further variables."""
     resources: Resources = Resources()
-    """Processor and memory."""
+    """CPU and memory."""
     pod_template: PodTemplate = PodTemplate()
-    """Merged into the pods."""
+    """What is merged into the worker pods."""
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()
-    """What a drain of nodes may do."""
+    """How many workers a drain of nodes may evict at once."""
     network_policy: NetworkPolicy = NetworkPolicy()
     """Who may reach the workers."""
     service_account: ServiceAccount = ServiceAccount()
-    """Who the workers are to Kubernetes."""
+    """The ServiceAccount of the workers."""
     termination_grace_period_seconds: Annotated[int, SECONDS] = 60
-    """Time for a worker to leave the cluster before it is killed."""
+    """Time that a worker has to leave the cluster before it is killed."""
 
 
 SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(

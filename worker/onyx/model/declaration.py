@@ -29,34 +29,35 @@ _OBJECT = Matching(
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """What happens to a job that a failing task has killed."""
+    """What happens after a failing task has killed the job."""
 
     retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
     """How often the job is submitted again under a new id: from its beginning, or with
     upgradePolicy KeepState from the state of the previous attempt."""
     backoff_seconds: Annotated[int, Count(0, SECONDS_MAX, "seconds")] = 10
-    """Wait before it is submitted again."""
+    """Delay before the job is submitted again."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """Where a job file is that does not stand in the object."""
+    """A job file in a ConfigMap, for jobs that are too large for a Kubernetes object."""
 
     config_map: Annotated[str, _OBJECT]
-    """ConfigMap in the namespace of the job; give it a new name for a changed job."""
+    """ConfigMap in the namespace of the job. A changed job needs a new name here."""
     key: Annotated[str, Matching("a key of a ConfigMap", "[-._a-zA-Z0-9]+")] = "job.yaml"
-    """Key whose value is the job file, as `onyx run` takes it."""
+    """Key of the ConfigMap whose value is the job file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """How Kubernetes' operator runs the job. Other commands check these keys and ignore them."""
+    """How the operator runs the job on Kubernetes. Other commands check these keys, but do not use
+    them."""
 
     desired_state: DesiredState = "Running"
-    """Suspended takes its peers from the job and keeps all it has done. Stopped lets it read
-    nothing new and complete what is pending; it cannot be resumed after that."""
+    """`Suspended`: the job has no peers, and keeps its progress and state. `Stopped`: the job reads
+    nothing new, completes its in-flight segments and ends; it cannot be resumed."""
     restart_nonce: Annotated[int, Count(0)] = 0
-    """Another number runs the job again from its beginning, under a new id."""
+    """A new number runs the job again from the beginning, under a new id."""
     upgrade_policy: Annotated[
         UpgradePolicy, Key(restriction="KeepState is not for guarantee at-most-once.")
     ] = "Drain"
@@ -64,9 +65,9 @@ class Declaration:
     the new one begins from the beginning. KeepState upgrades it: the new one goes on
     from its state, as with `onyx submit --upgrade`; so does a retry."""
     ttl_seconds_after_finished: Annotated[int | None, Count(0, SECONDS_MAX, "seconds")] = None
-    """Time after which an object whose job has ended is deleted; never without it."""
+    """Time after which the object of a finished job is deleted; by default it stays."""
     failure_policy: FailurePolicy = FailurePolicy()
-    """What happens when a failing task has killed the job."""
+    """What happens after a failing task has killed the job."""
     cluster_ref: Annotated[
         str,
         Matching("the name of a cluster", names.CLUSTER_NAME),
@@ -74,4 +75,4 @@ class Declaration:
     ] = CLUSTER_NAME_DEFAULT
     """OnyxCluster in the same namespace whose workers run the job."""
     job_ref: Annotated[JobRef | None, Key(restriction="Not together with keys of the job.")] = None
-    """A job file in a ConfigMap instead of the keys of the job."""
+    """A job file in a ConfigMap, in place of the keys of the job."""

@@ -25,7 +25,7 @@ class CatalogEntry:
         TaskName,
         Key(origin="onyx/name", restriction="Unique in the catalog; not all, none or coordinator."),
     ]
-    """Name of the task; the workflow uses the same name."""
+    """Name of the task, as in the workflow."""
     type: Annotated[
         Literal["input", "function", "output", "reduce"],
         Key(
@@ -33,12 +33,12 @@ class CatalogEntry:
             restriction="A reduce task with children needs a window with a trigger that emits.",
         ),
     ]
-    """Role of the task: source, transformation, sink, or windowed reduction, whose own segments
-    go nowhere: only what its triggers emit is sent on."""
+    """Role of the task: `input` reads segments, `function` transforms them, `output` writes them,
+    and `reduce` gathers them in windows. A reduce task passes on only what its triggers emit."""
     batch_size: Annotated[
         int, Count(1, BATCH_SEGMENTS_MAX, "segments"), Key(origin="onyx/batch-size")
     ]
-    """Segments taken at most in one batch."""
+    """Most segments that the task processes in one batch."""
     plugin: Annotated[
         str | None,
         Function(plugins.NAMES),
@@ -46,57 +46,56 @@ class CatalogEntry:
             required_for=("input", "output"),
             allowed_for=("input", "output"),
             origin="onyx/plugin",
-            restriction="A short name must be one of a plugin that can read, on an input, or "
-            "write, on an output.",
+            restriction="On an input, the plugin must be able to read; on an output, to write.",
         ),
     ] = None
-    """What does the reading or writing: a plugin of Onyx by its short name, or one of your
-    own."""
+    """Plugin that reads or writes: the short name of a plugin that comes with Onyx, or a function
+    of your own that makes one."""
     fn: Annotated[str | None, Function(), Key(required_for=("function",), origin="onyx/fn")] = None
-    """Function from a segment (or a batch) to a segment or a list of them. On an input it is
-    applied to what was read, on an output to what will be written."""
+    """Function from a segment (or a batch) to a segment or a list of segments. An input applies it
+    to each segment that it reads, an output to each segment before it writes it."""
     params: Annotated[
         tuple[str, ...], Key(origin="onyx/params", restriction="Every key must be in options.")
     ] = ()
-    """Keys of options whose values are passed to fn, in this order, before the segment."""
+    """Keys of options whose values are the leading arguments of fn, in this order."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Whatever the plugin or the function needs, by keys of your own."""
+    """Options of the plugin, and values for params; each plugin has its own keys."""
     medium: Annotated[
-        str | None, Key(origin="onyx/medium", restriction="Optional here: the plugin says it.")
+        str | None, Key(origin="onyx/medium", restriction="Required in the original Onyx.")
     ] = None
-    """Kind of external medium; informative only."""
+    """Kind of external system; for readers only, nothing depends on it."""
     batch_timeout: Annotated[
         int,
         Count(0, TIMEOUT_MS_MAX, "milliseconds"),
         Key(
             origin="onyx/batch-timeout",
-            restriction="All together below pendingTimeout of every input.",
+            restriction="The sum over all tasks must be below pendingTimeout of every input.",
         ),
     ] = 0
-    """How long a task waits for a batch to fill, from the first segment that is there. 0: it
-    goes on with what there is, which is fastest for few segments. Nothing waits at the end of
-    an input, or when outputs are to make durable what they hold."""
+    """Longest time that a task waits for a batch to fill, from its first segment. With 0 it
+    processes what has arrived, which gives the lowest latency. At the end of an input, and while
+    outputs flush, a task does not wait."""
     batch_fn: Annotated[bool, Key(origin="onyx/batch-fn?")] = False
-    """fn takes a whole batch and returns exactly as many results, each a segment or a list of
-    them."""
+    """fn takes a whole batch and returns one result for each of its segments: a segment or a list
+    of segments."""
     cooperative: bool | None = None
-    """true: the task never blocks and shares a thread with others; false: it gets a thread of
-    its own. Without it, the plugin decides."""
+    """true: the task never blocks, and shares a thread with others. false: it has a thread of its
+    own. By default the plugin decides."""
     min_peers: Annotated[
         Peers | None,
         Key(origin="onyx/min-peers", restriction="Not above maxPeers; not with nPeers."),
     ] = None
-    """Peers that must be there before the job starts."""
+    """Peers that must be available before the job starts."""
     max_peers: Annotated[
         Peers | None,
         Key(origin="onyx/max-peers", restriction="Not below minPeers; not with nPeers."),
     ] = None
-    """Most peers that are ever put on the task."""
+    """Most peers that may work on the task."""
     n_peers: Annotated[
         Peers | None,
         Key(origin="onyx/n-peers", restriction="Not together with minPeers or maxPeers."),
     ] = None
-    """Short for minPeers and maxPeers of the same value."""
+    """Sets minPeers and maxPeers to the same value."""
     group_by_key: Annotated[
         str | tuple[str, ...] | None,
         OneOrMore(Text()),
@@ -106,7 +105,8 @@ class CatalogEntry:
             restriction="Needs fluxPolicy; not together with groupByFn.",
         ),
     ] = None
-    """Key, or keys, of a segment whose value decides which peer gets it."""
+    """Key of a segment, or several keys, by whose value segments are grouped; one peer gets all
+    segments of a group."""
     group_by_fn: Annotated[
         str | None,
         Function(),
@@ -116,12 +116,12 @@ class CatalogEntry:
             restriction="Needs fluxPolicy; not together with groupByKey.",
         ),
     ] = None
-    """Function of a segment whose result decides which peer gets it."""
+    """Function of a segment whose result is its group; one peer gets all segments of a group."""
     on_missing_key: Annotated[
         Literal["fail", "group"], Key(allowed_for=GROUPED, restriction="Needs groupByKey.")
     ] = "fail"
-    """What becomes of a segment that lacks a key of groupByKey: it fails, or all that lack it
-    are a group, as if the key were null."""
+    """What happens to a segment without one of the groupByKey keys. `fail`: the segment fails.
+    `group`: such segments form a group, as if the key were null."""
     flux_policy: Annotated[
         Literal["kill", "continue", "recover"] | None,
         Key(
@@ -131,32 +131,30 @@ class CatalogEntry:
             "nPeers.",
         ),
     ] = None
-    """What happens when a peer of a grouped task goes. `kill`: the job is killed. `continue`:
-    its key groups move to the peers left, and peers may come at any time. `recover`: its key
-    groups move as well; peers come only up to minPeers or nPeers, or in the place of those that
-    went."""
+    """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
+    other peers take over its key groups, and new peers may join at any time. `recover`: as
+    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left."""
     dead_letter: Annotated[
         TaskName | None,
         Key(
             allowed_for=("input", "function", "reduce"),
-            restriction="A task of the catalog that is no input and none before this one.",
+            restriction="A task of the catalog; neither an input nor a task upstream of this one.",
         ),
     ] = None
-    """Task that gets a dead letter about each segment that fails here, so that the job goes on
-    without it. Naming it makes the edge of the workflow, and the task gets nothing else from
-    here unless a flow condition names it."""
+    """Task that gets a dead letter for each segment that fails here, so that the job continues
+    without the segment. The edge to it is added to the workflow. Ordinary segments go there only if
+    a flow condition names it."""
     required_tags: Annotated[
         tuple[str, ...], ListOf(Text(characters_max=63)), Key(origin="onyx/required-tags")
     ] = ()
-    """Tags that a worker must all have for its peers to run this task."""
+    """Tags that a worker must have, all of them, for its peers to run this task."""
     percentage: Annotated[
         int | None,
         Count(1, 99, "percent"),
         Key(
             origin="onyx/percentage",
             era="0.10+",
-            restriction="Only with taskScheduler: percentage. Together not above 100; exactly "
-            "100 when every task has one.",
+            restriction="Only with taskScheduler: percentage. The sum over all tasks is 100.",
         ),
     ] = None
     """Share of the job's peers, under the percentage task scheduler."""
@@ -165,17 +163,17 @@ class CatalogEntry:
         Count(1, 10_000_000, "segments"),
         Key(allowed_for=("input",), origin="onyx/max-pending", restriction=TRACKED_ONLY),
     ] = 10_000
-    """Unfinished segments at which a peer of the input stops reading."""
+    """In-flight segments of one peer of the input at which it stops reading."""
     pending_timeout: Annotated[
         Milliseconds,
         Key(allowed_for=("input",), origin="onyx/pending-timeout", restriction=TRACKED_ONLY),
     ] = 60_000
-    """Time after which a segment that was not completely processed is replayed."""
+    """Time after which a segment that is not completely processed is replayed."""
     input_retry_timeout: Annotated[
         Milliseconds,
         Key(allowed_for=("input",), origin="onyx/input-retry-timeout", restriction=TRACKED_ONLY),
     ] = 1_000
-    """Period of the check for segments to replay."""
+    """Interval between two checks for segments to replay."""
     uniqueness_key: Annotated[
         str | None,
         Key(
@@ -184,7 +182,7 @@ class CatalogEntry:
             "the job's guarantee is exactly-once.",
         ),
     ] = None
-    """Key that identifies a segment, for sources that repeat themselves."""
+    """Key that identifies a segment, by which windows drop repeated segments."""
     deduplicate: Annotated[
         bool,
         Key(
@@ -192,7 +190,7 @@ class CatalogEntry:
             restriction="Only on a windowed task; not false together with uniquenessKey.",
         ),
     ] = True
-    """false: a windowed task does not look for repeated segments."""
+    """false: windows of the task apply repeated segments again."""
     assign_watermark_fn: Annotated[
         str | None,
         Function(),
@@ -213,13 +211,13 @@ class CatalogEntry:
         Amount(names.TIME_UNITS, number_min=0),
         Key(allowed_for=("input",), restriction="Needs watermarkKey or assignWatermarkFn."),
     ] = (0, "milliseconds")
-    """How far event times of a partition may go back: the watermark stays this much behind the
-    greatest one seen."""
+    """How far out of order the event times of a partition may be: the watermark stays this far
+    behind the latest one seen."""
     idle_timeout: Annotated[
         Milliseconds | None,
         Key(allowed_for=("input",), restriction="Needs watermarkKey or assignWatermarkFn."),
     ] = None
-    """Time without segments after which a partition no longer holds the watermark back. Without
-    it, a partition always does until it is exhausted."""
+    """Time without segments after which a partition no longer holds back the watermark. By default
+    a partition holds it back until it is exhausted."""
     doc: Annotated[str, Key(origin="onyx/doc")] = ""
     """Free text."""

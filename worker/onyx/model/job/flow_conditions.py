@@ -20,15 +20,15 @@ Predicate = str | tuple["Predicate | str", ...]
 
 @dataclass(frozen=True, slots=True)
 class FlowCondition:
-    """When segments of a task go to which of its children. A task without conditions sends every
-    segment to all of them."""
+    """Which segments of a task go to which of its children. A task without flow conditions sends
+    every segment to every child."""
 
     from_task: Annotated[
         Targets,
         OneOrMore(Name("task", words=("all",))),
         Key(yaml="from", origin="flow/from", restriction="all stands alone."),
     ]
-    """Task, or tasks, whose segments are decided on, or all."""
+    """Task or tasks whose segments the condition is about, or `all`."""
     to: Annotated[
         Targets,
         Key(
@@ -38,23 +38,23 @@ class FlowCondition:
             "among those with shortCircuit.",
         ),
     ]
-    """Children to send to when the predicate holds."""
+    """Children that get the segment if the predicate holds."""
     predicate: Annotated[
         Predicate,
         compound.Predicate(),
         Key(origin="flow/predicate", restriction="Params must be in options."),
     ]
-    """Function (event, old segment, new segment, all new segments, param...) to true or false,
-    or a composition of such. Params are keys of options."""
+    """Function of (event, old segment, new segment, all new segments, param...) that returns true
+    or false, or a composition of such functions. Params are keys of options."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Whatever the predicate needs, by keys of your own."""
+    """Values of the params, by keys of your own."""
     predicate_errors_to: Annotated[
         Targets | None, Key(origin="flow/predicate-errors-to", era="0.10+")
     ] = None
-    """Children that get an error of the predicate itself: what postTransform makes of it, or
-    without that {error: {type, message}, segment}."""
+    """Children that get a segment about an error that the predicate raises: the result of
+    postTransform, or without it {error: {type, message}, segment}."""
     exclude_keys: Annotated[tuple[str, ...], Key(origin="flow/exclude-keys")] = ()
-    """Keys that the children this condition sends to do not get; others do."""
+    """Keys that are removed from segments which this condition sends."""
     short_circuit: Annotated[
         bool,
         Key(
@@ -62,18 +62,18 @@ class FlowCondition:
             restriction="Such conditions come before all others of the same task.",
         ),
     ] = False
-    """If the predicate holds, later conditions are not looked at."""
+    """If the predicate holds, no later condition is evaluated."""
     thrown_exception: Annotated[
         bool, Key(origin="flow/thrown-exception?", restriction="Needs shortCircuit.")
     ] = False
-    """The condition is for segments that fail, in fn, in a window of the task or because a
-    child cannot be sent what was made of them; the predicate gets the exception."""
+    """The condition is for segments that fail: in fn, in a window of the task, or because the
+    result cannot be sent. The predicate gets the exception."""
     post_transform: Annotated[
         str | None,
         Function(),
         Key(origin="flow/post-transform", restriction="Needs thrownException."),
     ] = None
-    """Function (event, segment, exception) that makes a segment of an exception."""
+    """Function of (event, segment, exception) that returns the segment to send."""
     action: Annotated[
         Literal["retry"] | None,
         Key(
@@ -81,14 +81,13 @@ class FlowCondition:
             restriction="Needs shortCircuit, and to: none; not for guarantee at-most-once.",
         ),
     ] = None
-    """retry: nothing is sent; the root segment is read again from its input, after a pause that
-    doubles each time."""
+    """`retry`: nothing is sent; the input reads the root segment again, after a delay that doubles
+    with each retry."""
     max_retries: Annotated[
         int, Count(1, RETRIES_MAX, "retries"), Key(restriction="Needs action: retry.")
     ] = 10
-    """Retries of a segment of the input, counted over all conditions, after which this one asks
-    for no more. Then it fails: a later condition for exceptions may take it, or deadLetter;
-    otherwise the job ends."""
+    """Most retries of a segment of the input, over all conditions. After that the segment fails: a
+    later condition for exceptions may take it, or deadLetter; otherwise the job is killed."""
     doc: Annotated[str, Key(origin="flow/doc")] = ""
     """Free text."""
 

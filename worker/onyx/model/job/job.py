@@ -34,10 +34,10 @@ DEPTH_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as plain data."""
+    """A job: its tasks, how segments flow between them, and what is guaranteed."""
 
     name: Annotated[str, NOT_A_KEY]
-    """Stands under the manifest's metadata."""
+    """Stands under `metadata` in the manifest."""
     workflow: Annotated[
         tuple[tuple[str, str], ...],
         ListOf(Edge(), items_min=1, items_max=EDGES_MAX),
@@ -47,7 +47,7 @@ class Job:
             f"twice; at most {DEPTH_MAX} edges in a row.",
         ),
     ]
-    """Edges [from, to] of a directed graph without cycles."""
+    """Edges [from, to] between tasks: a directed graph without cycles."""
     catalog: Annotated[
         tuple[CatalogEntry, ...],
         Key(
@@ -57,23 +57,23 @@ class Job:
             restriction="Has an entry for every task of the workflow, and no other.",
         ),
     ]
-    """What each task is."""
+    """The tasks."""
     task_scheduler: Annotated[
         Literal["balanced", "percentage", "colocated"], Key(origin="task-scheduler")
     ] = "balanced"
-    """How the job's peers are spread over its tasks."""
+    """How the job's peers are distributed over its tasks."""
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"] = "at-least-once"
-    """What holds for every segment when something fails."""
+    """How often the effect of each segment counts when something fails."""
     flow_conditions: Annotated[tuple[FlowCondition, ...], Key(origin="flow-conditions")] = ()
     """Which segments go to which children."""
     lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()
-    """Functions called around the work of tasks."""
+    """Functions that are called around the work of tasks."""
     windows: Annotated[
         tuple[Window, ...], Key(items_max=TASKS_MAX, map_key="id", origin="windows")
     ] = ()
-    """Aggregation over extents of segments."""
+    """Aggregations over segments, grouped into extents."""
     triggers: Annotated[tuple[Trigger, ...], Key(items_max=TASKS_MAX, origin="triggers")] = ()
-    """When windows hand on what they hold."""
+    """When windows emit what they hold."""
     upgrade: Annotated[
         Upgrade | None,
         Key(origin="resume-point", era="0.10+", restriction="Not for guarantee at-most-once."),
@@ -86,26 +86,26 @@ class Job:
             origin="percentage", restriction="A cluster with another job scheduler refuses the job."
         ),
     ] = None
-    """Share of the cluster, under the percentage job scheduler."""
+    """Share of the cluster's peers, under the percentage job scheduler."""
     metadata: Annotated[Mapping[str, Any], Metadata(), Key(origin="metadata")] = field(
         default_factory=lambda: EMPTY
     )
-    """Anything that should travel with the job. `jobId` is its id, which makes handing it in
-    safe to repeat; without it each submission gets a new one."""
+    """Anything that should travel with the job. `jobId` is the id of the job, which makes
+    submitting safe to repeat; without it, each submission gets a new id."""
     acker_percentage: Annotated[
         int,
         Count(1, 100, "percent"),
         Key(origin="acker/percentage", era="0.9", restriction=TRACKED_ONLY),
     ] = 1
-    """Share of the job's peers that keep the books of acknowledgement; at least one."""
+    """Share of the job's peers that are ackers; at least one peer is."""
     acker_exempt_input_tasks: Annotated[
         bool, Key(origin="acker/exempt-input-tasks?", era="0.9", restriction=TRACKED_ONLY)
     ] = False
-    """Peers of input tasks keep none."""
+    """Peers of input tasks are no ackers."""
     acker_exempt_output_tasks: Annotated[
         bool, Key(origin="acker/exempt-output-tasks?", era="0.9", restriction=TRACKED_ONLY)
     ] = False
-    """Peers of output tasks keep none."""
+    """Peers of output tasks are no ackers."""
     acker_exempt_tasks: Annotated[
         tuple[TaskName, ...],
         Key(
@@ -114,7 +114,7 @@ class Job:
             restriction="Tasks of the workflow. " + TRACKED_ONLY,
         ),
     ] = ()
-    """Peers of these tasks keep none."""
+    """Peers of these tasks are no ackers."""
 
     def entry(self, task: str) -> CatalogEntry:
         """The catalog entry of `task`; KeyError when there is none."""

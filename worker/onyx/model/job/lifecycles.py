@@ -15,10 +15,10 @@ class Lifecycle:
     """Functions that are called around the work of a task."""
 
     task: Annotated[str, Name("task", words=("all",)), Key(origin="lifecycle/task")]
-    """Task that it belongs to, or all."""
+    """Task whose work the functions are called around, or `all`."""
     calls: Annotated[str, Function(), Key(origin="lifecycle/calls")]
-    """Function that returns a mapping from hook names to functions."""
+    """Function that returns a mapping from the names of hooks to functions."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Whatever the calls need, by keys of your own."""
+    """Values for these functions, by keys of your own."""
     doc: Annotated[str, Key(origin="lifecycle/doc")] = ""
     """Free text."""

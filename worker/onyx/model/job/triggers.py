@@ -15,34 +15,35 @@ from onyx.model.keys.kinds import Choice, Function, Name, Share
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When the extents of a window are handed on, and what becomes of their state."""
+    """When a window fires, what happens then, and what becomes of its state."""
 
     window_id: Annotated[WindowName, Key(origin="trigger/window-id")]
-    """Window that it belongs to."""
+    """Id of the window."""
     type: Annotated[str, Function(names.TRIGGERS), Key(origin="trigger/on")]
-    """What makes it fire."""
+    """When the trigger fires."""
     id: Annotated[
         str | None,
         Name("trigger"),
         Key(origin="trigger/id", restriction="Unique among the triggers of a window."),
     ] = None
-    """Name of the trigger, to address its state."""
+    """Name of the trigger, under which its own state is stored."""
     refinement: Annotated[
         str | None,
         Function(names.REFINEMENTS),
         Key(origin="trigger/refinement", restriction="Needed, unless postEvictor is [all]."),
     ] = None
-    """What becomes of the state of an extent after firing."""
+    """What becomes of the state of an extent after it fired."""
     sync: Annotated[
         str | None,
         Function(),
         Key(origin="trigger/sync", restriction="sync or emit, or both, must be given."),
     ] = None
-    """Function (event, window, trigger, state event, state) that writes it somewhere."""
+    """Function of (event, window, trigger, state event, state) that writes the state to an external
+    system."""
     emit: Annotated[str | None, Function(), Key(origin="trigger/emit", era="0.10+")] = None
-    """Function of the same arguments; what it returns is sent on."""
+    """Function of the same arguments that returns segments to send."""
     fire_all_extents: Annotated[bool, Key(origin="trigger/fire-all-extents?")] = False
-    """Look at every extent of the group, not only at those of the segment."""
+    """Every extent of the group may fire, not only those of the segment."""
     threshold: Annotated[
         tuple[int, str] | None,
         Amount(names.ELEMENT_UNITS),
@@ -52,7 +53,7 @@ class Trigger:
             restriction="Only with type segment, or one of your own.",
         ),
     ] = None
-    """Fires every so many segments."""
+    """Number of segments after which the trigger fires."""
     period: Annotated[
         Time | None,
         Key(
@@ -61,7 +62,7 @@ class Trigger:
             restriction="Only with type timer, or one of your own.",
         ),
     ] = None
-    """Fires every period."""
+    """Interval at which the trigger fires."""
     pred: Annotated[
         str | None,
         Function(),
@@ -71,7 +72,7 @@ class Trigger:
             restriction="Only with type punctuation, or one of your own.",
         ),
     ] = None
-    """Function (trigger, state event) that says when to fire."""
+    """Function of (trigger, state event) that returns whether to fire."""
     watermark_percentage: Annotated[
         float | None,
         Share(),
@@ -81,7 +82,7 @@ class Trigger:
             restriction="Only with type percentile-watermark, or one of your own.",
         ),
     ] = None
-    """Share of an extent's width that the watermark must have passed."""
+    """Share of an extent's length that the watermark must have passed."""
     delay: Annotated[
         Time | None,
         Key(
@@ -99,7 +100,7 @@ class Trigger:
             origin="trigger/state-context", era="0.10+", restriction="Only with a type of your own."
         ),
     ] = ("trigger-state",)
-    """Whether the trigger keeps a state of its own, uses the window's, or both."""
+    """Whether the trigger has a state of its own, uses the state of the window, or both."""
     post_evictor: Annotated[
         tuple[str, ...],
         ListOf(Choice(("all", "none")), items_min=1),
@@ -109,8 +110,8 @@ class Trigger:
             restriction="all and none exclude each other.",
         ),
     ] = ("none",)
-    """[all]: the state of an extent is dropped after firing."""
+    """`[all]`: the state of an extent is dropped after it fired."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Whatever the trigger's functions need, by keys of your own."""
+    """Values for the trigger's functions, by keys of your own."""
     doc: Annotated[str, Key(origin="trigger/doc")] = ""
     """Free text."""

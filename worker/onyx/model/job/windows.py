@@ -18,14 +18,14 @@ BOUNDED = ("fixed", "sliding", "session")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How segments of a task are gathered into extents and aggregated."""
+    """An aggregation over segments of a task, grouped into extents."""
 
     id: Annotated[WindowName, Key(origin="window/id", restriction="Unique in the job.")]
     """Name of the window."""
     task: Annotated[
         TaskName, Key(origin="window/task", restriction="A function, reduce or output task.")
     ]
-    """Task whose segments it gathers."""
+    """Task whose segments the window aggregates."""
     type: Annotated[Literal["fixed", "sliding", "global", "session"], Key(origin="window/type")]
     """Shape of the extents."""
     aggregation: Annotated[
@@ -37,17 +37,17 @@ class Window:
             "key; conj and count none.",
         ),
     ]
-    """What is computed over an extent: by name, or name and keys of the segment."""
+    """What is computed over an extent: a name, or a name and keys of the segment."""
     window_key: Annotated[
         str | None, Key(required_for=("fixed", "sliding", "session"), origin="window/window-key")
     ] = None
-    """Key of a segment that holds its place, usually a time."""
+    """Key of a segment by whose value it is assigned to extents, usually a time."""
     min_value: Annotated[int, Count(), Key(origin="window/min-value")] = 0
-    """Smallest place; extents are numbered from there."""
+    """Smallest value of windowKey; extents are aligned to it."""
     session_key: Annotated[
         str | None, Key(allowed_for=("session",), origin="window/session-key")
     ] = None
-    """Key that tells the sessions of a session window apart."""
+    """Key by whose value segments belong to different sessions."""
     range: Annotated[
         TimeOrElements | None,
         Key(
@@ -56,7 +56,7 @@ class Window:
             origin="window/range",
         ),
     ] = None
-    """Width of an extent."""
+    """Length of an extent."""
     slide: Annotated[
         TimeOrElements | None,
         Key(
@@ -66,27 +66,27 @@ class Window:
             restriction="In the kind of unit of range, and not larger than range.",
         ),
     ] = None
-    """Distance between the starts of two extents."""
+    """Distance between the starts of two successive extents."""
     init: Annotated[
         Any,
         Key(
             origin="window/init",
-            restriction="Needed by min and max, which have no first state of their own.",
+            restriction="Needed by min and max, which have no initial state of their own.",
         ),
     ] = None
-    """First state."""
+    """Initial state of an extent."""
     timeout_gap: Annotated[
         TimeOrElements | None,
         Key(required_for=("session",), allowed_for=("session",), origin="window/timeout-gap"),
     ] = None
-    """Gap without segments that ends a session."""
+    """Gap without segments after which a session ends."""
     allowed_lateness: Annotated[
         tuple[int, str] | None,
         Amount(names.TIME_UNITS + names.ELEMENT_UNITS, number_min=0),
         Key(allowed_for=BOUNDED, restriction="In the kind of unit of range or timeoutGap."),
     ] = None
-    """How far the watermark may be past the end of an extent before the extent is dropped and
-    segments that belong to it are late. Without it, extents stay and nothing is ever late."""
+    """How far the watermark may be past the end of an extent before the extent is dropped and its
+    further segments are late. By default extents are never dropped, and no segment is late."""
     late_to: Annotated[
         TaskName | None,
         Key(
@@ -96,8 +96,7 @@ class Window:
             "there.",
         ),
     ] = None
-    """Child of the task that late segments are sent to. Without it they are dropped and
-    counted."""
+    """Child of the task that gets late segments. By default they are dropped and counted."""
     storage_strategy: Annotated[
         tuple[str, ...],
         ListOf(Choice(("incremental", "ordered-log", "extents")), items_min=1),
@@ -108,8 +107,8 @@ class Window:
             "cannot keep an ordered log.",
         ),
     ] = ("incremental",)
-    """What is kept: a running state, or the ordered log of updates."""
+    """What is stored for an extent: its state, or the ordered log of its updates."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Whatever the aggregation needs, by keys of your own."""
+    """Values for the aggregation, by keys of your own."""
     doc: Annotated[str, Key(origin="window/doc")] = ""
     """Free text."""
