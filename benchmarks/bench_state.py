@@ -18,18 +18,18 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from benchmarks.figures import Figure, Measured, parser, run
 
-from onyx.codec.values import encode_values
+from onyx.codec.records import encode_records
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import recover
 from onyx.state.stores.directory import DirectoryStore
+from onyx.windows.records import Record, SetStates
 
 SHARDS = 32
 CHUNK_IDS, CHUNK_RECORDS = 10_000, 1_000
@@ -40,10 +40,10 @@ SETTINGS = StateSettings()
 RANDOM = np.random.default_rng(1)
 
 
-def record(number: int) -> list[Any]:
+def record(number: int) -> Record:
     """The state of one extent of one group, as windows write it."""
     lower = 60_000 * (number % 97)
-    return ["set", "hourly", f"group-{number}", lower, lower + 59_999, number * 7]
+    return SetStates("hourly", lower, [f"group-{number}"], [number * 7])
 
 
 def random_ids(count: int) -> U64:
@@ -77,7 +77,7 @@ def recovering(directory: Path, size_bytes: int) -> tuple[float, float, int]:
     """Seconds to write a snapshot, to recover it, and bytes of it on disk."""
     store = DirectoryStore(directory)
     known = [record(number) for number in range(100_000)]
-    each = size_bytes * len(known) // len(encode_values(known)) // SHARDS
+    each = size_bytes * len(known) // len(encode_records(known)) // SHARDS
     repeated = (known * (each // len(known) + 1))[:each]
     ids = random_ids(1_000_000)
     log = recover(store, "job", "recover", 1, 0, range(SHARDS), SETTINGS).log

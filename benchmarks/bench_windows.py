@@ -21,7 +21,8 @@ from benchmarks.figures import Figure, Measured, run
 
 from onyx.flow.grouping import shard_of
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.windows.compile import CompiledWindows, compile_windows
+from onyx.windows.compile import compile_windows
+from onyx.windows.compiled import CompiledWindows
 from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import TaskWindows
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.records import noted, notes, notes_of
 from tests.support.turns import Actor, InlineThreads, TurnStore
 
 from onyx.errors import Fenced, Unavailable
@@ -120,19 +121,19 @@ class Peer:
         for shard in self.shards:
             self.world.numbers += 1
             if self.world.numbers % 3:
-                changes[shard] = ShardChange([self.world.numbers])
+                changes[shard] = ShardChange(notes(self.world.numbers))
                 numbers.append(self.world.numbers)
         ids = np.array(numbers, dtype=np.uint64)
         chunk = Chunk(changes, ids, ids)
         repeated(lambda: recovered.log.append(chunk))
         for shard, change in changes.items():
-            self.state[shard] += change.records
-            self.world.acked[shard] += change.records
+            self.state[shard] += noted(change.records)
+            self.world.acked[shard] += noted(change.records)
 
     def snapshot(self, recovered: Recovered) -> None:
         every = [n for numbers in self.state.values() for n in numbers]
         ids = np.array(every, dtype=np.uint64)
-        shards = {n: ShardChange(list(numbers)) for n, numbers in self.state.items()}
+        shards = {n: ShardChange(notes(*numbers)) for n, numbers in self.state.items()}
         chunk = Chunk(shards, ids, ids)
         repeated(lambda: recovered.log.snapshot(chunk))
         recovered.log.collect()
@@ -147,7 +148,7 @@ def repeated(work):  # type: ignore[no-untyped-def]
 
 
 def numbers_of(recovered: Recovered, shard: int) -> list[int]:
-    return [number for part in recovered.shards[shard].records() for number in part]
+    return notes_of(recovered.shards[shard])
 
 
 def check(found: list[int], promised: list[int]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.windows import task_windows, told
 
+from onyx.codec.records import decode_records, encode_records
+from onyx.windows.records import Record
 from onyx.windows.task_windows import TaskWindows
 
 SHAPES = {
@@ -49,7 +50,7 @@ def test_batches_show_nowhere(shape, aggregation, segments, cuts, watermark):
     whole, cut, restored = (made(shape, aggregation) for _ in range(3))
     whole.add(segments, [each["k"] for each in segments], 0)
     bounds = sorted({0, len(segments), *(each for each in cuts if each < len(segments))})
-    records: list[tuple[int, list[object]]] = []
+    records: list[tuple[int, list[Record]]] = []
     for begin, end in pairwise(bounds):
         batch = segments[begin:end]
         cut.add(batch, [each["k"] for each in batch], 0)
@@ -58,7 +59,7 @@ def test_batches_show_nowhere(shape, aggregation, segments, cuts, watermark):
     assert sorted(told(cut.advance(watermark))) == fired
     records += cut.take_changes().items()
     for shard, each in records:
-        restored.restore(shard, msgspec.msgpack.decode(msgspec.msgpack.encode(each)))
+        restored.restore(shard, decode_records(encode_records(each)))
     assert extents(whole) == extents(cut) == extents(restored)
     for windows in (whole, cut, restored):
         windows.add([{"at": 5, "v": 0.1, "k": "b"}], ["b"], 0)

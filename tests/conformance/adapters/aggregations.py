@@ -12,7 +12,7 @@ from tests.conformance.manifests import function
 from tests.conformance.values import same, value
 
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.compile import built_in
+from onyx.windows.aggregations.table import built_in
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:

@@ -18,7 +18,9 @@ from onyx.model.job import Trigger
 from onyx.windows.assigning.places import Places
 from onyx.windows.compile import compile_window
 from onyx.windows.task_windows import TaskWindows
-from onyx.windows.triggers.trigger import CompiledTrigger, counted
+from onyx.windows.triggers.segment import SegmentTrigger, counted
+from onyx.windows.triggers.trigger import Trigger as CompiledTrigger
+from onyx.windows.triggers.watermark import WatermarkTrigger
 
 GLOBAL = {
     "window/id": "w",
@@ -73,6 +75,7 @@ def _decision(case: dict[str, Any]) -> bool:
     trigger = trigger_of({"trigger/window-id": "w", **case["trigger"]}, 0)
     compiled = _compiled(trigger, assigned="input_watermark" in case)
     if "state_before" in case:
+        assert isinstance(compiled, SegmentTrigger)
         return event == "new-segment" and (
             counted(case["state_before"], compiled.threshold) == compiled.threshold
         )
@@ -83,6 +86,7 @@ def _decision(case: dict[str, Any]) -> bool:
     if not case["segment"]:
         return False
     place = Places("w", "t", "event-time", time=True).of([case["segment"]])[0][0]
+    assert isinstance(compiled, WatermarkTrigger)
     return compiled.reached(place, lower, upper)
 
 

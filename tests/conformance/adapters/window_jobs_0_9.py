@@ -22,7 +22,7 @@ from tests.conformance.windowing import (
     windows_of,
 )
 
-from onyx.windows.compile import built_in
+from onyx.windows.aggregations.table import built_in
 from onyx.windows.firing import Extent
 
 

@@ -27,12 +27,12 @@ from onyx.state.reading import Reader
 from onyx.task.source.source import Source
 from onyx.task.windowed.state import Columns, Windowing
 from onyx.windows import watermarks
-from onyx.windows.types.session import Session, SessionWindow
+from onyx.windows.types.session import Session, SessionExtents
 from onyx.windows.watermarks import IDLE, Mark, Quiet
 
 _cut = Windowing.cut
 _fresh = Windowing.fresh
-_join = SessionWindow._join
+_join = SessionExtents._join
 _take_durable = Windowing.take_durable
 
 
@@ -52,7 +52,7 @@ def _greatest(marks: Iterable[Mark]) -> Mark:
     return max((mark for mark in marks if not isinstance(mark, Quiet)), default=IDLE)
 
 
-def _keep_both(window: SessionWindow, owner: Any, place: Any) -> Session:
+def _keep_both(window: SessionExtents, owner: Any, place: Any) -> Session:
     """B14."""
     near = window._near(owner, place)
     session = _join(window, owner, place)
@@ -111,7 +111,7 @@ _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
     "B13": (watermarks, "least", _greatest),
-    "B14": (SessionWindow, "_join", _keep_both),
+    "B14": (SessionExtents, "_join", _keep_both),
     "B19": (Source, "frontiers", _complete_frontiers),
     "B20": (Windowing, "cut", _send_early),
     "B21": (Process, "on_acks", _any_version),

@@ -34,6 +34,7 @@ from onyx.state.recovery import Recovered, recover
 from onyx.task.phases.table import Kind
 from onyx.task.task import Task
 from onyx.task.windowed.state import Windowing
+from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.windows.task_windows import TaskWindows
 
 if TYPE_CHECKING:
@@ -370,18 +371,22 @@ def _meaning(records: list[Any]) -> list[str]:
     that have not fired, and says nothing if those are all; `fired-also` lists those that have."""
     groups: dict[tuple[str, int], set[str]] = {}
     for each in records:
-        if each[0] == "set":
-            groups.setdefault((each[1], each[2]), set()).update(map(repr, each[3]))
+        if isinstance(each, SetStates):
+            groups.setdefault((each.window, each.extent), set()).update(map(repr, each.groups))
     found = []
     fired: dict[tuple[Any, ...], set[str]] = {}
     for each in records:
-        what, listed = tuple(each[1:4]), set(map(repr, each[-1])) if "fired" in each[0] else set()
-        if each[0] == "fired":
-            fired.setdefault(what, set()).update(groups.get((each[1], each[3]), set()) - listed)
-        elif each[0] == "fired-also":
-            fired.setdefault(what, set()).update(listed)
-        elif each[0] != "timer" and each[3:4] != ["timer-tick"]:
-            found.append(_text(each))
+        match each:
+            case Fired(window=window, extent=extent):
+                listed = groups.get((window, extent), set()) - set(map(repr, each.waiting))
+                fired.setdefault((window, each.trigger, extent), set()).update(listed)
+            case FiredGroups():
+                what = (each.window, each.trigger, each.extent)
+                fired.setdefault(what, set()).update(map(repr, each.groups))
+            case TimerDue() | FiringProgress(event_type="timer-tick"):
+                pass
+            case _:
+                found.append(_text(each))
     found += [_text([*what, sorted(which)]) for what, which in fired.items() if which]
     return sorted(found)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.records import noted, notes
 
+from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
 from onyx.errors import SegmentError, StateError
 from onyx.state.chunk_codec import (
@@ -23,7 +24,9 @@ from onyx.state.chunk_codec import (
     sections_of,
 )
 from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.local.spool import bytes_of
 from onyx.state.names import LogKey, TaskPlace
+from onyx.windows.records import AddUpdates, SetStates, StagedOutput
 
 PLACE = TaskPlace("flights", "hourly")
 KEY = LogKey(17, 2)
@@ -43,10 +46,11 @@ def read(data: bytes, seq: int = 5) -> ChunkReader:
     return ChunkReader(PLACE, KEY, seq, data)
 
 
+VALUES = [1, -2, 2**63, 1.5, None, True, "ö", b"\x00", datetime(2026, 1, 1, tzinfo=UTC)]
 RECORDS = [
-    ["set", "SFO", 0, 3],
-    ["list", [1, -2, 2**63, 1.5, None, True, "ö", b"\x00", datetime(2026, 1, 1, tzinfo=UTC)]],
-    {"key": {7: "a number as a key"}},
+    SetStates("hours", 7, ["SFO"], [3]),
+    AddUpdates("lists", 7, "SFO", VALUES),
+    StagedOutput({"key": {7: "a number as a key"}}),
 ]
 
 
@@ -69,7 +73,7 @@ def test_a_chunk_comes_back_as_it_was() -> None:
     assert [each.tolist() for each in found.columns()] == [[1, 2, 2**63], [2**64 - 1, 0, 5]]
     assert found.forgotten == {0: 12, 40: 2**39}
     assert found.watermark == 1_700_000_000_000
-    assert decode_values(shards[3].records) == RECORDS
+    assert decode_records(bytes_of(shards[3].records)) == RECORDS
     assert decode_values(shards[3].emitted) == [[7, {"x": 1}], [8, {"x": 2}]]
     assert decode_values(shards[3].keys) == ["a", 1]
     assert (shards[3].settled, shards[3].closed) == (6, False)
@@ -85,7 +89,7 @@ def test_only_the_blocks_of_the_shards_that_are_wanted_are_unpacked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     big = "x" * (BLOCK_BYTES // 4)
-    chunk = Chunk({shard: ShardChange([[shard, big]] * 3) for shard in range(8)})
+    chunk = Chunk({shard: ShardChange(notes(shard, big) * 3) for shard in range(8)})
     found = read(encoded(chunk))
     unpacked = []
     block = ChunkReader._block
@@ -98,18 +102,18 @@ def test_only_the_blocks_of_the_shards_that_are_wanted_are_unpacked(
     shards = list(found.shards({2, 3, 7}))
 
     assert [number for number, _ in shards] == [2, 3, 7]
-    assert decode_values(shards[0][1].records) == [[2, big]] * 3
+    assert noted(decode_records(bytes_of(shards[0][1].records))) == [2, big] * 3
     assert unpacked == [1, 3]
 
 
 def test_what_does_not_get_smaller_is_kept_as_it_is() -> None:
     noise = bytes(np.random.default_rng(1).integers(0, 256, 100_000, dtype=np.uint8))
-    found = read(encoded(Chunk({0: ShardChange([noise])})))
-    assert decode_values(dict(found.shards({0}))[0].records) == [noise]
+    found = read(encoded(Chunk({0: ShardChange(notes(noise))})))
+    assert noted(decode_records(bytes_of(dict(found.shards({0}))[0].records))) == [noise]
 
 
 def test_a_chunk_of_a_thousand_records_and_ten_thousand_ids_is_not_much_more_than_its_ids() -> None:
-    records = [["set", f"key-{number}", 60_000 * (number % 7), number] for number in range(1000)]
+    records = [SetStates("w", n % 7, [f"key-{n}"], [n]) for n in range(1000)]
     ids = np.random.default_rng(1).integers(0, 2**63, 10_000, dtype=np.uint64)
     roots = np.arange(5_000, 15_000, dtype=np.uint64)
 
@@ -163,22 +167,9 @@ def test_a_chunk_in_the_wrong_place_is_noticed(place: TaskPlace, key: LogKey, se
 
 def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:
     newer = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "little") + GOOD[len(MAGIC) + 2 :]
-    told = f"is of format {FORMAT_VERSION + 1}, this version reads {FORMAT_VERSION}"
+    told = f"is of format {FORMAT_VERSION + 1}, this version of Onyx reads {FORMAT_VERSION}"
     with pytest.raises(StateError, match=told):
         read(newer)
-
-
-OF_FORMAT_1 = base64.b64decode(
-    "T05ZWFNUAQA3X2TZLgAAAJunZmxpZ2h0c6Zob3VybHkRApcBBZCQAMLCwIADkhgIkZgDAMIAAA4AAJGSDg4BAAAA"
-    "AAAAAAIAAAAAAAAAAAAAAAAAAIAHAAAAAAAAAJGVo3NldKF3AZGhYZEC"
-)
-
-
-def test_a_chunk_of_format_1_is_read() -> None:
-    found = read(OF_FORMAT_1)
-    assert [each.tolist() for each in found.columns()] == [[1, 2, 2**63], [7, 8, 9]]
-    [(shard, stored)] = found.shards({3})
-    assert (shard, decode_values(stored.records)) == (3, [["set", "w", 1, ["a"], [2]]])
 
 
 @pytest.mark.parametrize(
@@ -205,14 +196,14 @@ def test_something_else_is_not_a_chunk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "reason"),
+    ("state", "reason"),
     [
-        (["sum", 2**64], "an int beyond 64 bits"),
-        (["state", {1, 2}], "a set"),
-        (["state", object()], "an object"),
-        (["state", datetime(2026, 1, 1)], "without a time zone"),  # noqa: DTZ001
+        (2**64, "an int beyond 64 bits"),
+        ({1, 2}, "a set"),
+        (object(), "an object"),
+        (datetime(2026, 1, 1), "without a time zone"),  # noqa: DTZ001
     ],
 )
-def test_state_that_would_not_come_back_is_refused(record: list[Any], reason: str) -> None:
+def test_state_that_would_not_come_back_is_refused(state: Any, reason: str) -> None:
     with pytest.raises(SegmentError, match=f"state cannot be written.*{reason}.*may have"):
-        encoded(Chunk({0: ShardChange([record])}))
+        encoded(Chunk({0: ShardChange(notes(state))}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.records import notes, notes_of
 
 from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings
@@ -23,7 +24,7 @@ class Other:
 
     def __call__(self, shards: frozenset[int]) -> Inherited:
         self.asked.append(sorted(shards))
-        states = {n: ShardState.of(ShardChange([n], settled=7)) for n in shards}
+        states = {n: ShardState.of(ShardChange(notes(n), settled=7)) for n in shards}
         ids = np.array(sorted(shards), dtype=np.uint64)
         return Inherited(states, ids, ids, 5)
 
@@ -54,14 +55,14 @@ def taken(store: Failing, other: Other, version: int, rank: int, *shards: int) -
 
 
 def records(recovered: Recovered) -> dict[int, list[int]]:
-    return {n: [r for part in s.records() for r in part] for n, s in recovered.shards.items()}
+    return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 
 def test_what_no_log_has_is_asked_of_the_other_job_once(store: Failing, other: Other) -> None:
     first = taken(store, other, 1, 0, 0, 1)
     assert records(first) == {0: [0], 1: [1]}
     assert (first.ids.tolist(), first.watermark) == ([0, 1], 5)
-    first.log.append(Chunk({1: ShardChange(["more"])}))
+    first.log.append(Chunk({1: ShardChange(notes("more"))}))
     second = taken(store, other, 2, 0, 0, 1)
     assert records(second) == {0: [0], 1: [1, "more"]}
     assert {n: shard.settled for n, shard in second.shards.items()} == {0: 7, 1: 7}
@@ -91,7 +92,7 @@ def test_a_peer_that_tries_again_takes_over_whole(
         taken(store, other, 1, 0, 0, 1)
     store.ending = "\n"
     again = taken(store, other, 1, 0, 0, 1)
-    again.log.append(Chunk({0: ShardChange(["more"])}))
+    again.log.append(Chunk({0: ShardChange(notes("more"))}))
     assert records(taken(store, other, 2, 0, 0, 1)) == {0: [0, "more"], 1: [1]}
     assert len(other.asked) == 2
 
@@ -112,7 +113,7 @@ def test_the_logs_of_a_job_that_is_read_by_another_one_are_fenced(
 ) -> None:
     old = taken(store, other, 1, 0, 0, 1)
     found = read_state(store, "job", "task", [1])
-    assert [record for part in found.shards[1].records() for record in part] == [1]
+    assert notes_of(found.shards[1]) == [1]
     with pytest.raises(Fenced):
-        old.log.append(Chunk({1: ShardChange(["late"])}))
+        old.log.append(Chunk({1: ShardChange(notes("late"))}))
     assert read_state(store, "job", "nothing", [1]).shards[1].settled == 0

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from tests.support.object_stores import ObjectStore
+from tests.support.records import notes, notes_of
 from tests.support.s3_server import S3Server
 
 from onyx.errors import Fenced
@@ -24,12 +25,14 @@ def taken_over(store: ChunkStore, version: int, rank: int, shards: list[int]) ->
 
 
 def records(recovered: Recovered) -> dict[int, list[str]]:
-    return {n: [r for part in s.records() for r in part] for n, s in recovered.shards.items()}
+    return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 
 def change(**texts: str) -> Chunk:
     ids = np.array([len(texts)], dtype=np.uint64)
-    return Chunk({int(name[1:]): ShardChange([text]) for name, text in texts.items()}, ids, ids)
+    return Chunk(
+        {int(name[1:]): ShardChange(notes(text)) for name, text in texts.items()}, ids, ids
+    )
 
 
 def test_state_goes_from_two_peers_to_three_and_to_one(chunks: ChunkStore) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.records import notes, notes_of
 
 from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable
 from onyx.settings import StateSettings
@@ -44,16 +45,16 @@ def change(
     **more: Any,
 ) -> Chunk:
     column = np.array(list(ids), dtype=np.uint64)
-    shards = {} if shard is None else {shard: ShardChange(list(records), **more)}
+    shards = {} if shard is None else {shard: ShardChange(notes(*records), **more)}
     return Chunk(shards, column, column + np.uint64(1000), forgotten or {}, watermark)
 
 
 def snapshot(**records: list[Any]) -> Chunk:
-    return Chunk({int(name[1:]): ShardChange(each) for name, each in records.items()})
+    return Chunk({int(name[1:]): ShardChange(notes(*each)) for name, each in records.items()})
 
 
 def records(recovered: Recovered) -> dict[int, list[Any]]:
-    return {n: [r for part in s.records() for r in part] for n, s in recovered.shards.items()}
+    return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 
 def names(store: ChunkStore) -> list[str]:

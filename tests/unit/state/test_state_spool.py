@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.records import notes, notes_of
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.local.spool import Spool
-from onyx.state.recovery import ShardState, recover
+from onyx.state.recovery import recover
 from onyx.state.stores.memory import MemoryChunkStore
 
 
@@ -25,19 +26,15 @@ def written(*texts: str) -> MemoryChunkStore:
     store = MemoryChunkStore()
     log = recover(store, "job", "task", 1, 0, [0, 1], StateSettings()).log
     for number, text in enumerate(texts):
-        log.append(Chunk({number % 2: ShardChange([text], emitted=[(number, {"n": number})])}))
+        log.append(Chunk({number % 2: ShardChange(notes(text), emitted=[(number, {"n": number})])}))
     return store
-
-
-def records(state: ShardState) -> list[str]:
-    return [record for part in state.records() for record in part]
 
 
 def test_records_come_back_in_order_and_more_than_once(tmp_path: Path) -> None:
     store = written("a", "b", "c" * 100_000, "d")
     shards = recover(store, "job", "task", 2, 0, [0, 1], limited(tmp_path)).shards
     for _ in range(2):
-        assert [records(shards[n]) for n in (0, 1)] == [["a", "c" * 100_000], ["b", "d"]]
+        assert [notes_of(shards[n]) for n in (0, 1)] == [["a", "c" * 100_000], ["b", "d"]]
     assert shards[1].emitted == [(1, {"n": 1}), (3, {"n": 3})]
 
 

@@ -12,6 +12,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import plan, upgrading
 from onyx.upgrade.translation import Translation, numbers
+from onyx.windows.records import SetStates, SetTriggerStates, TimerDue, WatermarkReached
 
 Spec = dict[str, Any]
 OLD: Spec = {
@@ -256,8 +257,15 @@ def test_records_of_what_is_not_carried_over_are_left_out() -> None:
     assert new.upgrade is not None
     found = plan(job(OLD), new, new.upgrade)
     translation = Translation(job(OLD), new, "count", found)
-    kept = [["set", "ever", 0, ["a"], [1]], ["timer", "ever", "daily", 5], ["watermark", "ever", 7]]
-    gone = [["set", "hours", 0, ["a"], [1]], ["states", "ever", "tenth", ["a"], [4]]]
+    kept = [
+        SetStates("ever", 0, ["a"], [1]),
+        TimerDue("ever", "daily", 5),
+        WatermarkReached("ever", 7),
+    ]
+    gone = [
+        SetStates("hours", 0, ["a"], [1]),
+        SetTriggerStates("ever", "tenth", ["a"], [4]),
+    ]
     assert translation.records([gone[0], *kept, gone[1]]) == kept
 
 

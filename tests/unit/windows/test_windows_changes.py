@@ -1,10 +1,11 @@
 """What is stored of windows: that it is little, and that it is all."""
 
-import msgspec
 import pytest
 from tests.support.windows import WATERMARK, add, add_grouped, held, task_windows, told
 
+from onyx.codec.records import decode_records, encode_records
 from onyx.errors import UserError
+from onyx.windows.records import AddToSessions, AddUpdates, ClearExtent, SetStates
 
 ACCUMULATING = {"type": "watermark", "refinement": "accumulating"}
 SESSION = {"type": "session", "timeout_gap": (5, "elements")}
@@ -14,7 +15,7 @@ CONJ = {"aggregation": "conj"}
 
 def stored(records):
     """As it comes back from a store."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(records))
+    return decode_records(encode_records(records))
 
 
 def test_a_small_state_is_told_once_however_many_segments_have_changed_it():
@@ -22,7 +23,7 @@ def test_a_small_state_is_told_once_however_many_segments_have_changed_it():
     add(windows, 1, 2, 3, 12)
     add(windows, 4)
     assert windows.take_changes() == {
-        0: [["set", "w0", 0, [None], [4]], ["set", "w0", 1, [None], [1]]]
+        0: [SetStates("w0", 0, [None], [4]), SetStates("w0", 1, [None], [1])]
     }
     assert windows.take_changes() == {}
 
@@ -31,8 +32,8 @@ def test_groups_of_a_shard_are_told_together():
     windows = task_windows((GLOBAL, []), group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a"}, {"k": "bb"}, {"k": "c"}, {"k": [1, 2]})
     assert windows.take_changes() == {
-        1: [["set", "w0", 1, ["a", "c"], [1, 1]]],
-        2: [["set", "w0", 1, ["bb", [1, 2]], [1, 1]]],
+        1: [SetStates("w0", 1, ["a", "c"], [1, 1])],
+        2: [SetStates("w0", 1, ["bb", [1, 2]], [1, 1])],
     }
 
 
@@ -41,7 +42,7 @@ def test_of_a_state_that_grows_only_what_has_come_is_told():
     add(windows, 1, 2)
     windows.take_changes()
     add(windows, 3)
-    assert windows.take_changes() == {0: [["add", "w0", 1, None, [{"at": 3}]]]}
+    assert windows.take_changes() == {0: [AddUpdates("w0", 1, None, [{"at": 3}])]}
 
 
 def test_of_sessions_that_grow_only_places_and_updates_are_told():
@@ -49,7 +50,7 @@ def test_of_sessions_that_grow_only_places_and_updates_are_told():
     add(windows, 1, 20)
     windows.take_changes()
     add(windows, 3)
-    assert windows.take_changes() == {0: [["session-add", "w0", None, None, [[3, {"at": 3}]]]]}
+    assert windows.take_changes() == {0: [AddToSessions("w0", None, None, [3], [{"at": 3}])]}
 
 
 def test_an_extent_that_has_fired_and_gone_is_one_record_however_many_groups_it_had():
@@ -57,7 +58,7 @@ def test_an_extent_that_has_fired_and_gone_is_one_record_however_many_groups_it_
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "b", "at": 2})
     windows.take_changes()
     list(windows.advance(10))
-    assert windows.take_changes() == {0: [["clear", "w0", 0]]}
+    assert windows.take_changes() == {0: [ClearExtent("w0", 0)]}
 
 
 def test_the_watermark_is_told_only_where_lateness_depends_on_it():
@@ -174,7 +175,7 @@ def test_a_trigger_that_is_gone_leaves_its_state_out():
 
 def test_the_state_of_a_window_that_the_task_does_not_have_is_an_error():
     with pytest.raises(UserError, match="no window 'w3'"):
-        task_windows(({}, [])).restore(0, [["set", "w3", 0, [None], [1]]])
+        task_windows(({}, [])).restore(0, [SetStates("w3", 0, [None], [1])])
 
 
 def growing():
@@ -201,7 +202,7 @@ def test_users_functions_cannot_change_what_is_stored():
     segment["tags"].append("y")
     add_more = windows.add([{"at": 1, "tags": []}], None, 0)
     assert add_more.firings == []
-    assert records == [["add", "w0", 1, None, [["x"]]]]
+    assert records == [AddUpdates("w0", 1, None, [["x"]])]
 
 
 def test_shards_with_watermarks_of_their_own_have_fired_each_for_itself():

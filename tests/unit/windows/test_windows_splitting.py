@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.windows.assigning.splitting import PLACE_MAX, by_extent, split
-from onyx.windows.assigning.tiling import Tiling
+from onyx.windows.assigning.tiling import PLACE_MAX, Tiling, by_extent
 
 PLACES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
 TILINGS = st.builds(
@@ -20,7 +19,7 @@ TILINGS = st.builds(
 def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
     for ints in (True, False):
         found = {}
-        for part in split(tiling, places, ints):
+        for part in tiling.split(places, ints):
             indices = range(len(places)) if part.indices is None else part.indices
             found |= {index: list(part.numbers) for index in indices}
             assert list(indices) == sorted(indices)
@@ -29,7 +28,7 @@ def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
 
 @given(TILINGS, PLACES)
 def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
-    parts = by_extent(split(tiling, places, True))
+    parts = by_extent(tiling.split(places, True))
     told = [
         (n, range(len(places)) if part.indices is None else part.indices)
         for part in parts
@@ -46,7 +45,7 @@ def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
 @pytest.mark.parametrize("far", [2**70, -(2**70), PLACE_MAX * 2 - 1])
 def test_places_beyond_64_bits_are_split_as_well(far):
     tiling = Tiling(-1_000, 10, 10)
-    parts = split(tiling, [far, 0], True)
+    parts = tiling.split([far, 0], True)
     assert sorted(part.numbers[0] for part in parts) == sorted(
         tiling.numbers(place)[0] for place in (far, 0)
     )

@@ -1,13 +1,13 @@
-"""Lists of plain values as bytes: what windows record of their state, whatever its shape.
+"""Lists of plain values as bytes: emissions, unique keys and spilled states, whatever their shape.
 
-The same msgpack as that of segments, the same types and limits (`kinds`), and all values are looked
-at. Keys of dicts may be of any of these types, because a state is not read by anybody but the
-aggregation that made it.
+The same msgpack as that of segments, the same types and limits (`kinds`), and all values are
+checked. Keys of dicts may be of any of these types, because only the aggregation that made a state
+reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,10 @@ from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, unpacked
 from onyx.codec.refusals import reason
 from onyx.errors import SegmentError
 
+WRONG = (TypeError, ValueError, OverflowError, RecursionError)
+"""What checking and encoding raise for values that have no encoding."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Any], ext_hook=unpacked)
-_WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encode_values(values: Sequence[Any]) -> bytes:
@@ -28,12 +29,10 @@ def encode_values(values: Sequence[Any]) -> bytes:
         SegmentError: a value has no encoding, or is nested too deeply.
     """
     try:
-        found = list(levels(values))
-        if not all(fits(each, KINDS) for each in found):
-            raise TypeError("a type that cannot be written")
-        return _encoder.encode(values if all(map(is_native, found)) else list(map(packed, values)))
-    except _WRONG as error:
-        raise _explain(values, error) from error
+        return _encoder.encode(values if all_native(values) else list(map(packed, values)))
+    except WRONG as error:
+        default = SegmentError(f"state cannot be written: {error}")
+        raise unencodable(values, "") or default from error
 
 
 def decode_values(data: bytes | memoryview) -> list[Any]:
@@ -48,18 +47,29 @@ def decode_values(data: bytes | memoryview) -> list[Any]:
         raise SegmentError(f"{len(data)} bytes are not a list of values ({error})") from error
 
 
-def _explain(values: Sequence[Any], error: Exception) -> SegmentError:
-    """The error that names the window, if the value that cannot be written tells it."""
+def all_native(values: Sequence[Any]) -> bool:
+    """Whether msgpack has all types that the values are of and hold; if not, they are `packed`.
+
+    Raises:
+        TypeError, RecursionError: a type has no encoding, or values are nested too deeply.
+    """
+    found = list(levels(values))
+    if not all(fits(each, KINDS) for each in found):
+        raise TypeError("a type that cannot be written")
+    return all(map(is_native, found))
+
+
+def unencodable(values: Iterable[Any], where: str) -> SegmentError | None:
+    """The error that says which value has no encoding, and why; None if all have one.
+
+    Args:
+        where: follows "state" in the message.
+    """
     for value in values:
         found = reason(value, KINDS)
         if found:
-            is_record = type(value) is list and len(value) > 1 and type(value[1]) is str
-            return _error(f" of window {value[1]}" if is_record else "", found)
-    return _error("", str(error))
-
-
-def _error(window: str, what: str) -> SegmentError:
-    return SegmentError(
-        f"state{window} cannot be written: it holds {what}; aggregations, triggers and group keys "
-        "may have what a segment may have"
-    )
+            return SegmentError(
+                f"state{where} cannot be written: it holds {found}; aggregations, triggers and "
+                "group keys may have what a segment may have"
+            )
+    return None

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from onyx.codec.records import encode_records
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import encode_values
 from onyx.errors import StateError
@@ -31,8 +32,7 @@ from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskPlace
 
 MAGIC = b"ONYXST"
-FORMAT_VERSION = 2
-"""1, in which roots are a raw column, is read as well."""
+FORMAT_VERSION = 3
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _NUMBER_BYTES = 4
@@ -116,8 +116,6 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     shards: tuple[_Shard, ...]
     blocks: tuple[tuple[int, int], ...]
     """Bytes of each, unpacked and packed; the same when it is not packed."""
-    distances: bool = False
-    """Whether roots are `_packed_roots`."""
 
 
 class Section(NamedTuple):
@@ -156,9 +154,10 @@ def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
         SegmentError: a value has no encoding.
     """
     for number, change in shards:
-        lists = (change.records, list(map(list, change.emitted)), change.keys)
-        encoded = (encode_values(each) if each else b"" for each in lists)
-        yield Section(number, change, *encoded)
+        emitted = encode_values(list(map(list, change.emitted))) if change.emitted else b""
+        keys = encode_values(change.keys) if change.keys else b""
+        records = encode_records(change.records) if change.records else b""
+        yield Section(number, change, records, emitted, keys)
 
 
 def encode_chunk(
@@ -180,7 +179,6 @@ def encode_chunk(
             (len(columns[0]), len(columns[1])),
             tuple(shards),
             tuple((size, len(block)) for size, block in blocks),
-            distances=True,
         )
     )
     checked = [_number(len(header)), header, *columns, *(block for _, block in blocks)]
@@ -218,9 +216,8 @@ class ChunkReader:
     def columns(self) -> tuple[U64, U64]:
         """Roots and ids."""
         count, (roots, ids) = self._header.segments, self._header.columns
-        unpacked = _unpacked_roots if self._header.distances else decode_column
         found = (
-            unpacked(bytes(self._body[:roots]), count),
+            _unpacked_roots(bytes(self._body[:roots]), count),
             decode_column(bytes(self._body[roots : roots + ids]), count),
         )
         empty = np.empty(0, dtype=np.uint64)
@@ -289,8 +286,10 @@ def _header(data: bytes, where: str) -> _Header:
     if not data.startswith(MAGIC):
         raise _wrong(where, "is no chunk of state")
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
-    if not 1 <= version <= FORMAT_VERSION:
-        raise _wrong(where, "is of format {}, this version reads {}", version, FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise _wrong(
+            where, "is of format {}, this version of Onyx reads {}", version, FORMAT_VERSION
+        )
     checksum = zlib.crc32(memoryview(data)[_CHECKED_FROM:])
     if len(data) < _HEADER_FROM or checksum != _number_at(data, _CHECKED_FROM - _NUMBER_BYTES):
         raise _wrong(where, "is damaged: {} bytes, whose checksum is wrong", len(data))

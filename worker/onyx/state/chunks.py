@@ -1,18 +1,19 @@
 """What one append makes durable: the changes of some shards and the ids of the segments in them.
 
 Both in one chunk, because exactly-once rests on it: a segment is known to be applied exactly when
-its change is there. What a record means is the business of `windows/`; here it is plain data.
+its change is there. What records mean is defined in `windows/records`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from onyx.flow.batch import U64, Segment
+from onyx.windows.records import Record
 
 Watermark = int | float
 """Event time in milliseconds, or any ordered number that a window is over."""
@@ -26,9 +27,8 @@ def _no_column() -> U64:
 class ShardChange:
     """What became of one shard since the chunk before; in a snapshot, all of it."""
 
-    records: list[Any] = field(default_factory=list)
-    """Of `TaskWindows.take_changes()` or `snapshot()`: None, bool, int of 64 bits, float, str,
-    bytes, datetime, lists and dicts of these."""
+    records: Sequence[Record] = ()
+    """Of `TaskWindows.take_changes()` or `snapshot()`, in order; of an output, `StagedOutput`."""
     emitted: list[tuple[int, Segment]] = field(default_factory=list)
     """What its triggers emitted, each with its position, which increase; in a snapshot, what is
     not settled."""

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
 from onyx.flow.batch import Segment
 from onyx.state.chunk_codec import StoredShard, sections_of
 from onyx.state.chunks import ShardChange
 from onyx.state.local.spool import Kept, bytes_of
+from onyx.windows.records import Record
 
 
 @dataclass(slots=True)
@@ -26,7 +28,7 @@ class ShardState:
     _emitted: list[bytes] = field(default_factory=list)
     _keys: list[bytes] = field(default_factory=list)
 
-    def records(self) -> Iterator[list[Any]]:
+    def records(self) -> Iterator[list[Record]]:
         """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
         return map(_decoded, map(bytes_of, self._records))
 
@@ -79,12 +81,12 @@ class ShardState:
                 values.append(stored)
 
 
-def _decoded(part: bytes) -> list[Any]:
-    """The values, without a search for garbage among what is being made, which takes as long."""
+def _decoded(part: bytes) -> list[Record]:
+    """The records, without a search for garbage among what is being made, which takes as long."""
     if not gc.isenabled():
-        return decode_values(part)
+        return decode_records(part)
     gc.disable()
     try:
-        return decode_values(part)
+        return decode_records(part)
     finally:
         gc.enable()

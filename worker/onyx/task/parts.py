@@ -47,7 +47,7 @@ from onyx.task.source.source import Source
 from onyx.task.windowed.state import Windowing
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Control, Inbox
-from onyx.windows.compile import CompiledWindows
+from onyx.windows.compiled import CompiledWindows
 from onyx.windows.prepared import Prepared
 
 T = TypeVar("T")

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from onyx.model.job import Job, Trigger
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
-
-Record = list[Any]
-"""Of `windows.records`: its kind, its window, and what the kind needs."""
-
-_OF_TRIGGERS = ("fired", "fired-also", "under-way", "states", "no-states", "timer")
-"""Kinds of records that name a trigger next."""
+from onyx.windows.records import FiringProgress, Record, TriggerRecord, WindowRecord
 
 
 class Translation:
@@ -31,13 +25,17 @@ class Translation:
         return [each for each in records if self._is_kept(each)]
 
     def _is_kept(self, record: Record) -> bool:
-        triggers = self._triggers.get(record[1])
-        return triggers is not None and (record[0] not in _OF_TRIGGERS or record[2] in triggers)
+        if not isinstance(record, WindowRecord):
+            return False
+        triggers = self._triggers.get(record.window)
+        if triggers is None:
+            return False
+        return not isinstance(record, TriggerRecord) or record.trigger in triggers
 
 
 def is_of_the_end(record: Record) -> bool:
     """Whether it says what has fired for the last time, which it has not if more comes."""
-    return record[0] == "under-way" and bool(record[3] == "job-completed")
+    return isinstance(record, FiringProgress) and record.event_type == "job-completed"
 
 
 def numbers(

@@ -1,9 +1,8 @@
-"""Buckets: states by group, and who makes them.
+"""Buckets: states by group, and the holder that makes them.
 
-A window holds all its state in buckets, so that whoever runs it may hand in others than these,
-which keep everything in memory: `state/local/spilled.py` has some that put on disk what is used
-least. Therefore windows ask for groups by iterating, keep no state between two calls, and have
-`trim` called when a call ends.
+A window has all its states in buckets. Who runs the window chooses the holder: `InMemory` here, or
+`state/local/spilled`, which puts on the local disk what is used least. Therefore windows ask for
+groups by iterating, keep no state between two calls, and have `trim` called when a call ends.
 """
 
 from __future__ import annotations
@@ -12,30 +11,33 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from onyx.windows.groups import Shards
+from onyx.windows.groups import Shards, dump_keys
 
 Pair = tuple[Any, Any]
 """A group and its state."""
 
 
 class Form(NamedTuple):
-    """Of what a bucket holds."""
+    """What the states of a bucket are."""
 
     init: Callable[[], Any]
     """The first state of a group."""
     dump: Callable[[Any], Any]
     """A state as plain data."""
     load: Callable[[Any, Any], Any]
-    """The state of a group from that."""
+    """The state of a group from its plain data."""
+    is_plain: bool = False
+    """Whether `dump` gives back the state itself."""
 
 
 class Bucket(dict[Any, Any]):
     """States by group; a group that is not there begins with the first state."""
 
-    __slots__ = ("_init", "_shards")
+    __slots__ = ("_form", "_init", "_shards")
 
     def __init__(self, form: Form, shards: Shards) -> None:
         super().__init__()
+        self._form = form
         self._init = form.init
         self._shards = shards
 
@@ -53,21 +55,22 @@ class Bucket(dict[Any, Any]):
     def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
         """What gives the groups of each of these shards, as `groups` does."""
         wanted = frozenset(shards)
-        found = {n: keys for n, keys in self._split().items() if n in wanted}
+        found = {shard: keys for shard, keys in self.split() if shard in wanted}
         return lambda shard: found.get(shard, ())
 
     def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
         """All groups with their states, shard by shard and at most so many at a time; those that
         were given may be changed and removed."""
-        for shard, keys in self._split().items():
+        for shard, keys in list(self.split()):
             for part in pages(keys, most):
                 yield shard, [(key, self[key]) for key in part]
 
-    def _split(self) -> dict[int, list[Any]]:
-        found: dict[int, list[Any]] = {}
-        for key, shard in zip(self, map(self._shards.__getitem__, self), strict=True):
-            found.setdefault(shard, []).append(key)
-        return found
+    def dumped(self, keys: list[Any]) -> tuple[list[Any], list[Any]]:
+        """These groups and their states as plain data."""
+        states = list(map(self.__getitem__, keys))
+        return dump_keys(keys), states if self._form.is_plain else list(
+            map(self._form.dump, states)
+        )
 
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""
@@ -75,10 +78,16 @@ class Bucket(dict[Any, Any]):
             del self[key]
 
     def used(self, keys: Iterable[Any]) -> None:
-        """These are what was used last."""
+        """These groups were used last."""
 
     def free(self) -> None:
-        """Nothing is asked of it any more."""
+        """The bucket is not used any more."""
+
+    def split(self) -> Iterator[tuple[int, list[Any]]]:
+        """Each shard that groups are in, with its groups."""
+        keys = list(self)
+        for shard, indices in self._shards.split(keys):
+            yield shard, list(map(keys.__getitem__, indices))
 
 
 def pages(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
@@ -89,7 +98,7 @@ def pages(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
 
 
 class Frozen(Protocol):
-    """Buckets as they were at one moment, for any thread."""
+    """Buckets as they were at one moment."""
 
     def pages(self, bucket: Bucket, shard: int) -> Iterator[tuple[list[Any], list[Any]]]:
         """Groups of a shard and their states, as plain data, some at a time."""
@@ -100,29 +109,49 @@ class Holder(Protocol):
     """Makes the buckets of a task."""
 
     in_memory: bool
-    """Whether it does not matter how much windows remember of their groups."""
+    """Whether all states are in memory: then windows may remember something of each group, and
+    what `freeze` gives must be read before anything changes."""
 
-    def bucket(self, form: Form, shards: Shards) -> Bucket: ...
-
-    def trim(self) -> None:
-        """Between two calls: no state is in use."""
+    def bucket(self, form: Form, shards: Shards) -> Bucket:
+        """A new bucket, empty."""
         ...
 
-    def freeze(self) -> Frozen | None:
-        """None where everything is at hand, so that it can be told at once."""
+    def trim(self) -> None:
+        """Called between two calls of a window, when no state is in use."""
+        ...
+
+    def freeze(self) -> Frozen:
+        """All buckets as they are now; if not `in_memory`, for any thread, at any later time."""
         ...
 
 
 class InMemory:
-    """All of it."""
+    """Holds all states in memory."""
 
     in_memory = True
 
     def bucket(self, form: Form, shards: Shards) -> Bucket:
+        """A dict."""
         return Bucket(form, shards)
 
     def trim(self) -> None:
         """There is room."""
 
-    def freeze(self) -> None:
-        """Everything is at hand."""
+    def freeze(self) -> Frozen:
+        """See `Holder.freeze`."""
+        return _AtHand()
+
+
+class _AtHand:
+    """The buckets themselves, each split by shard once."""
+
+    def __init__(self) -> None:
+        self._split: dict[int, dict[int, list[Any]]] = {}
+        """By the identity of the bucket."""
+
+    def pages(self, bucket: Bucket, shard: int) -> Iterator[tuple[list[Any], list[Any]]]:
+        groups = self._split.get(id(bucket))
+        if groups is None:
+            groups = self._split[id(bucket)] = dict(bucket.split())
+        if shard in groups:
+            yield bucket.dumped(groups[shard])

@@ -8,9 +8,12 @@ wrapped with its canonical bytes (`flow/grouping`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from onyx.flow.grouping import key_bytes
 
@@ -18,6 +21,10 @@ _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
 SHARDS_REMEMBERED_MAX = 262_144
 """Groups whose shard is remembered; beyond it all are forgotten and computed again."""
+
+
+Keys = dict[Any, None]
+"""Group keys in order: a set that does not depend on how they are hashed."""
 
 
 class GroupKey:
@@ -106,8 +113,17 @@ class Shards(dict[Any, int]):
         self.known[shard] = None
         return shard
 
+    def split(self, keys: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
+        """Each shard that groups are in, with the indices of its groups, in order."""
+        numbers = np.fromiter(map(self.__getitem__, keys), np.uint16, len(keys))
+        order = np.argsort(numbers, kind="stable")  # two bytes are sorted without comparing
+        numbers, indices = numbers[order], order.tolist()
+        firsts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] + 1))
+        for first, end in pairwise([*firsts.tolist(), len(indices)]):
+            yield int(numbers[first]), indices[first:end]
+
     def forget(self, shards: Collection[int]) -> None:
-        """Shards belong to others now."""
+        """Shards belong to another peer now."""
         for shard in shards:
             self.known.pop(shard, None)
         self.clear()

@@ -15,7 +15,7 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.failing import Refusal
-from onyx.windows.compile import CompiledWindow, CompiledWindows
+from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.firing import Number
 from onyx.windows.groups import hashable_key, hashable_keys
 
@@ -73,7 +73,7 @@ def take(window: CompiledWindow, segments: Sequence[Segment]) -> Taken:
 
 
 def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment]) -> list[Any]:
-    where = f"window {window.window.id} of task {window.task}"
+    where = f"window {window.window.id} of task {window.window.task}"
     try:
         return [hashable_key(segment[key]) for segment in segments]
     except KeyError:

@@ -1,35 +1,165 @@
-"""Records: changes of the state of a shard as plain data, to be stored and applied again.
+"""Records: the one format of what a state log says about a shard.
 
-A record is a list: its kind, the id of its window, and what the kind needs.
+Windows make records of what has changed and take them back in (`TaskWindows.take_changes` and
+`restore`), the state log stores them (`codec/records`), upgrades leave out those of windows and
+triggers that are not carried over. Every record names its window; those about a trigger name that
+as well.
 
-    set      extent, groups, states       states of an extent
-    add      extent, group, updates       updates of an open aggregation, in order
-    delete   extent, groups               groups that an extent has no more
-    clear    extent                       all groups of the shard
-    fired    trigger, extent, groups      a watermark trigger has fired, but for these groups
-    fired-also trigger, extent, groups    it has fired for these groups
-    under-way trigger, event, extent, groups
-                                          what else fires a shard has come to these groups of an
-                                          extent; None: the whole shard has fired
-    sessions group, key, sessions         all sessions: first, last, state, triggers that have fired
-    session-add group, key, [place, update]...
-    states   trigger, groups, states      states of a trigger
-    no-states trigger, groups
-    timer    trigger, due in ms
-    watermark how far event time is
+Records of a shard are applied in order. A record about many groups has parallel columns: a group
+and its state have the same index. Group keys are as the user gave them (`groups.dump_key`), states
+and updates as `Aggregation.dump` and `create` made them.
+
+On disk a record is an array that begins with its tag, followed by its fields in order: no tag may
+ever get another meaning, and no field another place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-Record = list[Any]
-"""One change."""
+import msgspec
+
+from onyx.windows.firing import EventType, Number
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """Any record."""
+
+
+class WindowRecord(Record, frozen=True):
+    """A record about a window."""
+
+    window: str
+
+
+class TriggerRecord(WindowRecord, frozen=True):
+    """A record about a trigger of a window, by the name that its state is stored under."""
+
+    trigger: str
+
+
+class SetStates(WindowRecord, frozen=True, tag="set"):
+    """States of groups in an extent replace those before."""
+
+    extent: int
+    groups: Sequence[Any]
+    states: Sequence[Any]
+
+
+class AddUpdates(WindowRecord, frozen=True, tag="add"):
+    """Updates are applied, in order, to the state of a group in an extent."""
+
+    extent: int
+    group: Any
+    updates: Sequence[Any]
+
+
+class DeleteGroups(WindowRecord, frozen=True, tag="delete"):
+    """An extent loses groups."""
+
+    extent: int
+    groups: Sequence[Any]
+
+
+class ClearExtent(WindowRecord, frozen=True, tag="clear"):
+    """An extent loses all groups of the shard."""
+
+    extent: int
+
+
+class SetSessions(WindowRecord, frozen=True, tag="sessions"):
+    """All sessions of a group and session key, in order of their places; none: the key is gone."""
+
+    group: Any
+    session_key: Any
+    lowers: Sequence[Number]
+    uppers: Sequence[Number]
+    states: Sequence[Any]
+    fired: Sequence[Sequence[str]]
+    """Names of the watermark triggers that have seen the last segment of each session."""
+
+
+class AddToSessions(WindowRecord, frozen=True, tag="session-add"):
+    """Updates are applied, in order, to the sessions of their places, which merge as they did."""
+
+    group: Any
+    session_key: Any
+    places: Sequence[Number]
+    updates: Sequence[Any]
+
+
+class Fired(TriggerRecord, frozen=True, tag="fired"):
+    """A watermark trigger has fired for all groups of an extent but those that wait again."""
+
+    extent: int
+    waiting: Sequence[Any]
+
+
+class FiredGroups(TriggerRecord, frozen=True, tag="fired-groups"):
+    """A watermark trigger has fired for these groups of an extent that fires page by page."""
+
+    extent: int
+    groups: Sequence[Any]
+
+
+class FiringProgress(TriggerRecord, frozen=True, tag="progress"):
+    """How far a shard has come that fires page by page: extents before `extent`, and these groups
+    of it, have fired. Records of the same extent add up."""
+
+    event_type: EventType
+    extent: int | None
+    """None: a group fires with all its extents at once."""
+    groups: Sequence[Any] | None
+    """None: the whole shard has fired, for the last time."""
+
+
+class SetTriggerStates(TriggerRecord, frozen=True, tag="trigger-states"):
+    """States of a trigger by group replace those before."""
+
+    groups: Sequence[Any]
+    states: Sequence[Any]
+
+
+class DeleteTriggerStates(TriggerRecord, frozen=True, tag="no-trigger-states"):
+    """A trigger forgets its states of groups."""
+
+    groups: Sequence[Any]
+
+
+class TimerDue(TriggerRecord, frozen=True, tag="timer"):
+    """When the timer of a trigger is due for the shard."""
+
+    due_ms: int
+
+
+class WatermarkReached(WindowRecord, frozen=True, tag="watermark"):
+    """How far event time has come for the shard."""
+
+    watermark: Number
+
+
+class StagedOutput(Record, frozen=True, tag="staged"):
+    """The token with which an output under exactly-once publishes the part that it staged last; the
+    ids of the segments in that part are in the same chunk."""
+
+    token: Mapping[str, Any]
+
+
+AnyRecord = (
+    SetStates | AddUpdates | DeleteGroups | ClearExtent
+    | SetSessions | AddToSessions
+    | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
+    | WatermarkReached
+    | StagedOutput
+)  # fmt: skip
+"""What a state log may hold; decoders tell the types apart by their tags."""
+
 Records = dict[int, list[Record]]
-"""Changes by shard, in order."""
+"""Records by shard, in order."""
 
 
-def tell(records: Records, shard: int, record: Record) -> None:
+def append(records: Records, shard: int, record: Record) -> None:
     """Add a record to those of a shard."""
     if shard in records:
         records[shard].append(record)

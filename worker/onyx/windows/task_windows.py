@@ -16,14 +16,13 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.compile import CompiledWindow, CompiledWindows
+from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
-from onyx.windows.records import Record, Records
-from onyx.windows.types.numbered import BucketWindow
-from onyx.windows.types.session import SessionWindow
-from onyx.windows.window import NOTHING_SEEN, WindowState
+from onyx.windows.records import Record, Records, WindowRecord
+from onyx.windows.shard_watermarks import NOTHING_SEEN
+from onyx.windows.window import Window
 
 RUN_MAX = 1_000
 """Firings that are made at once."""
@@ -46,19 +45,17 @@ class TaskWindows:
             holder: has the states; None: in memory.
             run_max: firings that are made at once.
         """
-        self._run_max = run_max
         self._holder = holder or InMemory()
         self._task = compiled.task
         self._grouped = compiled.grouped
         self._shards = Shards(shard_of if self._grouped else _only_shard)
         if not self._grouped:
             self._shards.known[0] = None
-        self._windows = {each.window.id: self._window(each) for each in compiled.windows}
+        self._windows = {
+            each.window.id: Window(each, self._grouped, self._shards, self._holder, run_max)
+            for each in compiled.windows
+        }
         self._watermark: Number = NOTHING_SEEN
-
-    def _window(self, compiled: CompiledWindow) -> WindowState:
-        make = SessionWindow if compiled.window.type == "session" else BucketWindow
-        return make(compiled, self._grouped, self._shards, self._holder, self._run_max)
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -140,7 +137,8 @@ class TaskWindows:
         """
         self._shards.known[shard] = None
         for record in records:
-            self._found(record[1]).restore(shard, record)
+            assert isinstance(record, WindowRecord), "the state log of a windowed task"
+            self._found(record.window).restore(shard, record)
             self._holder.trim()
 
     def snapshot(self, shard: int) -> list[Record]:
@@ -149,23 +147,24 @@ class TaskWindows:
 
     def snapshots(self, shards: Collection[int]) -> dict[int, list[Record]]:
         """The whole state of several shards, in one pass over all."""
-        records: Records = {shard: [] for shard in shards}
-        for window in self._settled():
-            window.snapshot(frozenset(shards), records)
-        return records
+        snapshot = self._snapshot(shards)
+        return {shard: snapshot(shard) for shard in shards}
 
     def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
         """What gives the whole state of each of these shards as it is now: once, later, from any
         thread."""
-        windows = self._settled()
-        frozen = self._holder.freeze()
-        if frozen is None:
+        if self._holder.in_memory:
             return self.snapshots(shards).__getitem__
-        parts = [window.freeze(frozen, shards) for window in windows]
+        return self._snapshot(shards)
+
+    def _snapshot(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+        windows, chosen = self._settled(), frozenset(shards)
+        frozen = self._holder.freeze()
+        parts = [window.snapshot(frozen, chosen) for window in windows]
         return lambda shard: [record for part in parts for record in part(shard)]
 
     def drop(self, shards: Collection[int]) -> None:
-        """Forget shards that belong to others now."""
+        """Forget shards that belong to other peers now."""
         chosen = frozenset(shards)
         for window in self._settled():
             window.drop(chosen)
@@ -185,7 +184,7 @@ class TaskWindows:
         keys = None if group is ALL else [hashable_key(group)]
         return self._found(window_id).query(keys, extents_max)
 
-    def _found(self, window_id: str) -> WindowState:
+    def _found(self, window_id: str) -> Window:
         window = self._windows.get(window_id)
         if window is None:
             raise UserError(
@@ -194,7 +193,7 @@ class TaskWindows:
         window.settle()
         return window
 
-    def _settled(self) -> Collection[WindowState]:
+    def _settled(self) -> Collection[Window]:
         """All windows, with everything in their states that was added."""
         for window in self._windows.values():
             window.settle()

@@ -1,4 +1,4 @@
-"""A user's own aggregations, triggers and refinements: looked up once, called with the error told.
+"""A user's own aggregations, triggers and refinements: looked up once; errors name the call.
 
 Like a lifecycle's `calls`, a name stands for a function without arguments that returns
 `{name of a call: function}`.
@@ -39,19 +39,19 @@ def find_calls(
     missing = [key for key in needed if key not in calls]
     if missing:
         raise UserError(f"{where}: {name} returns no {', '.join(missing)}; add them")
-    return {key: _told(call, f"{where}: {key} of {name}") for key, call in calls.items()}
+    return {key: _naming(call, f"{where}: {key} of {name}") for key, call in calls.items()}
 
 
 def find_function(name: str, where: str, resolve: Resolve) -> Call:
-    """One function of the user, called with the error told."""
-    return _told(resolve(name), f"{where}: {name}")
+    """One function of the user, whose errors name it."""
+    return _naming(resolve(name), f"{where}: {name}")
 
 
-def _told(call: Call, where: str) -> Call:
-    def telling(*arguments: Any) -> Any:
+def _naming(call: Call, where: str) -> Call:
+    def named(*arguments: Any) -> Any:
         try:
             return call(*arguments)
         except BaseException as error:
             raise UserFunctionError(f"{where} raised {describe(error)}") from error
 
-    return telling
+    return named

@@ -1,37 +1,45 @@
-"""What fixed, sliding, global and session windows have in common: their triggers at work.
+"""One window on one peer: its extents and its triggers at work.
 
-A window asks the triggers after each segment, at each timer, watermark and at the end; each in the
-order of declaration looks at extents, fires, and has its refinement change them before the next one
-looks. Extents are held by the subclasses, which know how to find, change and remove them; here they
-are only handed around.
+The window type (`types/`) finds the extents of segments and folds them; the triggers (`triggers/`)
+decide which extents fire; here both meet. At each event every trigger, in the order of declaration,
+makes extents fire, and its refinement changes them before the next trigger is asked.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import chain
 from typing import Any
 
 from onyx.flow.batch import Segment
+from onyx.model.job import Trigger as Declared
 from onyx.windows.answers import order
-from onyx.windows.buckets import Frozen, Holder
-from onyx.windows.compile import CompiledWindow
+from onyx.windows.buckets import Frozen, Holder, Pair
+from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import EventType, Extent, Firing, Number, Runs
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, tell
-from onyx.windows.triggers.group_states import NOTHING, TriggerStates
-from onyx.windows.triggers.progress import Underway, Unit
+from onyx.windows.records import (
+    DeleteTriggerStates,
+    FiringProgress,
+    Record,
+    Records,
+    SetTriggerStates,
+    TimerDue,
+    WatermarkReached,
+)
+from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.triggers.group_states import GroupStates
+from onyx.windows.triggers.progress import Course, Progress
 from onyx.windows.triggers.timers import Timers
-from onyx.windows.triggers.trigger import CompiledTrigger, counted
+from onyx.windows.triggers.trigger import Trigger
+from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.table import TYPES
 
-NOTHING_SEEN = float("-inf")
 
-
-class WindowState(ABC):
-    """One window on one peer."""
+class Window:
+    """A window of a task, over the shards of state that the peer owns."""
 
     def __init__(
         self,
@@ -39,117 +47,79 @@ class WindowState(ABC):
         grouped: bool,
         shards: Shards,
         holder: Holder,
-        run_max: int,
+        page_max: int,
     ) -> None:
-        """`run_max`: firings of one run."""
+        """`page_max`: firings of one page."""
         self.compiled = compiled
-        self._run_max = run_max
-        self._window = compiled.window
+        self._declared = compiled.window
         self._aggregation = compiled.aggregation
-        self._triggers = compiled.triggers
         self._grouped = grouped
         self._shards = shards
         self._holder = holder
-        self._watermark: Number = NOTHING_SEEN
-        self._shard_watermarks: dict[int, Number] = {}
-        """Watermarks of shards that are ahead of the task's, or have their own."""
-        self._watermarks_changed = False
-        self._timers = Timers(self._window.id, self._triggers)
-        self._states = TriggerStates(
-            self._window.id, [each.name for each in self._triggers], shards
-        )
-        self._underway = Underway(self._window.id)
-        self._by_segment = compiled.watermark_of_segments or any(
-            each.by_segment for each in self._triggers
-        )
+        self._page_max = page_max
+        window_id, of_segments = compiled.window.id, compiled.watermark_of_segments
+        recorded = compiled.lateness is not None or of_segments
+        self._watermarks = ShardWatermarks(window_id, of_segments, recorded, shards)
+        on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max)
+        self._extents: Extents[Any] = TYPES[compiled.window.type](on_peer)
+        self._triggers = {
+            each.name: each.on_peer(GroupStates(window_id, each.name, shards))
+            for each in compiled.triggers
+        }
+        self._timers = Timers(window_id, self._triggers.values())
+        self._progress = Progress(window_id)
+        self._each_segment = of_segments or any(each.by_segment for each in compiled.triggers)
+        """Whether triggers, or the watermarks of shards, look at each segment."""
 
-    # What subclasses do with extents.
+    # Events.
 
-    @abstractmethod
     def add(
         self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
+        if self._each_segment or self._watermarks.own:
+            return self._add_each(segments, taken, keys, now_ms)
+        late = self._extents.add(taken, keys)
+        if self._timers:
+            dropped = frozenset(late)
+            self._start_timers((k for i, k in enumerate(keys) if i not in dropped), now_ms)
+        return [], late
 
-    def settle(self) -> None:  # noqa: B027 - most have nothing to do
-        """Get everything that was added into the states. To be called before anything but `add`
-        is."""
+    def _add_each(
+        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
+    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+        self._extents.settle()
+        fired: list[tuple[int, Firing]] = []
+        late: list[int] = []
+        for index, key in enumerate(keys):
+            extents = self._extents.add_one(taken, index, key)
+            if not extents:
+                late.append(index)
+                continue
+            if self._timers:
+                self._start_timers([key], now_ms)
+            if self._each_segment:
+                place = 0 if taken.places is None else taken.places[index]
+                firings = self._on_segment(key, extents, segments[index], place)
+                fired += [(index, firing) for firing in firings]
+        return fired, late
 
-    @abstractmethod
-    def _extents(self, key: Any) -> list[Any]:
-        """All extents of a group."""
-
-    @abstractmethod
-    def _everything(self, shards: Collection[int] | None = None) -> Iterator[tuple[Any, Any]]:
-        """Group and extent, of some shards or all; they may be changed meanwhile."""
-
-    @abstractmethod
-    def _units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
-        """What gives for each of these shards what fires at once, in order of extents; meanwhile
-        it may be changed and removed."""
-
-    @abstractmethod
-    def _unit(self, unit: Unit) -> Sequence[Any]:
-        """The extents of a unit that are there."""
-
-    @abstractmethod
-    def _alive(self, key: Any, extent: Any) -> bool: ...
-
-    @abstractmethod
-    def _bounds(self, extent: Any) -> tuple[Number, Number]: ...
-
-    @abstractmethod
-    def _get(self, key: Any, extent: Any) -> Any: ...
-
-    @abstractmethod
-    def _set(self, key: Any, extent: Any, state: Any) -> None: ...
-
-    @abstractmethod
-    def _remove(self, key: Any, extent: Any) -> None: ...
-
-    @abstractmethod
-    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> Runs:
-        """Extents that a watermark has passed fire: of all shards, or of one."""
-
-    @abstractmethod
-    def _expire(self, watermark: Number, shard: int | None) -> None:
-        """Forget what is passed by more than the lateness allowed."""
-
-    @abstractmethod
-    def _take_extents(self, records: Records) -> None: ...
-
-    @abstractmethod
-    def _restore_extents(self, shard: int, record: Record) -> None: ...
-
-    @abstractmethod
-    def _snapshot_extents(self, shards: Collection[int], records: Records) -> None: ...
-
-    @abstractmethod
-    def _freeze_extents(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
-        """What makes the records of all extents of a shard, as they are frozen."""
-
-    @abstractmethod
-    def _drop_extents(self, shards: Collection[int]) -> None: ...
-
-    # Events.
+    def settle(self) -> None:
+        """Get all that was added into the states. Called before any other method but `add`."""
+        self._extents.settle()
 
     def advance(self, watermark: Number) -> Runs:
         """The watermark that inputs have assigned has risen."""
-        self._watermark = watermark
-        self._watermarks_changed = True
+        self._watermarks.advance(watermark)
         if self.compiled.watermark_of_segments:
             return
-        ahead = self._shard_watermarks
-        if ahead:
-            self._shard_watermarks = {
-                shard: each for shard, each in ahead.items() if each > watermark
-            }
-        for trigger in self._triggers:
+        for trigger in self._triggers.values():
             if trigger.by_watermark:
-                yield from self._pass(trigger, watermark, None)
-            elif trigger.kind == "own":
+                fire = self._fire_of(trigger, watermark)
+                yield from self._extents.pass_watermark(trigger, watermark, None, fire)
+            elif trigger.by_group:
                 yield from self._fire_shards(trigger, "watermark", list(self._shards.known))
-        self._expire(watermark, None)
+        self._extents.expire(watermark, None)
 
     def tick(self, now_ms: int) -> Runs:
         """Timers fire that were due before `now_ms`."""
@@ -162,314 +132,229 @@ class WindowState(ABC):
 
     def complete(self, shards: Collection[int], now_ms: int) -> Runs:
         """The job ends for these shards."""
-        for trigger in self._triggers:
+        for trigger in self._triggers.values():
             yield from self._fire_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
 
     def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
         """Extents of some groups, or of all; the first in order, if only some are wanted. Only
         their states are copied."""
-        found: Iterable[tuple[Any, Any]] = (
-            self._everything()
-            if keys is None
-            else ((key, extent) for key in keys for extent in self._extents(key))
-        )
+        found: Iterable[tuple[Any, Any]]
+        if keys is None:
+            found = self._everything()
+        else:
+            found = ((key, extent) for key in keys for extent in self._extents.find(key))
         if extents_max is not None:
             found = nsmallest(extents_max, found, key=self._order)
         return [
             Extent(
-                self._group(key),
-                *self._bounds(extent),
-                self._aggregation.view(self._get(key, extent)),
+                group_value(key),
+                *self._extents.bounds(extent),
+                self._aggregation.view(self._extents.get(key, extent)),
             )
             for key, extent in found
         ]
 
+    def _everything(self) -> Iterator[tuple[Any, Any]]:
+        shards = list(self._shards.known)
+        units = self._extents.units(shards)
+        for number, key in chain.from_iterable(map(units, shards)):
+            for extent in self._extents.find(key, number):
+                yield key, extent
+
     def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
         key, extent = found
-        return order(self._group(key), *self._bounds(extent))
-
-    # Triggers at work.
+        return order(group_value(key), *self._extents.bounds(extent))
 
     def _start_timers(self, keys: Iterable[Any], now_ms: int) -> None:
         """Timers run from the first segment of a shard on."""
-        if self._timers:
-            self._timers.start({self._shard(key): None for key in keys}, now_ms)
+        self._timers.start(dict.fromkeys(map(self._shards.__getitem__, keys)), now_ms)
+
+    # Firing.
 
     def _on_segment(
         self, key: Any, extents: Sequence[Any], segment: Segment, place: Number
     ) -> list[Firing]:
         """What a segment that has come into these extents makes fire."""
+        shard = self._shards[key]
         fired: list[Firing] = []
-        risen = self.compiled.watermark_of_segments and self._rises(key, place)
-        for trigger in self._triggers:
+        risen = self.compiled.watermark_of_segments and self._watermarks.rises(shard, place)
+        for trigger in self._triggers.values():
             if trigger.by_segment:
-                for extent in self._woken(trigger, key, extents, segment, place):
-                    self._fire(fired, trigger, "new-segment", key, extent, segment)
+                woken = trigger.on_segment(self, key, extents, segment, place)
+                fired += [self._fire(trigger, "new-segment", key, each, segment) for each in woken]
             elif trigger.by_watermark and risen:
-                for run in self._pass(trigger, place, self._shard(key)):
-                    fired += run
+                fire = self._fire_of(trigger, self._watermarks.of(shard))
+                pages = self._extents.pass_watermark(trigger, place, shard, fire)
+                fired += chain.from_iterable(pages)
         if risen:
-            self._expire(place, self._shard(key))
+            self._extents.expire(place, shard)
         return fired
-
-    def _rises(self, key: Any, place: Number) -> bool:
-        """Whether a segment is the new watermark of its shard."""
-        shard = self._shard(key)
-        if place <= self._shard_watermarks.get(shard, NOTHING_SEEN):
-            return False
-        self._shard_watermarks[shard] = place
-        self._watermarks_changed = True
-        return True
-
-    def _woken(
-        self,
-        trigger: CompiledTrigger,
-        key: Any,
-        extents: Sequence[Any],
-        segment: Segment,
-        place: Number,
-    ) -> list[Any]:
-        """The extents that a segment makes a trigger fire for."""
-        if trigger.kind == "own":
-            looked_at = self._looked_at(trigger, key, extents)
-            return self._asked(trigger, "new-segment", key, looked_at, segment)
-        if trigger.kind == "segment":
-            if not self._count(trigger, key):
-                return []
-        elif trigger.kind == "punctuation":
-            assert trigger.pred is not None
-            if not trigger.pred(trigger.trigger, self._event("new-segment", key, segment)):
-                return []
-        else:
-            return [
-                extent
-                for extent in self._looked_at(trigger, key, extents)
-                if trigger.reached(place, *self._bounds(extent))
-            ]
-        return self._looked_at(trigger, key, extents)
-
-    def _count(self, trigger: CompiledTrigger, key: Any) -> bool:
-        """Count a segment; whether it makes the trigger fire."""
-        before = self._states.get(trigger.name, key)
-        count = counted(0 if before is NOTHING else before, trigger.threshold)
-        fires = count == trigger.threshold
-        self._states.set(trigger.name, key, NOTHING if fires else count)
-        return fires
-
-    def _looked_at(self, trigger: CompiledTrigger, key: Any, extents: Sequence[Any]) -> list[Any]:
-        if trigger.trigger.fire_all_extents:
-            return self._extents(key)
-        return [extent for extent in extents if self._alive(key, extent)]
 
     def _fire_shards(
         self,
-        trigger: CompiledTrigger,
+        trigger: Trigger,
         event_type: EventType,
         shards: Collection[int],
         now_ms: int = 0,
     ) -> Runs:
-        """All extents of some shards fire, or are shown to a trigger of the user, because of
-        something other than a segment. How far that has come is told, but for a watermark: what it
-        has not come to is shown to the trigger with the next one."""
-        units = self._units(shards)
-        run: list[Firing] = []
+        """Extents of some shards fire because of something other than a segment, page by page. What
+        has fired is remembered (`progress`), but for a watermark: a trigger that is asked at each
+        of them looks at the rest with the next one."""
+        units = self._extents.units(shards)
+        page: list[Firing] = []
         for shard in shards:
-            place = trigger.name, event_type, shard
+            course = Course(trigger.name, event_type, shard)
             mine = units(shard)
-            if trigger.kind == "own":
+            if trigger.by_group:
                 mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
-            for unit in self._underway.left(place, mine):
-                for extent in self._woken_by(trigger, event_type, unit):
-                    self._fire(run, trigger, event_type, unit[1], extent, None)
+            for number, key in self._progress.left(course, mine):
+                if trigger.by_group:
+                    extents = trigger.on_group(self, event_type, key)
+                else:
+                    extents = self._extents.find(key, number)
+                page += [self._fire(trigger, event_type, key, each, None) for each in extents]
                 if event_type != "watermark":
-                    self._underway.fired(place, unit)
+                    self._progress.fired(course, (number, key))
                 self._holder.trim()
-                if len(run) >= self._run_max:
-                    yield run
-                    run = []
+                if len(page) >= self._page_max:
+                    yield page
+                    page = []
             if event_type == "timer-tick":
                 self._timers.arm(trigger, shard, now_ms)
-                self._underway.forget(place)
+                self._progress.forget(course)
             elif event_type == "job-completed":
-                self._underway.through(place)
-        yield run
-
-    def _woken_by(
-        self, trigger: CompiledTrigger, event_type: EventType, unit: Unit
-    ) -> Sequence[Any]:
-        if trigger.kind != "own":
-            return self._unit(unit)
-        key = unit[1]
-        return self._asked(trigger, event_type, key, self._extents(key), None)
-
-    def _asked(
-        self,
-        trigger: CompiledTrigger,
-        event_type: EventType,
-        key: Any,
-        extents: Sequence[Any],
-        segment: Segment | None,
-    ) -> list[Any]:
-        """Those extents for which a trigger of the user says that it fires."""
-        own, calls = trigger.trigger, trigger.calls
-        state = self._states.get(trigger.name, key)
-        if state is NOTHING:
-            state = calls["init_state"](own) if "init_state" in calls else None
-        if "next_state" in calls:
-            state = calls["next_state"](own, state, self._event(event_type, key, segment))
-            self._states.set(trigger.name, key, state)
-        woken = []
-        for extent in extents:
-            firing = self._firing(trigger, event_type, key, extent, segment)
-            event = dict(firing.state_event())
-            if "window-state" in own.state_context:
-                event["extent_state"] = firing.state
-            if calls["trigger_fire"](own, state, event):
-                woken.append(extent)
-        return woken
+                self._progress.finish(course)
+        yield page
 
     def _fire(
-        self,
-        fired: list[Firing],
-        trigger: CompiledTrigger,
-        event_type: EventType,
-        key: Any,
-        extent: Any,
+        self, trigger: Trigger, event_type: EventType, key: Any, extent: Any,
         segment: Segment | None,
-    ) -> None:
-        """One extent fires and is refined."""
-        firing = self._firing(trigger, event_type, key, extent, segment)
-        fired.append(firing)
-        refinement = trigger.refinement
-        if refinement.evicts or (event_type == "watermark" and trigger.forgets):
-            self._remove(key, extent)
-        elif refinement.discards:
-            self._set(key, extent, self._aggregation.init())
-        elif refinement.calls:
+    ) -> Firing:  # fmt: skip
+        """A group of an extent fires, and is refined or removed."""
+        firing = self.firing(trigger.declared, event_type, key, extent, segment)
+        if trigger.refinement.evicts:
+            self._extents.put(key, extent, GONE)
+        else:
             self._refine(trigger, firing, key, extent)
+        return firing
 
-    def _refine(self, trigger: CompiledTrigger, firing: Firing, key: Any, extent: Any) -> None:
-        calls, own = trigger.refinement.calls, trigger.trigger
-        view = self._aggregation.view(self._get(key, extent))
-        update = calls["create_state_update"](own, view, firing.state_event())
-        refined = calls["apply_state_update"](own, view, update)
-        self._set(key, extent, self._aggregation.from_view(refined))
+    def _refine(self, trigger: Trigger, firing: Firing, key: Any, extent: Any) -> None:
+        if trigger.refinement.changes:
+            state = self._extents.get(key, extent)
+            refined = trigger.refinement.refined(self._aggregation, firing, state)
+            self._extents.put(key, extent, refined)
 
-    def _firing(
-        self,
-        trigger: CompiledTrigger,
-        event_type: EventType,
-        key: Any,
-        extent: Any,
+    def _fire_of(self, trigger: Trigger, watermark: Number) -> Fire[Any]:
+        """What makes groups of an extent fire that a watermark has passed. (Thousands at once: so
+        it takes no step a group that it can do without.)"""
+        declared, window, grouped = trigger.declared, self._declared, self._grouped
+        view, shards = self._aggregation.view, self._shards
+
+        def fire(extent: Any, states: Iterable[Pair]) -> list[Firing]:
+            bounds = self._extents.bounds(extent)
+            refines = trigger.refinement.changes and not trigger.forgets
+            if refines:
+                states = list(states)
+            fired = [
+                Firing(
+                    window, declared, "watermark", shards[key], grouped, group_value(key), *bounds,
+                    view(state), None, watermark,
+                )
+                for key, state in states
+            ]  # fmt: skip
+            if refines:
+                for (key, _), firing in zip(states, fired, strict=True):
+                    self._refine(trigger, firing, key, extent)
+            return fired
+
+        return fire
+
+    # What triggers see (`triggers.trigger.WindowView`).
+
+    def bounds(self, extent: Any) -> tuple[Number, Number]:
+        """First and last place of an extent."""
+        return self._extents.bounds(extent)
+
+    def extents(self, key: Any) -> Sequence[Any]:
+        """All extents of a group."""
+        return self._extents.find(key)
+
+    def held(self, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
+        """Those of the extents that no trigger before has removed from a group."""
+        if len(self._triggers) == 1:
+            return extents
+        return [extent for extent in extents if self._extents.get(key, extent) is not GONE]
+
+    def firing(
+        self, trigger: Declared, event_type: EventType, key: Any, extent: Any,
         segment: Segment | None,
-    ) -> Firing:
-        lower, upper = self._bounds(extent)
-        shard = self._shard(key)
+    ) -> Firing:  # fmt: skip
+        """What an extent would fire; nothing changes."""
+        shard = self._shards[key]
         return Firing(
-            self._window,
-            trigger.trigger,
-            event_type,
-            shard,
-            self._grouped,
-            self._group(key),
-            lower,
-            upper,
-            self._aggregation.view(self._get(key, extent)),
-            segment,
-            self._known_watermark(shard),
-        )
+            self._declared, trigger, event_type, shard, self._grouped, group_value(key),
+            *self._extents.bounds(extent), self._aggregation.view(self._extents.get(key, extent)),
+            segment, self._watermarks.known(shard),
+        )  # fmt: skip
 
-    def _event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
-        """A state event about no extent in particular."""
+    def event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
+        """The state event for users' functions, about no extent in particular."""
         return {
             "event_type": event_type,
             "segment": segment,
             "grouped": self._grouped,
-            "group_key": self._group(key),
-            "window": self._window,
-            "watermark": self._known_watermark(self._shard(key)),
+            "group_key": group_value(key),
+            "window": self._declared,
+            "watermark": self._watermarks.known(self._shards[key]),
         }
 
-    # Groups, shards and watermarks.
-
-    def _group(self, key: Any) -> Any:
-        return group_value(key)
-
-    def _shard(self, key: Any) -> int:
-        return self._shards[key]
-
-    def _watermark_of(self, shard: int) -> Number:
-        own = self._shard_watermarks.get(shard, NOTHING_SEEN)
-        return own if self.compiled.watermark_of_segments else max(own, self._watermark)
-
-    def _known_watermark(self, shard: int) -> Number | None:
-        watermark = self._watermark_of(shard)
-        return None if watermark == NOTHING_SEEN else watermark
-
-    # Changes.
+    # State is recorded and restored.
 
     def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
-        self._take_extents(records)
-        self._states.take(records)
+        self._extents.take_changes(records)
+        for trigger in self._triggers.values():
+            trigger.states.take_changes(records)
         self._timers.take_changes(records)
-        self._underway.take(records)
-        if self._watermarks_changed and self._keeps_watermarks():
-            for shard in self._shards.known:
-                self._tell_watermark(records, shard)
-        self._watermarks_changed = False
+        self._progress.take_changes(records)
+        self._watermarks.take_changes(records)
 
-    def snapshot(self, shards: Collection[int], records: Records) -> None:
-        """Add the whole state of some shards."""
-        self._snapshot_extents(shards, records)
-        self._snapshot_rest(shards, records)
-
-    def freeze(self, frozen: Frozen, shards: Collection[int]) -> Callable[[int], Iterator[Record]]:
-        """What makes the same for each of these shards, as it is now."""
-        extents = self._freeze_extents(frozen)
+    def snapshot(
+        self, frozen: Frozen, shards: Collection[int]
+    ) -> Callable[[int], Iterator[Record]]:
+        """What gives the whole state of each of these shards, as it is now."""
+        states = self._extents.states(frozen)
         rest: Records = {}
-        self._snapshot_rest(shards, rest)
-        return lambda shard: chain(extents(shard), rest.get(shard, ()))
-
-    def _snapshot_rest(self, shards: Collection[int], records: Records) -> None:
-        self._states.snapshot(shards, records)
-        self._timers.snapshot(shards, records)
-        self._underway.snapshot(shards, records)
-        if self._keeps_watermarks():
-            for shard in shards:
-                self._tell_watermark(records, shard)
+        self._extents.snapshot(shards, rest)
+        for trigger in self._triggers.values():
+            trigger.states.snapshot(shards, rest)
+        self._timers.snapshot(shards, rest)
+        self._progress.snapshot(shards, rest)
+        self._watermarks.snapshot(shards, rest)
+        return lambda shard: chain(states(shard), rest.get(shard, ()))
 
     def restore(self, shard: int, record: Record) -> None:
-        """Apply a record; of a trigger that is gone it is left out."""
-        kind = record[0]
-        if kind in ("states", "no-states"):
-            self._states.restore(record)
-        elif kind == "timer":
-            self._timers.restore(shard, record)
-            self._underway.forget((record[2], "timer-tick", shard))
-        elif kind == "under-way":
-            self._underway.restore(shard, record)
-        elif kind == "watermark":
-            if record[2] > self._watermark_of(shard):
-                self._shard_watermarks[shard] = record[2]
-        else:
-            self._restore_extents(shard, record)
+        """Apply a record; that of a trigger which is not declared any more is left out."""
+        match record:
+            case SetTriggerStates(trigger=name) | DeleteTriggerStates(trigger=name):
+                if name in self._triggers:
+                    self._triggers[name].states.restore(record)
+            case TimerDue(trigger=name):
+                self._timers.restore(shard, record)
+                self._progress.forget(Course(name, "timer-tick", shard))
+            case FiringProgress():
+                self._progress.restore(shard, record)
+            case WatermarkReached():
+                self._watermarks.restore(shard, record)
+            case _:
+                self._extents.restore(shard, record)
 
     def drop(self, shards: Collection[int]) -> None:
-        """Forget shards, with what has changed in them."""
-        self._drop_extents(shards)
-        self._states.drop(shards)
+        """Forget shards that belong to another peer now, with what has changed in them."""
+        self._extents.drop(shards)
+        for trigger in self._triggers.values():
+            trigger.states.drop(shards)
         self._timers.drop(shards)
-        self._underway.drop(shards)
-        for shard in shards:
-            self._shard_watermarks.pop(shard, None)
-
-    def _keeps_watermarks(self) -> bool:
-        """Whether it matters after a restart how far the watermark was."""
-        return self.compiled.lateness is not None or self.compiled.watermark_of_segments
-
-    def _tell_watermark(self, records: Records, shard: int) -> None:
-        watermark = self._watermark_of(shard)
-        if watermark != NOTHING_SEEN:
-            tell(records, shard, ["watermark", self._window.id, watermark])
+        self._progress.drop(shards)
+        self._watermarks.drop(shards)

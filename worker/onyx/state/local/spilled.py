@@ -95,12 +95,11 @@ class Spill:
 class SpilledBucket(Bucket):
     """States by group, of which only some are in memory."""
 
-    __slots__ = ("__weakref__", "_cold", "_form", "_number", "_spill", "_written", "prefix")
+    __slots__ = ("__weakref__", "_cold", "_number", "_spill", "_written", "prefix")
 
     def __init__(self, number: int, form: Form, shards: Shards, spill: Spill) -> None:
         super().__init__(form, shards)
         self._number = number
-        self._form = form
         self._spill = spill
         self._cold = 0
         """Groups that are only on disk."""
@@ -147,7 +146,15 @@ class SpilledBucket(Bucket):
         return iter(self.groups())
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self[key] if key in self else default  # noqa: SIM401 - this is what it does
+        if dict.__contains__(self, key):
+            return dict.__getitem__(self, key)
+        state = self._stored(key)
+        if state is _ABSENT:
+            return default
+        self._cold -= 1
+        dict.__setitem__(self, key, state)
+        self._spill.held += 1
+        return state
 
     def keys(self) -> KeysView[Any]:  # type: ignore[override]
         return KeysView(self)

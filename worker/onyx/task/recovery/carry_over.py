@@ -48,6 +48,7 @@ from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
 from onyx.upgrade.translation import Translation, is_of_the_end, numbers
+from onyx.windows.records import StagedOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     for state in shards:
         last: list[Token] = []
         for records in state.records():
-            last = records[-1:] or last
+            last = [each.token for each in records[-1:] if isinstance(each, StagedOutput)] or last
         lasts += last
     return lasts
 

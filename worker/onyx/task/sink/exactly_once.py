@@ -26,6 +26,7 @@ from onyx.plugins.protocol import Token
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
+from onyx.windows.records import StagedOutput
 
 
 class Committing:
@@ -99,7 +100,7 @@ class Committing:
     def _chunk(self, token: Token, until: int) -> Chunk:
         columns = [(roots, ids) for at, roots, ids in self._columns if at <= until]
         return Chunk(
-            shards={self._shards[0]: ShardChange(records=[dict(token)])},
+            shards={self._shards[0]: ShardChange(records=[StagedOutput(dict(token))])},
             roots=without_attempts(np.concatenate([roots for roots, _ in columns])),
             ids=np.concatenate([ids for _, ids in columns]),
             forgotten=self._forgotten,

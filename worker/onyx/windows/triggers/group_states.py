@@ -1,4 +1,4 @@
-"""States of triggers by group: counts of segments, and whatever the user's own triggers keep."""
+"""What one trigger keeps by group: a count of segments, or what a user's own trigger returns."""
 
 from __future__ import annotations
 
@@ -7,71 +7,68 @@ from copy import deepcopy
 from typing import Any
 
 from onyx.windows.groups import Shards, dump_key, load_key
-from onyx.windows.records import Record, Records, tell
+from onyx.windows.records import DeleteTriggerStates, Records, SetTriggerStates, append
 
-NOTHING: Any = object()
-"""Of a group that has no state."""
+_ABSENT: Any = object()
 
 
-class TriggerStates:
-    """The states of all triggers of a window, and what has changed of them."""
+class GroupStates:
+    """States of a trigger of a window on one peer, and which have changed since the last chunk."""
 
-    def __init__(self, window: str, names: Iterable[str], shards: Shards) -> None:
+    def __init__(self, window: str, trigger: str, shards: Shards) -> None:
         self._window = window
+        self._trigger = trigger
         self._shards = shards
-        self._states: dict[str, dict[Any, Any]] = {name: {} for name in names}
-        self._changed: dict[str, dict[Any, None]] = {name: {} for name in self._states}
+        self._states: dict[Any, Any] = {}
+        self._changed: dict[Any, None] = {}
 
-    def get(self, name: str, key: Any) -> Any:
-        """The state of a trigger for a group, or NOTHING."""
-        return self._states[name].get(key, NOTHING)
+    def get(self, key: Any, default: Any) -> Any:
+        """The state of a group, or `default` if it has none."""
+        return self._states.get(key, default)
 
-    def set(self, name: str, key: Any, state: Any) -> None:
-        """NOTHING forgets the group."""
-        if state is NOTHING:
-            self._states[name].pop(key, None)
-        else:
-            self._states[name][key] = state
-        self._changed[name][key] = None
+    def set(self, key: Any, state: Any) -> None:
+        """Give a group a state, in place of the one before."""
+        self._states[key] = state
+        self._changed[key] = None
 
-    def take(self, records: Records) -> None:
+    def delete(self, key: Any) -> None:
+        """Forget the state of a group, if it has one."""
+        if self._states.pop(key, _ABSENT) is not _ABSENT:
+            self._changed[key] = None
+
+    def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
-        for name, keys in self._changed.items():
-            self._tell(records, name, keys)
-            keys.clear()
+        self._append(records, self._changed)
+        self._changed = {}
 
     def snapshot(self, shards: Collection[int], records: Records) -> None:
         """Add the states of some shards."""
-        for name, states in self._states.items():
-            self._tell(records, name, [key for key in states if self._shards[key] in shards])
+        self._append(records, [key for key in self._states if self._shards[key] in shards])
 
-    def restore(self, record: Record) -> None:
-        """Apply a record; of a trigger that is gone it is left out."""
-        held = self._states.get(record[2], {})
-        if record[0] == "states":
-            for data, state in zip(record[3], record[4], strict=True):
-                held[load_key(data)] = deepcopy(state)
+    def restore(self, record: SetTriggerStates | DeleteTriggerStates) -> None:
+        """Apply a record."""
+        keys = map(load_key, record.groups)
+        if isinstance(record, SetTriggerStates):
+            self._states.update(zip(keys, map(deepcopy, record.states), strict=True))
         else:
-            for data in record[3]:
-                held.pop(load_key(data), None)
+            for key in keys:
+                self._states.pop(key, None)
 
     def drop(self, shards: Collection[int]) -> None:
-        """Forget shards, with what has changed in them."""
-        for name, states in self._states.items():
-            for key in [key for key in states if self._shards[key] in shards]:
-                del states[key]
-            changed = self._changed[name]
-            for key in [key for key in changed if self._shards[key] in shards]:
-                del changed[key]
+        """Forget shards that belong to another peer now, with what has changed in them."""
+        for held in (self._states, self._changed):
+            for key in [key for key in held if self._shards[key] in shards]:
+                del held[key]
 
-    def _tell(self, records: Records, name: str, keys: Iterable[Any]) -> None:
-        states = self._states[name]
-        there: dict[int, list[Any]] = {}
-        gone: dict[int, list[Any]] = {}
+    def _append(self, records: Records, keys: Iterable[Any]) -> None:
+        states = self._states
+        present: dict[int, list[Any]] = {}
+        absent: dict[int, list[Any]] = {}
         for key in keys:
-            (there if key in states else gone).setdefault(self._shards[key], []).append(key)
-        for shard, each in there.items():
-            dumped = [deepcopy(states[key]) for key in each]
-            tell(records, shard, ["states", self._window, name, [*map(dump_key, each)], dumped])
-        for shard, each in gone.items():
-            tell(records, shard, ["no-states", self._window, name, [*map(dump_key, each)]])
+            (present if key in states else absent).setdefault(self._shards[key], []).append(key)
+        for shard, mine in present.items():
+            groups, copies = [*map(dump_key, mine)], [deepcopy(states[key]) for key in mine]
+            append(records, shard, SetTriggerStates(self._window, self._trigger, groups, copies))
+        for shard, mine in absent.items():
+            groups = [*map(dump_key, mine)]
+            append(records, shard, DeleteTriggerStates(self._window, self._trigger, groups))

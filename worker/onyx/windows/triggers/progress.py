@@ -1,28 +1,35 @@
 """How far timers and the end of the job have come with a shard, while it fires page by page.
 
-A page may be the last thing that a peer does. So what has fired is told along with what it changed,
-and whoever takes over goes on behind it: nothing fires twice, and nothing is left out. (What a
-watermark fires tells that itself: an extent is gone, or has fired.)
+A page may be the last thing that a peer does. The records of a chunk therefore say what has fired
+together with what the firing changed, and the peer that recovers the shard continues behind it:
+nothing fires twice, and nothing is left out. Firings at a watermark need no progress: an extent
+that has fired is gone, or has a `Fired` record.
 
-Extents of a shard fire in the order of their numbers, so that only the groups of one of them are
-remembered. Where in the order of its groups a shard is was rejected instead: memory and disk have
-no order in common, and sorting costs more than listing.
+Extents of a shard fire in the order of their numbers, so that only the groups of one extent are
+remembered. Remembering a position in the order of its groups was rejected: memory and disk have no
+order in common, and sorting costs more than listing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from onyx.windows.groups import dump_keys, load_keys
-from onyx.windows.records import Record, Records, tell
-from onyx.windows.types.passing import Keys
+from onyx.windows.firing import EventType
+from onyx.windows.groups import Keys, dump_keys, load_keys
+from onyx.windows.records import FiringProgress, Records, append
 
-Place = tuple[str, str, int]
-"""Of a trigger, for a type of event, a shard."""
 Unit = tuple[int | None, Any]
-"""An extent by its number and a group; None: all extents of the group at once."""
+"""What fires at once: an extent by its number, and a group; None: all extents of the group."""
+
+
+class Course(NamedTuple):
+    """The pages that a trigger fires for one event in one shard."""
+
+    trigger: str
+    event_type: EventType
+    shard: int
 
 
 @dataclass(slots=True)
@@ -32,21 +39,21 @@ class _Part:
     extent: int | None = None
     groups: Keys | None = field(default_factory=dict)
     """None: the whole shard has fired."""
-    news: list[Any] = field(default_factory=list)
+    unrecorded: list[Any] = field(default_factory=list)
     """Those of them that have fired since changes were taken."""
 
 
-class Underway:
-    """Of one window."""
+class Progress:
+    """What has fired of the shards of one window."""
 
     def __init__(self, window: str) -> None:
         self._window = window
-        self._parts: dict[Place, _Part] = {}
-        self._changed: dict[Place, None] = {}
+        self._parts: dict[Course, _Part] = {}
+        self._changed: dict[Course, None] = {}
 
-    def left(self, place: Place, units: Iterable[Unit]) -> Iterator[Unit]:
+    def left(self, course: Course, units: Iterable[Unit]) -> Iterator[Unit]:
         """Those that have not fired yet; `fired` may be called meanwhile."""
-        part = self._parts.get(place)
+        part = self._parts.get(course)
         if part is None:
             yield from units
             return
@@ -59,59 +66,60 @@ class Underway:
             elif extent is None or part.extent is None or extent > part.extent:
                 yield extent, group
 
-    def fired(self, place: Place, unit: Unit) -> None:
-        """A unit has fired, in order of extents."""
-        part = self._parts.get(place)
+    def fired(self, course: Course, unit: Unit) -> None:
+        """A unit has fired; units fire in the order of extents."""
+        part = self._parts.get(course)
         if part is None or part.groups is None or part.extent != unit[0]:
-            part = self._parts[place] = _Part(unit[0])
+            part = self._parts[course] = _Part(unit[0])
         assert part.groups is not None
         part.groups[unit[1]] = None
-        part.news.append(unit[1])
-        self._changed[place] = None
+        part.unrecorded.append(unit[1])
+        self._changed[course] = None
 
-    def through(self, place: Place) -> None:
-        """A shard has fired as a whole, once and for all."""
-        self._parts[place] = _Part(groups=None)
-        self._changed[place] = None
+    def finish(self, course: Course) -> None:
+        """A shard has fired as a whole, for the last time."""
+        self._parts[course] = _Part(groups=None)
+        self._changed[course] = None
 
-    def forget(self, place: Place) -> None:
+    def forget(self, course: Course) -> None:
         """A shard has fired as a whole, and may do so again."""
-        self._parts.pop(place, None)
-        self._changed.pop(place, None)
+        self._parts.pop(course, None)
+        self._changed.pop(course, None)
 
-    def take(self, records: Records) -> None:
+    def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
-        for place in self._changed:
-            part = self._parts[place]
-            self._tell(records, place, part, part.news)
-            part.news = []
+        for course in self._changed:
+            part = self._parts[course]
+            self._append(records, course, part, part.unrecorded)
+            part.unrecorded = []
         self._changed.clear()
 
     def snapshot(self, shards: Collection[int], records: Records) -> None:
         """Add all of some shards."""
-        for place, part in self._parts.items():
-            if place[2] in shards:
-                self._tell(records, place, part, list(part.groups or ()))
+        for course, part in self._parts.items():
+            if course.shard in shards:
+                self._append(records, course, part, list(part.groups or ()))
 
-    def restore(self, shard: int, record: Record) -> None:
+    def restore(self, shard: int, record: FiringProgress) -> None:
         """Apply a record."""
-        _, _, trigger, event_type, extent, groups = record
-        place = trigger, event_type, shard
-        part = self._parts.get(place)
-        if groups is None:
-            self._parts[place] = _Part(groups=None)
+        course = Course(record.trigger, record.event_type, shard)
+        part = self._parts.get(course)
+        if record.groups is None:
+            self._parts[course] = _Part(groups=None)
             return
-        if part is None or part.groups is None or part.extent != extent:
-            part = self._parts[place] = _Part(extent)
+        if part is None or part.groups is None or part.extent != record.extent:
+            part = self._parts[course] = _Part(record.extent)
         assert part.groups is not None
-        part.groups.update(dict.fromkeys(load_keys(groups)))
+        part.groups.update(dict.fromkeys(load_keys(record.groups)))
 
     def drop(self, shards: Collection[int]) -> None:
-        """Forget shards."""
-        for place in [each for each in self._parts if each[2] in shards]:
-            self.forget(place)
+        """Forget shards that belong to another peer now."""
+        for course in [each for each in self._parts if each.shard in shards]:
+            self.forget(course)
 
-    def _tell(self, records: Records, place: Place, part: _Part, groups: list[Any]) -> None:
-        trigger, event_type, shard = place
-        told = None if part.groups is None else dump_keys(groups)
-        tell(records, shard, ["under-way", self._window, trigger, event_type, part.extent, told])
+    def _append(self, records: Records, course: Course, part: _Part, fired: list[Any]) -> None:
+        groups = None if part.groups is None else dump_keys(fired)
+        record = FiringProgress(
+            self._window, course.trigger, course.event_type, part.extent, groups
+        )
+        append(records, course.shard, record)

@@ -1,102 +1,168 @@
-"""When a trigger fires: the rules, without the state that they are applied to.
+"""What a trigger is: it decides which extents of its window fire, and keeps its own state.
 
-A trigger looks at some of these events, and at every extent of its window when nothing is said:
+Each kind is a class in a module of its own, found by `table`. A window asks its triggers, in the
+order of declaration, at these events; each fires and has its refinement change the extents before
+the next one is asked:
 
-* `segment`: each segment counts, by group; every so many it fires, for the extents of that segment,
-  or with `fireAllExtents` for all of the group.
-* `punctuation`: as `segment`, when the user's predicate says so, which is asked once a segment.
-* `timer`: every period, by shard, from the first segment on.
-* `watermark`: when nothing more is expected for an extent: the watermark is past its last place
-  (and the delay). A session is over when the watermark is past its gap. An extent fires again when
-  it has got more segments since, with the next watermark.
-* `percentile-watermark`: the same, when the watermark has reached a share of the extent.
-* The user's own: segments, watermarks, the end, and every `period` if it has one.
-
-All fire once more when the job is completed, the user's own if they say so.
+* A segment has come into some extents (`on_segment`, if `by_segment`).
+* The watermark has passed an extent that has got segments since it fired last (if `by_watermark`,
+  at the watermark `due`).
+* A timer is due (if there is a `period_ms`), or the job is completed: every extent fires. A trigger
+  that is `by_group` is asked instead (`on_group`), and at each watermark as well.
 
 Where no input of the job assigns watermarks, the segments themselves are the watermark: the
-greatest place seen by a shard. With `fireAllExtents`, and for `percentile-watermark`, the rule is
-then that of 0.9: each segment is compared with extents (its own, or all of the group), which fire
-as often as a segment lies at their end or share, or beyond. (Without `fireAllExtents`, a
-`watermark` trigger of 0.9 never fired.)
-
-After firing, a refinement changes the state. `discarding` sets it back to the first state, as the
-guide says (0.9 left nil, from which the next segment began anew). An extent that a `watermark`
-trigger discards is forgotten altogether: nothing more is expected for it, and a segment that comes
-in spite of that begins it anew all the same. Else memory would grow with all that has ever been.
+greatest place that a shard has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
-from onyx.model.job import Trigger
-from onyx.windows.firing import Number
-from onyx.windows.user_functions import Call
-
-
-@dataclass(frozen=True, slots=True)
-class Refinement:
-    """What becomes of the state of an extent that has fired."""
-
-    discards: bool = False
-    """Back to the first state."""
-    evicts: bool = False
-    """The extent is forgotten."""
-    calls: Mapping[str, Call] = field(default_factory=dict)
-    """The user's own `create_state_update` and `apply_state_update`, when there are such."""
+from onyx.flow.batch import Segment
+from onyx.flow.predicates import Resolve
+from onyx.model.job import Trigger as Declared
+from onyx.windows.firing import EventType, Firing, Number
+from onyx.windows.triggers.group_states import GroupStates
+from onyx.windows.triggers.refinement import Refinement
+from onyx.windows.units import standard
+from onyx.windows.user_functions import Call, find_calls, find_function
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledTrigger:
-    """A trigger ready to run."""
+class Declaration:
+    """A trigger as the job declares it, and what is needed to compile it."""
 
-    trigger: Trigger
+    trigger: Declared
     name: str
-    """What its state is stored under."""
-    kind: str
-    """`segment`, `punctuation`, `timer`, `watermark`, `percentile-watermark` or `own`."""
-    refinement: Refinement
-    threshold: int = 0
-    period_ms: int | None = None
-    delay: int = 0
-    share: float | None = None
-    pred: Call | None = None
-    calls: Mapping[str, Call] = field(default_factory=dict)
-    """The user's own `init_state`, `next_state` and `trigger_fire`."""
+    """What its state is stored under: its id, or else its index within the window."""
+    where: str
+    """Begins messages about it."""
+    assigned: bool
+    """Whether inputs of the job assign watermarks."""
+    resolve: Resolve
+
+    def function(self, name: str) -> Call:
+        """A function of the user.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        return find_function(name, self.where, self.resolve)
+
+    def calls(
+        self, name: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> Mapping[str, Call]:
+        """The functions that a function of the user returns by name. Raises as `find_calls`."""
+        return find_calls(name, self.where, needed, optional, self.resolve)
+
+
+class WindowView(Protocol):
+    """What a trigger sees of its window. Extents are values that only the window interprets."""
+
+    def bounds(self, extent: Any) -> tuple[Number, Number]:
+        """First and last place of an extent."""
+        ...
+
+    def extents(self, key: Any) -> Sequence[Any]:
+        """All extents of a group."""
+        ...
+
+    def held(self, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
+        """Those of the extents that no trigger before has removed from a group."""
+        ...
+
+    def event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
+        """The state event for users' functions, about no extent in particular."""
+        ...
+
+    def firing(
+        self, trigger: Declared, event_type: EventType, key: Any, extent: Any,
+        segment: Segment | None,
+    ) -> Firing:  # fmt: skip
+        """What an extent would fire; nothing changes."""
+        ...
+
+
+class Trigger:
+    """A trigger of a window. `compile` makes one for a task; a window works with its `on_peer`."""
+
+    by_segment: bool = False
+    """Whether `on_segment` is asked for each segment."""
     by_watermark: bool = False
     """Whether it fires when the watermark passes an extent."""
-    by_segment: bool = False
-    """Whether it looks at each segment."""
+    by_group: bool = False
+    """Whether `on_group` is asked about each group; if not, every extent fires."""
+    states: GroupStates
+    """What it keeps by group, in the state log too."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """
+        Raises:
+            UserError: a function of the user is missing or of the wrong kind.
+        """
+        self.declared = declaration.trigger
+        self.name = declaration.name
+        period = declaration.trigger.period
+        self.period_ms = None if period is None else standard(period)
+        self.refinement = _refinement(declaration)
+
+    def on_peer(self, states: GroupStates) -> Self:
+        """The same trigger with a state of its own."""
+        made = copy(self)
+        made.states = states
+        return made
 
     @property
     def forgets(self) -> bool:
-        """Whether extents that the watermark has passed are gone after firing."""
-        refinement = self.refinement
-        return refinement.evicts or (refinement.discards and self.kind == "watermark")
+        """Whether extents that the watermark has passed are removed after firing."""
+        return self.refinement.evicts
 
-    def due(self, lower: Number, upper: Number, gap: Number) -> Number:
-        """The watermark at which an extent fires; `gap` is that of a session, else 0.
+    def check_lateness(self, lateness: int | None, where: str) -> None:
+        """See that extents stay until the trigger has fired.
 
-        One more than the last place, as the watermark must be past it and places may be fractions.
+        Args:
+            lateness: the window's `allowedLateness`.
+            where: the window, to begin a message.
+
+        Raises:
+            UserError: they do not.
         """
-        if self.share is not None:
-            return lower + self.share * (upper - lower)
-        return upper + gap + self.delay + 1
 
-    def reached(self, place: Number, lower: Number, upper: Number) -> bool:
-        """Whether a segment at `place` makes an extent fire that is compared with segments."""
-        if self.share is None:
-            return place >= upper
-        return place >= lower + self.share * (upper - lower)
+    def on_segment(
+        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+    ) -> Sequence[Any]:
+        """The extents that fire because a segment has come.
+
+        Args:
+            key: the segment's group.
+            extents: those that have the segment.
+            place: of the segment on the window's axis; 0 for a global window.
+        """
+        raise NotImplementedError
+
+    def on_group(self, window: WindowView, event_type: EventType, key: Any) -> Sequence[Any]:
+        """The extents of a group that fire at a watermark, a timer, or the end of the job."""
+        raise NotImplementedError
+
+    def due(self, lower: Number, upper: Number, gap: int) -> Number:
+        """The watermark at which an extent fires; `gap` is that of a session, else 0."""
+        raise NotImplementedError
+
+    def looked_at(self, window: WindowView, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
+        """The extents that a segment can make fire: its own, or with `fireAllExtents` all of its
+        group."""
+        if self.declared.fire_all_extents:
+            return window.extents(key)
+        return window.held(key, extents)
 
 
-def counted(state: int, threshold: int) -> int:
-    """The count of a segment trigger after one more segment; it fires at `threshold`."""
-    return state % threshold + 1
-
-
-def timer_due(due_ms: int, now_ms: int) -> bool:
-    """Whether a timer fires: strictly after its time. Its next time is `now_ms` plus the period."""
-    return now_ms > due_ms
+def _refinement(declaration: Declaration) -> Refinement:
+    declared = declaration.trigger
+    return Refinement.of(
+        declared.refinement,
+        "all" in declared.post_evictor,
+        lambda name: declaration.calls(name, ("create_state_update", "apply_state_update")),
+    )

@@ -1,4 +1,7 @@
-"""Fixed, sliding and global windows: batches fall into extents, and the watermark passes these.
+"""Extents that are known by number before segments come: of fixed, sliding and global windows.
+
+States are held by extent and then by group. So a batch that lies in one extent is folded into one
+dict, the watermark passes an extent with all its groups at once, and firing it takes no search.
 
 Where no trigger looks at single segments, a batch is split by extent and folded as a whole, which
 gives the same as one by one: states change in the order of the segments, and nothing else happens.
@@ -10,79 +13,91 @@ have changed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onyx.flow.batch import Segment
-from onyx.windows.aggregations.aggregation import Count
-from onyx.windows.assigning.splitting import Part, by_extent, split
-from onyx.windows.buckets import Holder, Pair, pages
-from onyx.windows.compile import CompiledWindow
+from onyx.windows.aggregations.count import Count
+from onyx.windows.assigning.assigner import Assigner, Part
+from onyx.windows.assigning.tiling import by_extent
+from onyx.windows.buckets import Bucket, Frozen, Pair, pages
+from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Runs
-from onyx.windows.groups import Shards, group_value
+from onyx.windows.groups import Keys, load_key, load_keys
 from onyx.windows.prepared import Taken
-from onyx.windows.triggers.trigger import CompiledTrigger
-from onyx.windows.types.numbered_base import BucketExtents
-from onyx.windows.types.passing import Keys, Passing
+from onyx.windows.records import (
+    AddUpdates,
+    ClearExtent,
+    DeleteGroups,
+    Fired,
+    FiredGroups,
+    Record,
+    Records,
+    SetStates,
+)
+from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.trigger import Trigger
+from onyx.windows.types.changes import Changes
+from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.passing import Passing
+from onyx.windows.types.waiting import ShardIndex, Waiting
 
-GLOBAL = 1
-"""Number of the only extent of a global window."""
 
+class NumberedExtents(Extents[int]):
+    """An extent is its number, which is also its name in the state log."""
 
-class BucketWindow(BucketExtents):
-    """A fixed, sliding or global window."""
-
-    def __init__(
-        self,
-        compiled: CompiledWindow,
-        grouped: bool,
-        shards: Shards,
-        holder: Holder,
-        run_max: int,
-    ) -> None:
-        super().__init__(compiled, grouped, shards, holder, run_max)
-        self._counting = isinstance(self._aggregation, Count) and holder.in_memory
+    def __init__(self, on_peer: OnPeer, assigner: Assigner) -> None:
+        super().__init__(on_peer)
+        self._assigner = assigner
+        self._holder = on_peer.holder
+        self._form = self._aggregation.form()
+        if not assigner.bounded:
+            self._lateness = None
+        self._buckets: dict[int, Bucket] = {}
+        self._waiting = Waiting(on_peer, assigner.bounded, assigner.bounds, self._buckets)
+        self._expiring: Dues[int] = Dues()
+        self._changes = Changes(self._window, self._aggregation, self._shards)
+        self._index = ShardIndex(self._shards, self._buckets)
+        """Not used of states that are not in memory."""
+        self._counting = isinstance(self._aggregation, Count) and on_peer.holder.in_memory
         self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
         """Segments of each group that are not in its state yet, by extent."""
 
-    # Batches.
+    # Segments come.
 
-    def add(
-        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
-        self._index = None
-        if self._by_segment or self._shard_watermarks:
-            return self._add_each(segments, taken, keys, now_ms)
-        return [], self._add_whole(taken, keys, now_ms)
-
-    def _add_whole(self, taken: Taken, keys: Sequence[Any], now_ms: int) -> list[int]:
-        """A batch as a whole; gives the indices of late segments."""
+    def add(self, taken: Taken, keys: Sequence[Any]) -> list[int]:
+        """A batch as a whole, split by extent."""
+        self._index.invalidate()
         extracted = taken.extracted
-        late: list[int] = []
-        if taken.places is None or self._tiling is None:
-            parts = [Part((GLOBAL,), None)]
-        else:
-            parts = split(self._tiling, taken.places, taken.ints)
-            parts, late = self._without_late(parts, len(keys))
-            if self._tiling.slide < self._tiling.width:
-                parts = by_extent(parts)
-        for part in parts:
+        parts, late = self._without_late(
+            self._assigner.split(taken.places or (), taken.ints), len(keys)
+        )
+        for part in by_extent(parts):
             mine, values = keys, extracted
             if part.indices is not None:
                 mine = [keys[index] for index in part.indices]
                 values = [extracted[index] for index in part.indices]
             if self._counting:
-                self._start_timers(mine, now_ms)
                 for number in part.numbers:
                     self._counted[number].update(mine)
             else:
                 touched: Keys = dict.fromkeys(mine)
-                self._start_timers(touched, now_ms)
                 for number in part.numbers:
                     self._fold(number, mine, values, touched)
         return late
 
+    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[int]:
+        """One segment, because triggers or the watermarks of shards look at each."""
+        self._index.invalidate()
+        numbers = self._assigner.numbers(0 if taken.places is None else taken.places[index])
+        if self._lateness is not None:
+            watermark = self._watermarks.of(self._shards[key])
+            numbers = [number for number in numbers if not self._is_past(number, watermark)]
+        for number in numbers:
+            self._fold_one(number, key, taken.extracted[index])
+        return numbers
+
     def settle(self) -> None:
+        """Get what was only counted into the states."""
         if not self._counted:
             return
         assert isinstance(self._aggregation, Count)
@@ -90,17 +105,18 @@ class BucketWindow(BucketExtents):
             bucket = self._bucket(number)
             states = self._aggregation.add(bucket, counts)
             bucket.used(states)
-            self._touch(number, states)
+            self._waiting.touch(number, states)
             self._changes.states(number, states)
         self._counted.clear()
 
     def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
-        if self.compiled.lateness is None:
+        """Parts of extents that are open, and the indices of segments that none of them has."""
+        if self._lateness is None:
             return parts, []
         kept: list[Part] = []
         late: list[int] = []
         for part in parts:
-            open_ = tuple(n for n in part.numbers if not self._is_past(n, self._watermark))
+            open_ = tuple(n for n in part.numbers if not self._is_past(n, self._watermarks.task))
             if open_:
                 kept.append(Part(open_, part.indices))
             else:
@@ -121,34 +137,11 @@ class BucketWindow(BucketExtents):
         except TypeError as error:
             raise self._aggregation.refuse(extracted, error) from error
         bucket.used(touched)
-        self._touch(number, touched)
+        self._waiting.touch(number, touched)
 
-    # One by one.
-
-    def _add_each(
-        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
-        """Segment by segment, because triggers or the watermarks of shards look at each."""
-        self.settle()
-        extracted = taken.extracted
-        places = [0] * len(segments) if taken.places is None else taken.places
-        fired: list[tuple[int, Firing]] = []
-        late: list[int] = []
-        for index, (key, place) in enumerate(zip(keys, places, strict=True)):
-            numbers = self._open_numbers(place, key)
-            if not numbers:
-                late.append(index)
-                continue
-            touched: Keys = {key: None}
-            self._start_timers(touched, now_ms)
-            for number in numbers:
-                self._fold_one(number, key, extracted[index], touched)
-            woken = self._on_segment(key, numbers, segments[index], place)
-            fired += [(index, firing) for firing in woken]
-        return fired, late
-
-    def _fold_one(self, number: int, key: Any, extracted: Any, touched: Keys) -> None:
-        """`_fold` for one segment, which is all that this saves."""
+    def _fold_one(self, number: int, key: Any, extracted: Any) -> None:
+        """`_fold` for one segment, faster."""
+        touched: Keys = {key: None}
         if not self._aggregation.closed:
             self._fold(number, [key], [extracted], touched)
             return
@@ -160,122 +153,150 @@ class BucketWindow(BucketExtents):
             raise aggregation.refuse([extracted], error) from error
         bucket.used(touched)
         self._changes.states(number, touched)
-        if self._watching:
-            self._touch(number, touched)
+        self._waiting.touch(number, touched)
 
-    def _open_numbers(self, place: Number, key: Any) -> Sequence[int]:
-        """The extents of a place that are not past."""
-        if self._tiling is None:
-            return (GLOBAL,)
-        numbers = self._tiling.numbers(place)
-        if self.compiled.lateness is None:
-            return numbers
-        watermark = self._watermark_of(self._shard(key))
-        return [number for number in numbers if not self._is_past(number, watermark)]
+    def _bucket(self, number: int) -> Bucket:
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = self._holder.bucket(self._form, self._shards)
+            if self._lateness is not None:
+                self._expiring.put(number, self.bounds(number)[1] + self._lateness + 1)
+        return bucket
 
     def _is_past(self, number: int, watermark: Number) -> bool:
         """Whether segments of an extent are late."""
-        assert self.compiled.lateness is not None
-        return self._bounds(number)[1] + self.compiled.lateness < watermark
+        assert self._lateness is not None
+        return self.bounds(number)[1] + self._lateness < watermark
 
-    # Watermarks.
+    # Extents are looked at and changed.
 
-    def _pass(self, trigger: CompiledTrigger, watermark: Number, shard: int | None) -> Runs:
-        passing = self._passing.get((trigger.name, shard))
+    def find(self, key: Any, number: int | None = None) -> Sequence[int]:
+        """See `Extents.find`."""
+        if number is not None:
+            return [number] if key in self._buckets.get(number, {}) else []
+        return [number for number, bucket in self._buckets.items() if key in bucket]
+
+    def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
+        """Each group of each extent."""
+        held = sorted(self._buckets.items())
+        parts = [(number, bucket.by_shard(shards)) for number, bucket in held]
+        return lambda shard: ((number, key) for number, keys in parts for key in keys(shard))
+
+    def bounds(self, extent: int) -> tuple[Number, Number]:
+        """See `Extents.bounds`."""
+        return self._assigner.bounds(extent)
+
+    def get(self, key: Any, extent: int) -> Any:
+        """See `Extents.get`."""
+        bucket = self._buckets.get(extent)
+        return GONE if bucket is None else bucket.get(key, GONE)
+
+    def put(self, key: Any, extent: int, state: Any) -> None:
+        """See `Extents.put`."""
+        if state is GONE:
+            self._remove([key], extent)
+            return
+        self._buckets[extent][key] = state
+        self._changes.states(extent, {key: None})
+        self._waiting.changed(extent)
+
+    def _remove(self, keys: Collection[Any], number: int) -> None:
+        """An extent loses groups that it has."""
+        bucket = self._buckets[number]
+        bucket.remove(keys)
+        self._changes.states(number, dict.fromkeys(keys))
+        if not bucket:
+            self._forget(number)
+
+    def _clear(self, number: int) -> None:
+        """An extent goes with all its groups."""
+        shards, bucket = self._shards, self._buckets[number]
+        if self._holder.in_memory:
+            gone = [key for key in self._changes.noted(number) if key not in bucket]
+            had = dict.fromkeys(map(shards.__getitem__, [*bucket, *gone]))
+        else:
+            had = dict(shards.known)
+        self._changes.cleared(number, had)
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self._buckets.pop(number).free()
+        self._expiring.remove(number)
+        self._waiting.forget(number)
+
+    # Watermarks pass.
+
+    def pass_watermark(
+        self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[int]
+    ) -> Runs:
+        """See `Extents.pass_watermark`. A page may have several extents, or a part of one."""
+        passing = self._waiting.of(trigger.name, shard)
         if passing is None:
             return
-        run: list[Firing] = []
+        page: list[Firing] = []
         for number in passing.passed(watermark):
             bucket, waiting = self._buckets[number], passing.waiting[number]
             keys = None if waiting is None else [key for key in waiting if key in bucket]
             many = len(bucket) if keys is None else len(keys)
-            if len(run) + many > self._run_max:
-                yield run
-                run = []
-            if many > self._run_max:
-                yield from self._fire_in_parts(trigger, passing, number, keys, watermark)
+            if len(page) + many > self._page_max:
+                yield page
+                page = []
+            if many > self._page_max:
+                yield from self._fire_in_parts(trigger, passing, number, keys, fire)
                 continue
             passing.take(number)
             if many:
-                run += self._fire_whole(trigger, passing, number, keys, watermark)
-        yield run
+                states = bucket.items() if keys is None else ((key, bucket[key]) for key in keys)
+                page += fire(number, states)
+                self._have_fired(trigger, passing, number, keys)
+        yield page
 
-    def _fire_whole(
-        self,
-        trigger: CompiledTrigger,
-        passing: Passing,
-        number: int,
-        keys: Sequence[Any] | None,
-        watermark: Number,
-    ) -> list[Firing]:
-        """Groups of an extent that has been passed fire, all at once; None: all that it has."""
-        bucket = self._buckets[number]
-        states: Iterable[Pair] = (
-            bucket.items() if keys is None else ((key, bucket[key]) for key in keys)
-        )
-        fired = self._fire_states(trigger, number, states, watermark)
+    def _have_fired(
+        self, trigger: Trigger, passing: Passing, number: int, keys: Collection[Any] | None
+    ) -> None:
+        """Groups of an extent have fired, all at once; None: all that it has."""
         if not trigger.forgets:
             passing.keep(number)
-        elif keys is None or len(keys) == len(bucket):
+        elif keys is None or len(keys) == len(self._buckets[number]):
             self._clear(number)
         else:
-            self._remove_all(keys, number)
-        return fired
+            self._remove(keys, number)
 
     def _fire_in_parts(
         self,
-        trigger: CompiledTrigger,
+        trigger: Trigger,
         passing: Passing,
         number: int,
         keys: Sequence[Any] | None,
-        watermark: Number,
+        fire: Fire[int],
     ) -> Runs:
-        """The same for more groups than may fire at once; each part is told for itself."""
+        """More groups of an extent fire than a page may have; each part is recorded by itself."""
         bucket = self._buckets[number]
         parts: Iterable[tuple[int | None, list[Pair]]]
         if keys is None or trigger.forgets:
             passing.take(number)
         if keys is None:
-            parts = bucket.parts(self._run_max)
+            parts = bucket.parts(self._page_max)
         else:
             parts = (
-                (None, [(key, bucket[key]) for key in part]) for part in pages(keys, self._run_max)
+                (None, [(key, bucket[key]) for key in part]) for part in pages(keys, self._page_max)
             )
         for shard, states in parts:
-            fired = self._fire_states(trigger, number, states, watermark)
+            page = fire(number, states)
             mine = [key for key, _ in states]
             if trigger.forgets:
-                self._remove_all(mine, number)
+                self._remove(mine, number)
             else:
                 passing.part(number, shard, mine)
-            yield fired
+            yield page
         if not trigger.forgets:
             passing.through(number)
 
-    def _fire_states(
-        self, trigger: CompiledTrigger, number: int, states: Iterable[Pair], watermark: Number
-    ) -> list[Firing]:
-        """Groups of an extent fire with these states, and are refined unless they go."""
-        refinement = trigger.refinement
-        if not trigger.forgets and (refinement.calls or refinement.discards):
-            fired: list[Firing] = []
-            for key in [key for key, _ in states]:
-                self._fire(fired, trigger, "watermark", key, number, None)
-            return fired
-        own, view, shards = trigger.trigger, self._aggregation.view, self._shards
-        window, grouped, bounds = self._window, self._grouped, self._bounds(number)
-        return [
-            Firing(
-                window, own, "watermark", shards[key], grouped, group_value(key), *bounds,
-                view(state), None, watermark,
-            )
-            for key, state in states
-        ]  # fmt: skip
-
-    def _expire(self, watermark: Number, shard: int | None) -> None:
-        if self.compiled.lateness is None or self._tiling is None:
+    def expire(self, watermark: Number, shard: int | None) -> None:
+        """See `Extents.expire`. Extents go as a whole, unless shards differ in their watermarks."""
+        if self._lateness is None:
             return
-        if shard is None and not self._shard_watermarks:
+        if shard is None and not self._watermarks.own:
             for number in self._expiring.take(watermark):
                 if number in self._buckets:
                     self._clear(number)
@@ -284,8 +305,86 @@ class BucketWindow(BucketExtents):
         if earliest is None or earliest > watermark:
             return
         for number in [each for each in self._buckets if self._is_past(each, watermark)]:
-            for key in [key for key in self._buckets[number] if self._is_over(key, number)]:
-                self._remove(key, number)
+            of = self._watermarks.of
+            for key in list(self._buckets[number].groups()):
+                if self._is_past(number, of(self._shards[key])):
+                    self._remove([key], number)
 
-    def _is_over(self, key: Any, number: int) -> bool:
-        return self._is_past(number, self._watermark_of(self._shard(key)))
+    # State is recorded and restored.
+
+    def take_changes(self, records: Records) -> None:
+        """See `Extents.take_changes`."""
+        self._changes.take(records, self._buckets)
+        self._waiting.take_changes(records)
+
+    def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        """See `Extents.states`."""
+        window, buckets = self._window, list(self._buckets.items())
+
+        def records(shard: int) -> Iterator[Record]:
+            for number, bucket in buckets:
+                for keys, states in frozen.pages(bucket, shard):
+                    yield SetStates(window, number, keys, states)
+
+        return records
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add what has fired of extents that stay."""
+        self._waiting.snapshot(shards, records)
+
+    def restore(self, shard: int, record: Record) -> None:
+        """See `Extents.restore`."""
+        match record:
+            case SetStates(extent=number, groups=groups, states=states):
+                bucket, keys = self._bucket(number), load_keys(groups)
+                bucket.update(zip(keys, map(self._aggregation.load, states), strict=True))
+                self._restored(shard, number, dict.fromkeys(keys))
+            case AddUpdates(extent=number, group=group, updates=updates):
+                bucket, key = self._bucket(number), load_key(group)
+                state = bucket[key]
+                for update in updates:
+                    state = self._aggregation.apply(state, update)
+                bucket[key] = state
+                self._restored(shard, number, {key: None})
+            case DeleteGroups(extent=number, groups=groups):
+                self._restore_without(shard, number, load_keys(groups))
+            case ClearExtent(extent=number):
+                self._restore_without(shard, number, list(self._present(shard, number)))
+            case Fired() | FiredGroups():
+                self._waiting.restore(shard, record, self._present(shard, record.extent))
+
+    def _restored(self, shard: int, number: int, keys: Mapping[Any, None]) -> None:
+        if self._holder.in_memory:
+            self._index.of(shard).setdefault(number, {}).update(keys)
+        self._waiting.touch(number, keys)
+
+    def _restore_without(self, shard: int, number: int, keys: Iterable[Any]) -> None:
+        """An extent of a shard has had groups that are gone."""
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            return
+        for key in keys:
+            if self._holder.in_memory:
+                self._index.of(shard).get(number, {}).pop(key, None)
+            if key in bucket:
+                del bucket[key]
+        if not bucket:
+            self._forget(number)
+
+    def _present(self, shard: int, number: int) -> Iterable[Any]:
+        """Groups of an extent that are in a shard."""
+        if self._holder.in_memory:
+            return self._index.of(shard).get(number, ())
+        return self._buckets[number].groups([shard]) if number in self._buckets else ()
+
+    def drop(self, shards: Collection[int]) -> None:
+        """See `Extents.drop`."""
+        self._index.invalidate()
+        for number, bucket in list(self._buckets.items()):
+            gone = [key for key in bucket if self._shards[key] in shards]
+            for key in gone:
+                del bucket[key]
+            self._changes.drop(number, gone, shards)
+            if not bucket:
+                self._forget(number)
+        self._waiting.drop(shards)

@@ -4,8 +4,9 @@ An extent that has not been passed waits as a whole, so that a batch costs one l
 groups it has. One that has fired and is kept (`accumulating`) waits only for the groups that have
 got more segments since, which are listed.
 
-An extent that is too large to fire at once fires in parts, shard by shard, and says which groups
-each part had. So nothing that is kept or told lists more groups than a part or a shard has.
+An extent that is too large to fire at once fires in parts, shard by shard, and remembers which
+groups each part had. So nothing that is kept or recorded lists more groups than a part or a shard
+has.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from typing import Any
 
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Number
-
-Keys = dict[Any, None]
-"""Group keys in order, as a set that does not depend on how they are hashed."""
+from onyx.windows.groups import Keys
 
 
 class Half:

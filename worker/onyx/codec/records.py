@@ -1,0 +1,57 @@
+"""Records of state logs (`windows/records`) as bytes: one msgpack array of tagged arrays.
+
+The values in a record have the types and limits of segments' values (`kinds`), and all of them are
+checked. Keys of dicts may be of any of these types, because only the aggregation that made a state
+reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from onyx.codec.kinds import packed, unpacked
+from onyx.codec.values import WRONG, all_native, unencodable
+from onyx.errors import SegmentError
+from onyx.windows.records import AnyRecord, Record, WindowRecord
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[AnyRecord], ext_hook=unpacked)
+
+
+def encode_records(records: Sequence[Record]) -> bytes:
+    """
+    Raises:
+        SegmentError: a value has no encoding, or is nested too deeply; the window is named.
+    """
+    try:
+        if all_native([value for record in records for value in astuple(record)]):
+            return _encoder.encode(records)
+        return _encoder.encode([_packed(record) for record in records])
+    except WRONG as error:
+        for record in records:
+            where = f" of window {record.window}" if isinstance(record, WindowRecord) else ""
+            found = unencodable(astuple(record), where)
+            if found is not None:
+                raise found from error
+        raise SegmentError(f"state cannot be written: {error}") from error
+
+
+def decode_records(data: bytes | memoryview) -> list[Record]:
+    """The records of `encode_records`.
+
+    Raises:
+        SegmentError: the bytes are not an array of records.
+    """
+    try:
+        return list[Record](_decoder.decode(data))
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        raise SegmentError(f"{len(data)} bytes are not a list of records ({error})") from error
+
+
+def _packed(record: Record) -> list[Any]:
+    """The array that a record is, with values of types that msgpack has."""
+    return [record.__struct_config__.tag, *map(packed, astuple(record))]

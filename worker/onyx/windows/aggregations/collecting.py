@@ -1,0 +1,103 @@
+"""Aggregations that keep segments or values: `conj`, `collect-key-value`, `collect-by-key`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.windows.aggregations.aggregation import Aggregation
+
+
+class Conj(Aggregation):
+    """All segments, in order of arrival.
+
+    They are copied when they come and when they are shown: the next task, and the user's functions,
+    may change theirs.
+    """
+
+    closed = False
+
+    def init(self) -> list[Segment]:
+        return []
+
+    def create(self, state: Any, extracted: Segment) -> Segment:
+        return dict(extracted)
+
+    def apply(self, state: list[Any], update: Any) -> list[Any]:
+        state.append(update)
+        return state
+
+    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        return one + other
+
+    def view(self, state: list[Any]) -> list[Any]:
+        return [segment.copy() for segment in state]
+
+    def from_view(self, view: Sequence[Any]) -> list[Any]:
+        return list(view)
+
+    def dump(self, state: list[Any]) -> list[Any]:
+        return list(state)
+
+    def load(self, data: Sequence[Any]) -> list[Any]:
+        return list(data)
+
+
+class CollectKeyValue(Conj):
+    """The values of a key, in order of arrival; None for segments without it."""
+
+    def create(self, state: Any, extracted: Segment) -> Any:
+        return deepcopy(extracted.get(self._key))
+
+    def view(self, state: list[Any]) -> list[Any]:
+        return deepcopy(state)
+
+
+class CollectByKey(Aggregation):
+    """All segments by the value of a key; those without it are under None."""
+
+    closed = False
+
+    def init(self) -> dict[Any, list[Segment]]:
+        return {}
+
+    def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
+        for segment in segments:
+            value = segment.get(self._key)
+            try:
+                hash(value)
+            except TypeError:
+                raise UserError(
+                    f"{self._where}: key {self._key!r} holds a {type(value).__name__}, by which "
+                    "nothing can be collected; use text, a number or None"
+                ) from None
+        return segments
+
+    def create(self, state: Any, extracted: Segment) -> Segment:
+        return dict(extracted)
+
+    def apply(self, state: dict[Any, list[Any]], update: Segment) -> dict[Any, list[Any]]:
+        state.setdefault(update.get(self._key), []).append(update)
+        return state
+
+    def merge(self, one: dict[Any, list[Any]], other: dict[Any, list[Any]]) -> Any:
+        for value, segments in other.items():
+            one.setdefault(value, []).extend(segments)
+        return one
+
+    def view(self, state: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
+        return {
+            value: [segment.copy() for segment in segments] for value, segments in state.items()
+        }
+
+    def from_view(self, view: Mapping[Any, Sequence[Any]]) -> dict[Any, list[Any]]:
+        return {value: list(segments) for value, segments in view.items()}
+
+    def dump(self, state: dict[Any, list[Any]]) -> list[Any]:
+        return [[value, list(segments)] for value, segments in state.items()]
+
+    def load(self, data: Sequence[Any]) -> dict[Any, list[Any]]:
+        return {value: list(segments) for value, segments in data}

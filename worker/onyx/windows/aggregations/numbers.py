@@ -1,0 +1,125 @@
+"""Aggregations over the values of a key: `sum`, `min`, `max` and `average`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.buckets import Bucket
+
+_NUMBERS = frozenset({int, float})
+
+
+class Keyed(Aggregation):
+    """An aggregation over the values of one key."""
+
+    def __init__(self, where: str = "", key: str = "", initial: Any = None) -> None:
+        super().__init__(where, key, initial)
+        self._get = itemgetter(key)
+
+    def extract(self, segments: Sequence[Segment]) -> list[Any]:
+        try:
+            values = list(map(self._get, segments))
+        except KeyError:
+            raise UserError(
+                f"{self._where}: a segment has no key {self._key!r}; drop such segments before, "
+                "or set the key in the task's function"
+            ) from None
+        if not _NUMBERS.issuperset(map(type, values)):
+            self._try(values)
+        return values
+
+    def _try(self, values: list[Any]) -> None:
+        """Whether each can be computed with at all, that is with the first state."""
+        for value in values:
+            try:
+                self.apply(self.init(), self.create(self.init(), value))
+            except TypeError as error:
+                raise self.refuse([value], error) from error
+
+    def refuse(self, extracted: Sequence[Any], error: TypeError) -> UserError:
+        kinds = sorted({type(each).__name__ for each in extracted})
+        return UserError(
+            f"{self._where}: cannot compute with the values of key {self._key!r}, which are of "
+            f"type {', '.join(kinds)}"
+        )
+
+
+class Sum(Keyed):
+    """The values of a key added up."""
+
+    def init(self) -> int:
+        return 0
+
+    def apply(self, state: Any, update: Any) -> Any:
+        return state + update
+
+    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        for key, each in zip(keys, extracted, strict=True):
+            bucket[key] += each
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+
+class Extreme(Keyed):
+    """The smallest or largest value of a key, or the initial value where that is smaller."""
+
+    _choose: Callable[..., Any]
+
+    def init(self) -> Any:
+        return self._initial
+
+    def apply(self, state: Any, update: Any) -> Any:
+        return self._choose(state, update)
+
+    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        choose = self._choose
+        for key, each in zip(keys, extracted, strict=True):
+            bucket[key] = choose(bucket[key], each)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self._choose(one, other)
+
+
+class Max(Extreme):
+    """The largest value of a key."""
+
+    _choose = staticmethod(max)
+
+
+class Min(Extreme):
+    """The smallest value of a key."""
+
+    _choose = staticmethod(min)
+
+
+class Average(Keyed):
+    """Number, sum and mean of the values of a key; the mean comes with the first value."""
+
+    def init(self) -> tuple[int, Any]:
+        return (0, 0)
+
+    def apply(self, state: tuple[int, Any], update: Any) -> tuple[int, Any]:
+        return (state[0] + 1, state[1] + update)
+
+    def merge(self, one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+        return (one[0] + other[0], one[1] + other[1])
+
+    def view(self, state: tuple[int, Any]) -> dict[str, Any]:
+        number, total = state
+        mean = {"average": total / number} if number else {}
+        return {"n": number, "sum": total, **mean}
+
+    def from_view(self, view: Mapping[str, Any]) -> tuple[int, Any]:
+        return (view["n"], view["sum"])
+
+    def dump(self, state: tuple[int, Any]) -> list[Any]:
+        return list(state)
+
+    def load(self, data: Sequence[Any]) -> tuple[int, Any]:
+        return (data[0], data[1])

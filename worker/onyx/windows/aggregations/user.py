@@ -1,0 +1,52 @@
+"""A user's own aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from onyx.flow.batch import Segment
+from onyx.model.job import Window
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.user_functions import Call
+
+
+class UserAggregation(Aggregation):
+    """The user's functions, which may change what they are given: so each gets its own copy."""
+
+    closed = False
+
+    def __init__(self, window: Window, calls: Mapping[str, Call]) -> None:
+        super().__init__()
+        self._window = window
+        self._calls = calls
+        self._create = calls["create_state_update"]
+        self._apply = calls["apply_state_update"]
+        self.mergeable = "super_aggregation" in calls
+
+    def init(self) -> Any:
+        if "init" in self._calls:
+            return self._calls["init"](self._window)
+        return deepcopy(self._window.init)
+
+    def create(self, state: Any, extracted: Segment) -> Any:
+        return deepcopy(self._create(self._window, state, extracted))
+
+    def apply(self, state: Any, update: Any) -> Any:
+        return self._apply(self._window, state, deepcopy(update))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self._calls["super_aggregation"](self._window, one, other)
+
+    def view(self, state: Any) -> Any:
+        return deepcopy(state)
+
+    def from_view(self, view: Any) -> Any:
+        return deepcopy(view)
+
+    def dump(self, state: Any) -> Any:
+        return deepcopy(state)
+
+    def load(self, data: Any) -> Any:
+        return deepcopy(data)

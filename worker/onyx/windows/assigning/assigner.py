@@ -1,0 +1,62 @@
+"""Which extents places belong to: the first of the three steps of a window.
+
+An assigner is arithmetic on places, one at a time or a whole batch as one array; it knows neither
+groups nor states (folding, `types/`) nor what fires (`triggers/`). Session windows have none: their
+extents depend on the segments before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from onyx.windows.firing import Number
+
+
+class Part(NamedTuple):
+    """Segments of a batch that are in the same extents."""
+
+    numbers: Sequence[int]
+    """The extents."""
+    indices: list[int] | None
+    """The segments; None for the whole batch."""
+
+
+class Assigner(Protocol):
+    """Extents that are known by number before segments come."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether extents end, so that a watermark can pass them."""
+        ...
+
+    def numbers(self, place: Number) -> Sequence[int]:
+        """Numbers of all extents that have this place."""
+        ...
+
+    def bounds(self, number: int) -> tuple[Number, Number]:
+        """First and last place of an extent."""
+        ...
+
+    def split(self, places: Sequence[Number], ints: bool) -> list[Part]:
+        """The parts of a batch, by its places; `ints` when all of them are ints."""
+        ...
+
+
+class OneExtent:
+    """The assigner of a global window: everything is in one extent, which has no end."""
+
+    bounded = False
+    NUMBER = 1
+
+    def numbers(self, place: Number) -> Sequence[int]:
+        """The only one."""
+        return (self.NUMBER,)
+
+    def bounds(self, number: int) -> tuple[Number, Number]:
+        """Minus infinity and infinity."""
+        return float("-inf"), float("inf")
+
+    def split(self, places: Sequence[Number], ints: bool) -> list[Part]:
+        """The whole batch."""
+        return [Part((self.NUMBER,), None)]

@@ -1,0 +1,34 @@
+"""The windows of a task ready to run: what `compile` makes of the job, and peers work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.model.job import Window
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.assigning.places import Places
+from onyx.windows.triggers.trigger import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledWindow:
+    """One window with its triggers."""
+
+    window: Window
+    aggregation: Aggregation
+    places: Places | None
+    """None for a global window, where every segment has the same place."""
+    triggers: tuple[Trigger, ...]
+    lateness: int | None
+    """How far the watermark may be past an extent that still takes segments; None: any."""
+    watermark_of_segments: bool
+    """Whether a watermark is needed that nobody assigns: then the segments are the watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledWindows:
+    """What `TaskWindows` runs."""
+
+    task: str
+    windows: tuple[CompiledWindow, ...]
+    grouped: bool

@@ -1,0 +1,40 @@
+"""Trigger `segment`: fires with every `threshold`-th segment of a group, for the extents of that
+segment, or with `fireAllExtents` for all of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onyx.flow.batch import Segment
+from onyx.windows.firing import Number
+from onyx.windows.triggers.trigger import Declaration, Trigger, WindowView
+from onyx.windows.units import standard
+
+
+class SegmentTrigger(Trigger):
+    """Its state is how many segments a group has got since it fired; none after firing."""
+
+    by_segment = True
+
+    def __init__(self, declaration: Declaration) -> None:
+        super().__init__(declaration)
+        threshold = declaration.trigger.threshold
+        assert threshold is not None, "checked when the job is parsed"
+        self.threshold = standard(threshold)
+
+    def on_segment(
+        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+    ) -> Sequence[Any]:
+        """Count the segment; see `Trigger.on_segment`."""
+        count = counted(self.states.get(key, 0), self.threshold)
+        if count < self.threshold:
+            self.states.set(key, count)
+            return ()
+        self.states.delete(key)
+        return self.looked_at(window, key, extents)
+
+
+def counted(count: int, threshold: int) -> int:
+    """The count after one more segment; the trigger fires at `threshold`, then counts from 1."""
+    return count % threshold + 1

@@ -1,0 +1,31 @@
+"""Which class a trigger is: built-in ones by the name in the manifest, the user's own otherwise.
+
+The names are `model/names.TRIGGERS`, which validation and the CRD use; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onyx.windows.triggers.punctuation import PunctuationTrigger
+from onyx.windows.triggers.segment import SegmentTrigger
+from onyx.windows.triggers.timer import TimerTrigger
+from onyx.windows.triggers.trigger import Declaration, Trigger
+from onyx.windows.triggers.user import UserTrigger
+from onyx.windows.triggers.watermark import PercentileWatermarkTrigger, WatermarkTrigger
+
+BUILT_IN: Mapping[str, type[Trigger]] = {
+    "percentile-watermark": PercentileWatermarkTrigger,
+    "punctuation": PunctuationTrigger,
+    "segment": SegmentTrigger,
+    "timer": TimerTrigger,
+    "watermark": WatermarkTrigger,
+}
+
+
+def compile_trigger(declaration: Declaration) -> Trigger:
+    """
+    Raises:
+        UserError: a function of the user is missing or of the wrong kind.
+    """
+    return BUILT_IN.get(declaration.trigger.type, UserTrigger)(declaration)

@@ -1,0 +1,135 @@
+"""What a window type is: it finds the extents of segments, folds values into their states, and says
+which extents a watermark passes. Triggers decide what fires, the window (`window`) joins the two.
+
+A type is a class with these methods, in a module of its own, and a row in `table`. An extent is a
+value that only its type interprets: a number for windows whose extents are known before segments
+come (`numbered`), an object for sessions. An extent has a state for each group.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from onyx.windows.buckets import Frozen, Holder, Pair
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.firing import Firing, Number, Runs
+from onyx.windows.groups import Shards
+from onyx.windows.prepared import Taken
+from onyx.windows.records import Record, Records
+from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.triggers.progress import Unit
+from onyx.windows.triggers.trigger import Trigger
+
+E = TypeVar("E")
+GONE: Any = object()
+"""In place of a state: the group has none in this extent."""
+Fire = Callable[[E, Iterable[Pair]], list[Firing]]
+"""Makes groups of an extent fire, with the states given, and refines them. What the trigger forgets
+is left to the type, which can remove an extent as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnPeer:
+    """What a window works with on one peer."""
+
+    compiled: CompiledWindow
+    shards: Shards
+    holder: Holder
+    """Makes the buckets that states are in."""
+    watermarks: ShardWatermarks
+    page_max: int
+    """Firings of one page."""
+
+
+class Extents(ABC, Generic[E]):
+    """The extents of one window on one peer."""
+
+    bounded: ClassVar[bool] = True
+    """Whether extents end, so that a watermark can pass them."""
+    keeps_order: ClassVar[bool] = True
+    """Whether its aggregation may be over an `ordered-log` of segments."""
+    merges: ClassVar[bool] = False
+    """Whether extents merge, for which an aggregation needs `merge`."""
+
+    def __init__(self, on_peer: OnPeer) -> None:
+        self._window = on_peer.compiled.window.id
+        self._aggregation = on_peer.compiled.aggregation
+        self._lateness = on_peer.compiled.lateness
+        self._shards = on_peer.shards
+        self._watermarks = on_peer.watermarks
+        self._page_max = on_peer.page_max
+
+    # Segments come.
+
+    @abstractmethod
+    def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[E]:
+        """Fold one segment of a batch into the states of its group; gives the extents that have
+        it, none if it is late."""
+
+    def add(self, taken: Taken, keys: Sequence[Any]) -> list[int]:
+        """The same for a batch of which no trigger looks at single segments; gives the indices of
+        those that are late."""
+        return [i for i, key in enumerate(keys) if not self.add_one(taken, i, key)]
+
+    def settle(self) -> None:
+        """Get all that was added into the states. Called before any method but `add`."""
+
+    # Extents are looked at and changed.
+
+    @abstractmethod
+    def find(self, key: Any, number: int | None = None) -> Sequence[E]:
+        """All extents of a group, or the one of a number if the group has it."""
+
+    @abstractmethod
+    def units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
+        """What gives, for each of these shards, arguments for `find` that name all extents, in
+        the order of numbers. Meanwhile extents may be changed and removed."""
+
+    @abstractmethod
+    def bounds(self, extent: E) -> tuple[Number, Number]:
+        """First and last place of an extent."""
+
+    @abstractmethod
+    def get(self, key: Any, extent: E) -> Any:
+        """The state of a group, or GONE."""
+
+    @abstractmethod
+    def put(self, key: Any, extent: E, state: Any) -> None:
+        """Give a group that an extent has another state; GONE removes the group."""
+
+    # Watermarks pass.
+
+    @abstractmethod
+    def pass_watermark(
+        self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[E]
+    ) -> Runs:
+        """Have extents fire that a watermark has passed, and that got segments since they fired
+        last: those of all shards, or of one."""
+
+    @abstractmethod
+    def expire(self, watermark: Number, shard: int | None) -> None:
+        """Forget extents that a watermark has passed by more than the lateness allowed."""
+
+    # State is recorded and restored.
+
+    @abstractmethod
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+
+    @abstractmethod
+    def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        """What gives the states of a shard, as they are frozen."""
+
+    def snapshot(self, shards: Collection[int], records: Records) -> None:
+        """Add what there is to say of some shards besides `states`."""
+
+    @abstractmethod
+    def restore(self, shard: int, record: Record) -> None:
+        """Apply a record of `take_changes`, `states` or `snapshot`."""
+
+    @abstractmethod
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now, with what has changed in them."""

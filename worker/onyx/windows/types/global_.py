@@ -1,0 +1,16 @@
+"""Window type `global`: one extent without an end, which no watermark passes."""
+
+from __future__ import annotations
+
+from onyx.windows.assigning.assigner import OneExtent
+from onyx.windows.types.extents import OnPeer
+from onyx.windows.types.numbered import NumberedExtents
+
+
+class GlobalExtents(NumberedExtents):
+    """Segments need no place."""
+
+    bounded = False
+
+    def __init__(self, on_peer: OnPeer) -> None:
+        super().__init__(on_peer, OneExtent())
