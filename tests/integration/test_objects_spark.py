@@ -18,7 +18,7 @@ from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import Former, Output
+from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.spark.launcher import run_in_process
 from onyx.spark.output import SparkOutput
 from onyx.spark.request import StageRequest
@@ -54,7 +54,7 @@ def spark_output(
     runner: Any,
     incarnation: str = "g1",
     job: str = "job-1",
-    former: Former | None = None,
+    old: UpgradedJob | None = None,
     **options: Any,
 ) -> SparkOutput:
     context = plugin_context(
@@ -63,7 +63,7 @@ def spark_output(
         incarnation=incarnation,
     )
     sink = output(dataclasses.replace(context, job=JobId(job)), runner)
-    sink.succeed(lambda: former)
+    sink.upgrade(lambda: old)
     return sink
 
 
@@ -126,15 +126,15 @@ def test_another_job_replaces_the_result_of_the_first(store: ObjectStore) -> Non
 def test_the_result_of_a_version_holds_what_every_version_before_it_wrote(
     store: ObjectStore,
 ) -> None:
-    former = None
+    old = None
     for number in range(3):
         job = f"job-{number}"
-        sink = spark_output(store, SummingRunner(), f"g{number}", job, former)
+        sink = spark_output(store, SummingRunner(), f"g{number}", job, old)
         written(sink, 10**number)
-        former = Former(JobId(job), began=True)
+        old = UpgradedJob(JobId(job), began=True)
     sink.seal()
     assert result(store) == [111]
-    sink = spark_output(store, SummingRunner(), "g9", "job-3", former)
+    sink = spark_output(store, SummingRunner(), "g9", "job-3", old)
     store.put("out/parts/job-0/_onyx.json", "{")
     with pytest.raises(UserError, match=r"out/parts/job-0/_onyx.json is damaged"):
         sink.seal()

@@ -101,7 +101,7 @@ def sink(
              "stageTimeout": TIMEOUT_S, **options}  # fmt: skip
     context = plugin_context(given, functions={stage: lambda frame: frame})
     made = output(dataclasses.replace(context, job=JobId(job), wanted=wanted))
-    made.succeed(lambda: None)
+    made.upgrade(lambda: None)
     for numbers in ((1, 2), (3,)):
         made.write([{"n": n} for n in numbers])
         made.flush()

@@ -54,7 +54,7 @@ def take_over(logs: Logs, job_id: str) -> None:
     client.close()
 
 
-def test_the_new_job_comes_in_the_place_of_the_former_one(
+def test_an_edit_upgrades_the_old_job(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     first = started(api, upgradePolicy="KeepState")
@@ -68,7 +68,7 @@ def test_the_new_job_comes_in_the_place_of_the_former_one(
     assert logs.replica().killed_jobs == (first,)
     assert (found["status"]["attempt"], found["status"]["firstAttempt"]) == (1, 1)
     messages = [each["message"] for each in api.list("events") if each["reason"] == "Submitted"]
-    assert f"job {second} is in the log, in the place of job {first}" in messages
+    assert f"job {second} is in the log, upgrades job {first}" in messages
 
 
 def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
@@ -186,7 +186,7 @@ def test_a_retry_goes_on_from_the_attempt_before(
     assert "(after 1 retries)" in found["status"]["message"]
 
 
-def test_an_edit_waits_for_a_job_that_is_taking_over(
+def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     first = started(api, upgradePolicy="KeepState")
@@ -194,7 +194,7 @@ def test_an_edit_waits_for_a_job_that_is_taking_over(
     second = api.wait_for("onyxjobs", "job", after(first))["status"]["jobId"]
     declare(api, catalog=catalog(30))
     found = api.wait_for("onyxjobs", "job", phase("Running", "SpecChanged"))
-    assert f"about to go on where job {first} stopped" in found["status"]["message"]
+    assert f"is carrying over the state of job {first}" in found["status"]["message"]
     take_over(logs, second)
     found = api.wait_for("onyxjobs", "job", after(second))
     assert logs.replica().resumed_jobs[found["status"]["jobId"]] == second

@@ -18,12 +18,12 @@ from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import Former, Output
+from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.output import SparkOutput
 from onyx.spark.request import StageRequest
 from onyx.spark.stage import MANIFEST, DirectoryNotes, Workplace, run_stage
-from onyx.spark.versions import NOTE, VERSIONS_MAX, succeed
+from onyx.spark.versions import NOTE, VERSIONS_MAX, upgrade
 
 STAGE = "demo.stages:total"
 
@@ -55,7 +55,7 @@ def spark_output(
     incarnation: str = "g1",
     job: str = "job-1",
     permitted: Callable[[], bool] = lambda: True,
-    former: Former | None = None,
+    old: UpgradedJob | None = None,
     **options: Any,
 ) -> SparkOutput:
     context = plugin_context(
@@ -65,7 +65,7 @@ def spark_output(
         permitted=permitted,
     )
     sink = output(dataclasses.replace(context, job=JobId(job)), runner)
-    sink.succeed(lambda: former)
+    sink.upgrade(lambda: old)
     return sink
 
 
@@ -149,12 +149,12 @@ def test_another_job_replaces_the_result_and_does_not_see_the_parts_of_the_first
 
 def versions_of_a_job(root: Path, count: int) -> SparkOutput:
     """Each wrote the power of ten of its number, and came in the place of the one before."""
-    former = None
+    old = None
     for number in range(count):
         job = f"job-{number}"
-        sink = spark_output(root, SummingRunner(), f"g{number}", job, former=former)
+        sink = spark_output(root, SummingRunner(), f"g{number}", job, old=old)
         written(sink, 10**number)
-        former = Former(JobId(job), began=True)
+        old = UpgradedJob(JobId(job), began=True)
     return sink
 
 
@@ -166,8 +166,8 @@ def test_the_result_of_a_version_holds_what_every_version_before_it_wrote(tmp_pa
 def test_a_version_that_was_given_up_is_not_in_the_result(tmp_path: Path) -> None:
     """job-1 took over from job-0 and was given up: job-2 goes on where job-0 stopped."""
     versions_of_a_job(tmp_path, 2)
-    first = Former(JobId("job-0"), began=True)
-    sink = spark_output(tmp_path, SummingRunner(), "g9", "job-2", former=first)
+    first = UpgradedJob(JobId("job-0"), began=True)
+    sink = spark_output(tmp_path, SummingRunner(), "g9", "job-2", old=first)
     written(sink, 100)
     sink.seal()
     assert total(tmp_path) == "101"
@@ -175,24 +175,24 @@ def test_a_version_that_was_given_up_is_not_in_the_result(tmp_path: Path) -> Non
 
 def test_who_came_before_is_asked_once_for_all_peers_and_incarnations(tmp_path: Path) -> None:
     versions_of_a_job(tmp_path, 2)
-    later = spark_output(tmp_path, SummingRunner(), "g9", "job-1", former=None)
+    later = spark_output(tmp_path, SummingRunner(), "g9", "job-1", old=None)
     written(later, 100)
     later.seal()
     assert total(tmp_path) == "111"
 
 
 def test_a_job_before_that_never_began_has_nothing_to_give(tmp_path: Path) -> None:
-    former = Former(JobId("never"), began=False)
-    sink = spark_output(tmp_path, SummingRunner(), former=former)
+    old = UpgradedJob(JobId("never"), began=False)
+    sink = spark_output(tmp_path, SummingRunner(), old=old)
     written(sink, 1)
     sink.seal()
     assert total(tmp_path) == "1"
 
 
 def test_parts_of_a_job_before_that_are_not_there_are_missed_at_the_start(tmp_path: Path) -> None:
-    former = Former(JobId("elsewhere"), began=True)
+    old = UpgradedJob(JobId("elsewhere"), began=True)
     with pytest.raises(UserError, match=r"job elsewhere has written parts.*initialize"):
-        spark_output(tmp_path, SummingRunner(), former=former)
+        spark_output(tmp_path, SummingRunner(), old=old)
 
 
 @pytest.mark.parametrize("job", ["job-0", "job-1"])
@@ -209,8 +209,8 @@ def test_unfinished_parts_of_the_dead_of_the_version_before_are_taken_away(tmp_p
     zombie = spark_output(tmp_path, SummingRunner(), "dead", "job-0")
     written(zombie, 1)
     zombie.write([{"n": 500}])
-    former = Former(JobId("job-0"), began=True)
-    sink = spark_output(tmp_path, SummingRunner(), "g1", "job-1", former=former)
+    old = UpgradedJob(JobId("job-0"), began=True)
+    sink = spark_output(tmp_path, SummingRunner(), "g1", "job-1", old=old)
     sink.fence([GroupId("g1")])
     with pytest.raises(Fenced):
         zombie.flush()
@@ -229,9 +229,9 @@ def test_there_are_not_more_versions_than_a_note_may_name(tmp_path: Path) -> Non
     versions_of_a_job(tmp_path, 1)
     names = ",".join(f'"v{number}"' for number in range(VERSIONS_MAX))
     (tmp_path / "parts" / "job-0" / NOTE).write_text(f'{{"after":[{names}]}}')
-    former = Former(JobId("job-0"), began=True)
+    old = UpgradedJob(JobId("job-0"), began=True)
     with pytest.raises(UserError, match="initialize"):
-        spark_output(tmp_path, SummingRunner(), job="job-1", former=former)
+        spark_output(tmp_path, SummingRunner(), job="job-1", old=old)
 
 
 @pytest.mark.parametrize("wreck", ["{", "[]", '{"job": "job-0"}'])
@@ -288,7 +288,7 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
         return True
 
     place = Workplace(tmp_path, JobId("job-1"), permitted)
-    succeed(DirectoryNotes(place), place.job, lambda: None)
+    upgrade(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     with pytest.raises(Fenced):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
@@ -324,7 +324,7 @@ def test_a_result_that_is_not_where_the_worker_looks_is_no_fence(tmp_path: Path)
         functions={STAGE: lambda frame: frame},
     )
     sink = output(context, elsewhere)
-    sink.succeed(lambda: None)
+    sink.upgrade(lambda: None)
     with pytest.raises(UserFunctionError, match=r"sc://host has written .* a volume that both"):
         sink.seal()
 
@@ -335,7 +335,7 @@ def test_a_stage_is_ended_when_its_task_is_told_to_stop(tmp_path: Path) -> None:
         {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
     )
     sink = output(dataclasses.replace(context, wanted=lambda: wanted[0]), runner)
-    sink.succeed(lambda: None)
+    sink.upgrade(lambda: None)
     written(sink, 1)
     runner.meanwhile = lambda: wanted.__setitem__(0, False)
     with pytest.raises(Fenced, match="the runner ended the run"):
@@ -349,7 +349,7 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     answers = [False, False, True]
     pauses: list[float] = []
     place = Workplace(tmp_path, JobId("job-1"), lambda: answers.pop(0), pauses.append)
-    succeed(DirectoryNotes(place), place.job, lambda: None)
+    upgrade(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert place.result.exists()
@@ -360,7 +360,7 @@ def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> No
     own = tmp_path / "staging"
     own.mkdir()
     place = Workplace(tmp_path, JobId("job-1"), lambda: False, lambda _: None)
-    succeed(DirectoryNotes(place), place.job, lambda: None)
+    upgrade(DirectoryNotes(place), place.job, lambda: None)
     request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
     with pytest.raises(Unavailable, match="ZooKeeper"):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)

@@ -137,25 +137,25 @@ class TransactionalOutput(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
-    """The job in whose place another one came."""
+class UpgradedJob:
+    """The old job that a job upgrades."""
 
     job: JobId
     began: bool
-    """Whether it is known to have read, so that its outputs were at work."""
+    """Whether it has read segments, so that its outputs may have written."""
 
 
 @runtime_checkable
-class SucceedingOutput(Protocol):
-    """What an output has besides whose result is made of what every version of a job has written,
-    and not only of what is written now (`upgrade`)."""
+class OneResultOutput(Protocol):
+    """What an output has besides if it makes one result of the parts of all versions of a job
+    (`spec.upgrade`)."""
 
-    def succeed(self, former: Callable[[], Former | None]) -> None:
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
         """Called on every peer before it is ready, from a thread that may block: make sure that the
-        result will hold what the former job and those before it have written. `former` is asked for
-        the job before this one, or None where this output begins anew; only the first time, since
-        a job that has ended is forgotten some day. Idempotent, and safe when several do it at once.
-        Raises like `write`."""
+        result will hold the parts of the old job and of those before it. `old` returns the old job,
+        or None where this output begins anew. Call it only while nothing is recorded yet, because
+        `onyx gc` forgets jobs that have ended. Idempotent, and safe when several peers do it at
+        once. Raises like `write`."""
         ...
 
 

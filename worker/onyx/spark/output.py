@@ -17,7 +17,7 @@ from onyx.plugins.locations import located
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.parts.writer import PartsWriter
-from onyx.plugins.protocol import Former, PluginContext
+from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.launcher import run_in_process
 from onyx.spark.options import SparkOptions
@@ -43,10 +43,10 @@ class SparkOutput(PartsWriter):
         super().__init__(self._results.parts, form, context, roll_limits(options))
         self._fence = DeferredFence(context, self._results.fence)
 
-    def succeed(self, former: Callable[[], Former | None]) -> None:
-        """See `protocol.SucceedingOutput`."""
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """See `protocol.OneResultOutput`."""
         with self._place.told():
-            self._results.succeed(former)
+            self._results.upgrade(old)
 
     def seal(self) -> None:
         """Run the stage, unless its result stands.

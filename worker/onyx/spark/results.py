@@ -11,7 +11,7 @@ from onyx.objects.urls import ObjectUrl
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.parts.writer import PartsPlace
-from onyx.plugins.protocol import Former, PluginContext
+from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark import object_stage, versions
 from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 from onyx.spark.request import StageRequest, StageRunner
@@ -32,13 +32,13 @@ class Results:
     """See `stage.run_stage`."""
     _after: tuple[JobId, ...] = field(default=(), init=False)
 
-    def succeed(self, former: Callable[[], Former | None]) -> None:
-        """See `protocol.SucceedingOutput`."""
-        self._after = versions.succeed(self.notes, self.context.job, former)
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """See `protocol.OneResultOutput`."""
+        self._after = versions.upgrade(self.notes, self.context.job, old)
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """As of parts; also those of the job before this one, whose peers may be dead or not know
-        of its end."""
+        """Fence the writers of the parts, also those of the old job: its peers may not know yet
+        that it was killed."""
         self.parts.fence(live)
         for job in self._after[:1]:
             self.parts_of(replace(self.context, job=job)).fence(live)

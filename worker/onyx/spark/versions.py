@@ -1,14 +1,13 @@
 """Which jobs' parts a stage reads: those of its own job, and of every version before it.
 
-A job that comes in the place of another one reads on where that stopped, so what was written by
-then is in the parts of the other, and so on back to the first. Before any peer of a job is ready,
-its output notes beside its parts which jobs came before it. The note of the job before it is copied
-and not referred to, and never changes.
+A job that upgrades an old one reads on where that stopped, so the earlier segments are in the parts
+of the old job, and so on back to the first. Before any peer of a job is ready, its output writes a
+note beside its parts that lists the jobs before it. The list of the old job's note is copied, so a
+note never refers to another one, and it never changes.
 
-The chain is not taken from the log, because that forgets jobs that have ended while their parts are
-still needed, nor found by looking into `parts/`, where versions lie that were given up. One folder
-for all versions was rejected for the same reason: what a version wrote that was given up would be
-counted twice.
+The log was rejected as the source of the list: it forgets jobs that have ended while their parts
+are still needed. So was a listing of `parts/`, which also has versions that were given up, and one
+folder for all versions: segments that a given-up version wrote would be counted twice.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.plugins.protocol import Former
+from onyx.plugins.protocol import UpgradedJob
 from onyx.structs import prepared
 
 NOTE = "_onyx.json"
@@ -54,21 +53,21 @@ class Notes(Protocol):
         ...
 
 
-def succeed(notes: Notes, job: JobId, former: Callable[[], Former | None]) -> tuple[JobId, ...]:
+def upgrade(notes: Notes, job: JobId, old: Callable[[], UpgradedJob | None]) -> tuple[JobId, ...]:
     """Note which jobs came before this one, unless that is noted; those jobs.
 
     Args:
-        former: asked only if there is no note yet, for the log may have forgotten later.
+        old: called only if there is no note yet, because the log may forget the old job later.
 
     Raises:
-        UserError: the parts of the former job are not there, though it has written some; or too
+        UserError: the parts of the old job are gone, although it has written some; or too
             many versions.
     """
     noted = _read(notes, job)
     if noted is not None:
         return noted.after
-    before = former()
-    after = () if before is None else _with(notes, before)
+    upgraded = old()
+    after = () if upgraded is None else _with(notes, upgraded)
     notes.write(job, msgspec.json.encode(Note(after)))
     return after
 
@@ -90,19 +89,19 @@ def whose(notes: Notes, job: JobId) -> tuple[JobId, ...]:
     return versions[::-1]
 
 
-def _with(notes: Notes, former: Former) -> tuple[JobId, ...]:
+def _with(notes: Notes, old: UpgradedJob) -> tuple[JobId, ...]:
     """A job and those before it."""
-    found = _read(notes, former.job)
-    if found is None and former.began:
+    found = _read(notes, old.job)
+    if found is None and old.began:
         raise UserError(
-            f"{notes.where(former.job)} is not there, but job {former.job} has written parts to "
+            f"{notes.where(old.job)} is not there, but job {old.job} has written parts to "
             f"it, which the result must hold: put it back, or {_ANEW}"
         )
     if found is None:  # it never was so far that it could have written
         return ()
     if len(found.after) >= VERSIONS_MAX:
         raise UserError(f"the result has parts of {VERSIONS_MAX:,} versions of the job: {_ANEW}")
-    return (former.job, *found.after)
+    return (old.job, *found.after)
 
 
 def _read(notes: Notes, job: JobId) -> Note | None:

@@ -83,7 +83,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """SNAPSHOT: number of its first part."""
     last: bool = False
     """SNAPSHOT: whether this is its last part."""
-    inherits: bool = False
+    carries_over: bool = False
     """OPEN: the log has its shards only once its first snapshot is marked as complete, because some
     of them come from another job."""
 

@@ -11,9 +11,10 @@ shard's history is found in the newest older log that has it. Order matters in t
   log that was opened too late to be seen here never acknowledged anything, and every log of a
   version that did is seen by all who come after.
 
-A job that comes in the place of another one has shards at first that no log of it has. They are
-asked of `inherit`, and are a snapshot in the own log before that is ready. Until the mark of the
-snapshot is there, the log does not count, so whoever comes then asks again.
+A job that upgrades another one starts with shards that none of its own logs has. `carry_over`
+reads them from the old job, and they become a snapshot in the own log before that log is ready.
+Until the mark of the snapshot is there, the log does not count, so the next recovery reads them
+from the old job again.
 
 Only logs of the newest older version, and those that the shards come from, are fenced: whoever
 opened a newer log has fenced what was older.
@@ -39,7 +40,7 @@ from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
 from onyx.state.stores.interface import ChunkStore
 
-__all__ = ["Inherited", "Progress", "Recovered", "ShardState", "read_state", "recover"]
+__all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -47,17 +48,17 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
-    """What shards begin with that no log of the job has."""
+class CarriedOver:
+    """The state of shards that comes from the old job."""
 
     shards: Mapping[int, ShardState]
-    """Those that have a state."""
+    """By number; shards without state are left out."""
     roots: U64
     ids: U64
     watermark: Watermark | None
 
 
-Inherit = Callable[[frozenset[int]], Inherited]
+CarryOver = Callable[[frozenset[int]], CarriedOver]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def recover(
     shards: Iterable[int],
     settings: StateSettings,
     progress: Progress = lambda done, total: None,
-    inherit: Inherit | None = None,
+    carry_over: CarryOver | None = None,
 ) -> Recovered:
     """Fence the logs of older allocation versions, read what they say of these shards, and open
     the log of this version and rank. Blocks. To be repeated as it is when it fails.
@@ -100,7 +101,7 @@ def recover(
         place,
         progress,
         lambda reader, logs: _Recovery(
-            store, place, own, frozenset(shards), reader, logs, inherit
+            store, place, own, frozenset(shards), reader, logs, carry_over
         ).run(settings),
         keep_of(settings),
     )
@@ -172,7 +173,7 @@ class _Recovery:
         shards: frozenset[int],
         reader: Reader,
         logs: dict[LogKey, Listed],
-        inherit: Inherit | None,
+        carry_over: CarryOver | None,
     ) -> None:
         self._store = store
         self._place = place
@@ -180,7 +181,7 @@ class _Recovery:
         self._shards = shards
         self._reader = reader
         self._logs = logs
-        self._inherit = inherit
+        self._carry_over = carry_over
         self._bases: list[Base] = []
         self._missing: frozenset[int] = frozenset()
         """Shards that no log has, once that is known."""
@@ -196,13 +197,13 @@ class _Recovery:
             raise self._fenced(f"version {newest} has begun")
         begun = self._logs.get(self._own)
         found = self.read()
-        inherits = self._inherit is not None and bool(self._missing)
+        carries_over = self._carry_over is not None and bool(self._missing)
         if begun is None:
-            self._open(found, inherits)
+            self._open(found, carries_over)
         seq = 1 if begun is None else begun.last + 1
         roots, ids = found.applied()
         log = StateLog(self._store, self._place, self._own, self._shards, seq, found.size, settings)
-        if inherits:
+        if carries_over:
             whole = {number: shard.change() for number, shard in found.shards.items()}
             log.snapshot(Chunk(whole, roots, ids, watermark=found.watermark))
             self._store.create(self._place.mark(self._own, seq), b"")
@@ -217,10 +218,10 @@ class _Recovery:
         gathered = [self._gather(source) for source in sources]
         found = Gathered.of(self._shards)
         watermarks = [each.watermark for each in gathered]
-        if self._inherit is not None and self._missing:
-            inherited = self._inherit(self._missing)
-            found.begin(inherited.shards, inherited.roots, inherited.ids)
-            watermarks.append(inherited.watermark)
+        if self._carry_over is not None and self._missing:
+            carried = self._carry_over(self._missing)
+            found.begin(carried.shards, carried.roots, carried.ids)
+            watermarks.append(carried.watermark)
         for base in self._behind(sources, gathered):
             found.absorb(self._gather_base(base))
         for each in gathered:
@@ -313,9 +314,9 @@ class _Recovery:
             if base.first <= seq < base.end
         )
 
-    def _open(self, found: Gathered, inherits: bool) -> None:
+    def _open(self, found: Gathered, carries_over: bool) -> None:
         shards, bases = tuple(sorted(self._shards)), _merged(self._bases)
-        frame = Frame(Kind.OPEN, 0, shards, bases, inherits=inherits)
+        frame = Frame(Kind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)
         data = encode_chunk(self._place, self._own, frame, chunk, ())
         name = self._place.chunk(self._own, 0)
@@ -325,7 +326,7 @@ class _Recovery:
 
 def _counts(opened: ChunkReader, log: Listed) -> bool:
     """Whether a log has all that its first chunk says."""
-    return not opened.frame.inherits or bool(log.marks)
+    return not opened.frame.carries_over or bool(log.marks)
 
 
 def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:

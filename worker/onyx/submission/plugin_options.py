@@ -15,7 +15,7 @@ from onyx.model.job import Job
 from onyx.model.plugins import BY_TYPE
 from onyx.model.report import at
 from onyx.plugins.options import check_options, options_of, own_options
-from onyx.upgrade.compatibility import GATHERING, result_path
+from onyx.upgrade.compatibility import ONE_RESULT, result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
@@ -39,7 +39,7 @@ def _shared_results(job: Job) -> Iterator[Problem]:
     """The second of two results at one path would be taken for the first, which is there."""
     taken: dict[PurePosixPath, str] = {}
     for index, entry in enumerate(job.catalog):
-        if entry.type == "output" and entry.plugin in GATHERING and "path" in entry.options:
+        if entry.type == "output" and entry.plugin in ONE_RESULT and "path" in entry.options:
             first = taken.setdefault(result_path(entry), entry.name)
             if first != entry.name:
                 path = at(at(at(at("spec", "catalog"), index), "options"), "path")

@@ -27,7 +27,7 @@ _YAML = {
 }  # fmt: skip
 
 
-GATHERING = frozenset(row.name for row in PLUGINS if row.one_result)
+ONE_RESULT = frozenset(row.name for row in PLUGINS if row.one_result)
 """Output plugins that make one result, at `path`, of the parts of all versions of a job."""
 
 
@@ -44,7 +44,7 @@ def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     """Only a gathering output reads again what the old job has written."""
-    if not GATHERING & {old.plugin, new.plugin}:
+    if not ONE_RESULT & {old.plugin, new.plugin}:
         return None
     changed = _differs("plugin", old.plugin, new.plugin)
     if changed is None and result_path(old) != result_path(new):
@@ -54,7 +54,7 @@ def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
 
 def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
     """About an output whose name the old job does not have."""
-    if new.plugin not in GATHERING:
+    if new.plugin not in ONE_RESULT:
         return None
     for entry in old.catalog:
         if (
@@ -123,7 +123,7 @@ def _path(job: Job, task: str) -> dict[str, Any]:
 
 
 def result_path(entry: CatalogEntry) -> PurePosixPath:
-    """Where an output of `GATHERING` puts its result."""
+    """Where an output of `ONE_RESULT` puts its result."""
     return PurePosixPath(str(entry.options.get("path", "")).removeprefix("file://"))
 
 

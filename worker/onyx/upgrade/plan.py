@@ -17,7 +17,7 @@ from typing import Literal
 from onyx.errors import Problem
 from onyx.model.job import Job, Upgrade, Window
 from onyx.upgrade.compatibility import (
-    GATHERING,
+    ONE_RESULT,
     Doubt,
     input_doubt,
     output_doubt,
@@ -178,7 +178,7 @@ class _Planning:
             if entry.type in ("input", "output") and (entry.type, entry.name) not in there:
                 part: Part = "input" if entry.type == "input" else "output"
                 why = "the new job has none"
-                why += "; no stage reads its parts" if entry.plugin in GATHERING else ""
+                why += "; no stage reads its parts" if entry.plugin in ONE_RESULT else ""
                 self._steps.append(Step(part, entry.name, "dropped", why))
         kept = {(window.task, window.id) for window in self._new.windows}
         for window in self._old.windows:

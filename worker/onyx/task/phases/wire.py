@@ -96,7 +96,7 @@ def _recover_output(
     background: Background,
     sink: Sink,
 ) -> bool:
-    if not carry_over.succeeded(assignment, program, background):
+    if not carry_over.upgraded(assignment, program, background):
         return False
     if sink.transactional and commits(program.job, assignment.task):
         return _recover_commits(assignment, program, allocation, background, sink)
@@ -120,7 +120,7 @@ def _recover_commits(
 
     if allocation.wiring.rank >= SHARDS:
         return True
-    if not carry_over.may_inherit(assignment):
+    if not carry_over.may_carry_over(assignment):
         return False
     allocation.committing = recovered_state(
         assignment,
@@ -128,7 +128,7 @@ def _recover_commits(
         allocation.wiring,
         background,
         shards_of_rank(allocation.wiring, SHARDS),
-        carry_over.inherit_written(assignment, program),
+        carry_over.carry_over_written(assignment, program),
         finished,
     )
     if allocation.committing is None:

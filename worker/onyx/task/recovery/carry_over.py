@@ -1,13 +1,13 @@
-"""Taking over from another job in whose place this one came.
+"""A new job carries over the state of the old job that it upgrades.
 
-That job was killed in the moment in which this one was submitted, but peers of it may not know yet.
-So order matters: first every task that has state fences and reads the logs of the other job, before
-its peer is ready; then, when all are ready, inputs read the frontiers. What a frontier covers is in
-the logs, then, and nothing that is read again can be forgotten in them: it is in the ids that were
-applied.
+The log entry that submitted this job killed the old one, but peers of the old job may not know that
+yet. So the order matters. First each task with state fences and reads the old job's state logs,
+before its peer is ready. Only when all peers are ready do inputs read the old job's frontiers.
+Invariant: everything that a frontier covers is in the logs that were read, and every segment that
+is read again beyond it is among the applied ids, if it was applied.
 
-Each thing is read from the other job only until this one has its own: a log with a whole snapshot,
-a document for each partition. All of it can be repeated at any time, until then.
+State is read from the old job only until this job has its own: a state log with a complete
+snapshot, a frontier document for each partition. Until then every step can be repeated.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import own_options
-from onyx.plugins.protocol import Former, Token, TransactionalOutput
+from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
 from onyx.replica import jobs
 from onyx.replica.state import NOTHING, Partitions, Replica
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
-from onyx.state.recovery import Inherit, Inherited, read_state
+from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
@@ -52,20 +52,20 @@ from onyx.windows.records import StagedOutput
 
 
 @dataclass(frozen=True, slots=True)
-class Predecessor:
-    """The job from which this one takes over."""
+class OldJob:
+    """The old job that this one upgrades, and what is carried over from it."""
 
     id: JobId
     job: Job
     plan: Plan
     numbers: Mapping[int, int]
-    """Partitions that are carried over: their numbers here by those there."""
+    """Partitions that are carried over: their numbers in this job by those in the old one."""
     has_more: bool
-    """Whether there are partitions here that it does not have."""
+    """Whether this job has partitions of inputs that the old one does not have."""
 
 
-def may_inherit(assignment: Assignment) -> bool:
-    """Whether all partitions of the job are known, if it takes over from another one."""
+def may_carry_over(assignment: Assignment) -> bool:
+    """Whether all partitions of the job are registered, if it upgrades another one."""
     replica, job = assignment.services.replica(), assignment.job_id
     known = replica.partitions.get(job, NOTHING)
     return job not in replica.resumed_jobs or all(
@@ -73,76 +73,73 @@ def may_inherit(assignment: Assignment) -> bool:
     )
 
 
-def inherit_windows(assignment: Assignment, program: Program) -> Inherit | None:
-    """How a task with windows gets the state of the one of the other job; None without one."""
+def carry_over_windows(assignment: Assignment, program: Program) -> CarryOver | None:
+    """How a task with windows gets its state from the old job; None if the job upgrades none."""
     if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
 
-    def inherit(shards: frozenset[int]) -> Inherited:
-        before = _predecessor(assignment, program)
-        if not before.plan.carries("task", assignment.task):
+    def carry_over(shards: frozenset[int]) -> CarriedOver:
+        old = _old_job(assignment, program)
+        if not old.plan.carries("task", assignment.task):
             return _NOTHING
-        found = _read(assignment, program, before, shards)
-        translation = Translation(before.job, program.job, assignment.task, before.plan)
-        same_keys = before.job.entry(assignment.task).uniqueness_key == program.entry.uniqueness_key
+        found = _read(assignment, program, old, shards)
+        translation = Translation(old.job, program.job, assignment.task, old.plan)
+        same_keys = old.job.entry(assignment.task).uniqueness_key == program.entry.uniqueness_key
 
         def state(shard: ShardState) -> ShardState:
             records = [each for part in shard.records() for each in translation.records(part)]
-            if before.has_more:
+            if old.has_more:
                 records = [each for each in records if not is_of_the_end(each)]
             keys = shard.keys if same_keys else []
-            closed = shard.closed and not before.has_more
+            closed = shard.closed and not old.has_more
             return ShardState.of(ShardChange(records, shard.emitted, shard.settled, closed, keys))
 
-        return _inherited(found, before, {n: state(shard) for n, shard in found.shards.items()})
+        return _carried_over(found, old, {n: state(shard) for n, shard in found.shards.items()})
 
-    return inherit
+    return carry_over
 
 
-def inherit_written(assignment: Assignment, program: Program) -> Inherit | None:
-    """How an output that writes exactly once knows what the one of the other job has written; what
-    that had only committed becomes visible."""
+def carry_over_written(assignment: Assignment, program: Program) -> CarryOver | None:
+    """How an exactly-once output learns which segments the old job has written. What the old job
+    has committed and not published is published."""
     if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
 
-    def inherit(shards: frozenset[int]) -> Inherited:
-        before = _predecessor(assignment, program)
-        if not before.plan.carries("output", assignment.task) or not commits(
-            before.job, assignment.task
-        ):
+    def carry_over(shards: frozenset[int]) -> CarriedOver:
+        old = _old_job(assignment, program)
+        if not old.plan.carries("output", assignment.task) or not commits(old.job, assignment.task):
             return _NOTHING
-        found = _read(assignment, program, before, shards)
-        _finish(assignment, program, before, last_tokens(found.shards.values()))
-        return _inherited(found, before, {})
+        found = _read(assignment, program, old, shards)
+        _finish(assignment, program, old, last_tokens(found.shards.values()))
+        return _carried_over(found, old, {})
 
-    return inherit
+    return carry_over
 
 
-def succeeded(assignment: Assignment, program: Program, background: Background) -> bool:
-    """Whether an output whose result is made of what all versions of a job have written knows of
-    those before; asked in the background, while the job waits."""
+def upgraded(assignment: Assignment, program: Program, background: Background) -> bool:
+    """Whether a one-result output has the parts of earlier versions of the job in its result. The
+    question runs in the background, while the task waits."""
     sink = program.sink
     assert sink is not None
-    if not sink.succeeded:
-        work = partial(sink.succeed, lambda: _former(assignment, program))
-        background.poll("former", work)
-    return sink.succeeded
+    if not sink.upgraded:
+        work = partial(sink.upgrade, lambda: _upgraded_job(assignment, program))
+        background.poll("upgrade", work)
+    return sink.upgraded
 
 
-def _former(assignment: Assignment, program: Program) -> Former | None:
+def _upgraded_job(assignment: Assignment, program: Program) -> UpgradedJob | None:
     if assignment.job_id not in assignment.services.replica().resumed_jobs:
         return None
-    other, _, plan = _planned(assignment, program)
+    job_id, _, plan = _planned(assignment, program)
     if not plan.carries("output", assignment.task):
         return None
-    return Former(
-        other, bool(assignment.services.log.list_documents(job_documents.frontiers(other)))
-    )
+    began = bool(assignment.services.log.list_documents(job_documents.frontiers(job_id)))
+    return UpgradedJob(job_id, began)
 
 
 def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
-    """What may have been committed and not made visible. One record at a time is in memory: with
-    some outputs a token holds all that was written."""
+    """Tokens that may be committed and not published. One record at a time is in memory, because
+    a token of some outputs holds all that was written."""
     lasts = []
     for state in shards:
         last: list[Token] = []
@@ -155,62 +152,62 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
 def load_frontiers(
     assignment: Assignment, program: Program, stores: Mapping[int, FrontierStore]
 ) -> dict[int, Frontier]:
-    """Where to begin to read partitions, by their numbers. Blocks. What this job has no document of
-    gets one, so that from then on nothing is asked of the other job.
+    """Where to begin to read partitions, by their numbers. Blocks. Each partition without a
+    document gets one, so that the old job is not needed any more.
 
     Raises:
-        UserError: the other job has been forgotten.
+        UserError: `onyx gc` has forgotten the old job.
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
     if missing and assignment.job_id in assignment.services.replica().resumed_jobs:
-        before = _predecessor(assignment, program)
-        theirs = {here: there for there, here in before.numbers.items()}
+        old = _old_job(assignment, program)
+        theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
             if number in theirs:
-                found[number] = FrontierStore(assignment.services, before.id, theirs[number]).load()
+                found[number] = FrontierStore(assignment.services, old.id, theirs[number]).load()
             stores[number].begin(found[number])
     return found
 
 
 _EMPTY = np.empty(0, dtype=np.uint64)
-_NOTHING = Inherited({}, _EMPTY, _EMPTY, None)
+_NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
 
 
 def _planned(assignment: Assignment, program: Program) -> tuple[JobId, Job, Plan]:
-    """The job in whose place this one came, and what is carried over from it. Blocks.
+    """Id and manifest of the old job, and what is carried over from it. Blocks.
 
     Raises:
-        UserError: it has been forgotten, or is not such that this job can take over.
+        UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
     replica, new = assignment.services.replica(), program.job
-    other = replica.resumed_jobs[assignment.job_id]
-    digest = replica.job_digests.get(other)
+    job_id = replica.resumed_jobs[assignment.job_id]
+    digest = replica.job_digests.get(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
-            f"job {assignment.job_id} cannot go on where job {other} stopped: that has been "
-            "forgotten (`onyx gc`); submit it without `upgrade`, to begin anew"
+            f"job {assignment.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
+            "has forgotten; submit it without `upgrade`, to begin anew"
         )
     old = parse_mapping(msgspec.json.decode(assignment.services.log.get_chunk(digest)))
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
-    return other, old, plan
+    return job_id, old, plan
 
 
-def _predecessor(assignment: Assignment, program: Program) -> Predecessor:
+def _old_job(assignment: Assignment, program: Program) -> OldJob:
     """Blocks. Raises like `_planned`."""
-    other, old, plan = _planned(assignment, program)
+    job_id, old, plan = _planned(assignment, program)
     replica, log, new = assignment.services.replica(), assignment.services.log, program.job
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
-    before = _named_partitions(log, replica, other, carried)
+    before = _named_partitions(log, replica, job_id, carried)
     here = _named_partitions(log, replica, assignment.job_id, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
-    return Predecessor(other, old, plan, mapped, has_more)
+    return OldJob(job_id, old, plan, mapped, has_more)
 
 
 def _inputs(job: Job) -> tuple[str, ...]:
@@ -238,32 +235,30 @@ def _names(log: LogReader, partitions: Partitions) -> list[str]:
 
 
 def _read(
-    assignment: Assignment, program: Program, before: Predecessor, shards: frozenset[int]
+    assignment: Assignment, program: Program, old: OldJob, shards: frozenset[int]
 ) -> Gathered:
     services = assignment.services
     store = services.state_store(durable=True)
-    check_shared(store, services.log, before.id, assignment.peer, state_place(services.settings))
+    check_shared(store, services.log, old.id, assignment.peer, state_place(services.settings))
     return read_state(
-        store, before.id, assignment.task, shards, partial(report_recovery, program.metrics)
+        store, old.id, assignment.task, shards, partial(report_recovery, program.metrics)
     )
 
 
-def _inherited(found: Gathered, before: Predecessor, shards: Mapping[int, ShardState]) -> Inherited:
-    roots, ids = renumbered(*found.applied(), before.numbers)
-    return Inherited(shards, roots, ids, found.watermark)
+def _carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState]) -> CarriedOver:
+    roots, ids = renumbered(*found.applied(), old.numbers)
+    return CarriedOver(shards, roots, ids, found.watermark)
 
 
-def _finish(
-    assignment: Assignment, program: Program, before: Predecessor, tokens: list[Token]
-) -> None:
-    """Make visible what the other job has committed, where it has written it. No function of the
-    user is called for that, so those that only the other job named may be gone."""
-    entry = before.job.entry(assignment.task)
+def _finish(assignment: Assignment, program: Program, old: OldJob, tokens: list[Token]) -> None:
+    """Publish what the old job has committed, where it has written it. That calls no function of
+    the user, so functions that only the old job named may be gone."""
+    entry = old.job.entry(assignment.task)
     if not tokens or entry.plugin is None:
         return
     context = replace(
         plugin_context(assignment, program),
-        job=before.id,
+        job=old.id,
         options=own_options(entry),
         resolve=_uncalled,
     )
@@ -276,6 +271,6 @@ def _finish(
 
 def _uncalled(name: str) -> Callable[..., Any]:
     def missing(*_: Any) -> Any:
-        raise UserError(f"{name} was called while the other job's writes were finished")
+        raise UserError(f"{name} was called while the old job's writes were published")
 
     return missing

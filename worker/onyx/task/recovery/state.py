@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from onyx.errors import Fenced
-from onyx.state.recovery import Inherit, Recovered, recover
+from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import Wiring
@@ -31,11 +31,11 @@ def recovered_state(
     wiring: Wiring,
     background: Background,
     shards: range,
-    inherit: Inherit | None,
+    carry_over: CarryOver | None,
     make: Callable[[Recovered], Made],
 ) -> Made | None:
     """What `make` makes of the state of these shards, with the log that is this peer's from now on;
-    None while it is being read and made, both in the background. `inherit` gives shards their
+    None while it is being read and made, both in the background. `carry_over` gives shards their
     beginning."""
     services, metrics = assignment.services, program.metrics
 
@@ -55,7 +55,7 @@ def recovered_state(
                 shards,
                 services.settings.state,
                 partial(report_recovery, metrics),
-                inherit,
+                carry_over,
             )
         )
 

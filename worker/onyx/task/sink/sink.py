@@ -15,11 +15,11 @@ from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
     Commit,
-    Former,
+    OneResultOutput,
     Output,
-    SucceedingOutput,
     Token,
     TransactionalOutput,
+    UpgradedJob,
 )
 
 
@@ -34,8 +34,8 @@ class Sink:
         self.acknowledged = 0
         """Batches that are durable."""
         self._waiting: deque[tuple[int, U64, U64]] = deque()
-        self.succeeded = not isinstance(plugin, SucceedingOutput)
-        """Whether its result holds what earlier versions of the job have written, if it has one."""
+        self.upgraded = not isinstance(plugin, OneResultOutput)
+        """Whether its result, if it makes one, holds the parts of earlier versions of the job."""
 
     def write(self, segments: list[Segment], roots: U64 | None, values: U64 | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
@@ -67,11 +67,11 @@ class Sink:
         assert isinstance(self._plugin, TransactionalOutput), "asked before"
         self._plugin.finish(token)
 
-    def succeed(self, former: Callable[[], Former | None]) -> bool:
-        """Let it know of earlier versions; blocks."""
-        assert isinstance(self._plugin, SucceedingOutput), "asked before"
-        self._plugin.succeed(former)
-        self.succeeded = True
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> bool:
+        """Add the parts of earlier versions of the job to the result; blocks."""
+        assert isinstance(self._plugin, OneResultOutput), "asked before"
+        self._plugin.upgrade(old)
+        self.upgraded = True
         return True
 
     def fence(self, live: Sequence[GroupId]) -> None:

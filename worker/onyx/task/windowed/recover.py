@@ -13,7 +13,7 @@ from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Allocation, Assignment, Background, Program, Registration, Windowed
-from onyx.task.recovery.carry_over import inherit_windows, may_inherit
+from onyx.task.recovery.carry_over import carry_over_windows, may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.windowed.emissions import Emissions
 from onyx.task.windowed.state import Windowing
@@ -39,7 +39,7 @@ def recover_windows(
         first = _first_partition(assignment, allocation.wiring, registration, shards)
         if first is None:
             return False
-    if not may_inherit(assignment):
+    if not may_carry_over(assignment):
         return False
     allocation.windowing = recovered_state(
         assignment,
@@ -47,7 +47,7 @@ def recover_windows(
         allocation.wiring,
         background,
         shards_of_rank(allocation.wiring, shards),
-        inherit_windows(assignment, program),
+        carry_over_windows(assignment, program),
         lambda recovered: _windowing(assignment, program, its, first, recovered),
     )
     return allocation.windowing is not None

@@ -9,7 +9,7 @@ from tests.support.records import notes, notes_of
 from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.recovery import Inherited, Recovered, read_state, recover
+from onyx.state.recovery import CarriedOver, Recovered, read_state, recover
 from onyx.state.shard_state import ShardState
 from onyx.state.stores.memory import MemoryChunkStore
 
@@ -22,11 +22,11 @@ class Other:
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
 
-    def __call__(self, shards: frozenset[int]) -> Inherited:
+    def __call__(self, shards: frozenset[int]) -> CarriedOver:
         self.asked.append(sorted(shards))
         states = {n: ShardState.of(ShardChange(notes(n), settled=7)) for n in shards}
         ids = np.array(sorted(shards), dtype=np.uint64)
-        return Inherited(states, ids, ids, 5)
+        return CarriedOver(states, ids, ids, 5)
 
 
 class Failing(MemoryChunkStore):
@@ -51,7 +51,7 @@ def other() -> Other:
 
 
 def taken(store: Failing, other: Other, version: int, rank: int, *shards: int) -> Recovered:
-    return recover(store, "job", "task", version, rank, shards, SETTINGS, inherit=other)
+    return recover(store, "job", "task", version, rank, shards, SETTINGS, carry_over=other)
 
 
 def records(recovered: Recovered) -> dict[int, list[int]]:
