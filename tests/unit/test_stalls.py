@@ -2,7 +2,7 @@
 
 import pytest
 
-from onyx.stalls import Reason, Stall, cause, sentence, told
+from onyx.stalls import Reason, Stall, cause, sentence, status_sentence
 
 ORDER = ("read", "parse", "write")
 
@@ -64,7 +64,7 @@ def test_the_longest_of_equals_is_named_and_the_others_are_counted():
         "does not advance: task write (peer peer-bbb and 1 more), for 40 s: write is unavailable; "
         "75 segments are in flight, the oldest for 41 s"
     )
-    assert told(found, stalls) == (
+    assert status_sentence(found, stalls) == (
         "task write (peer peer-bbb and 1 more), since 1970-01-01T00:00:02Z: write is unavailable"
     )
     assert "for 0 s" in sentence(found, stalls, 1_000), "clocks may differ"

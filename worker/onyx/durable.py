@@ -1,4 +1,8 @@
-"""Names in directories that are still there after a loss of power."""
+"""fsync for directory entries: a name that is in a directory after a loss of power.
+
+`fsync` of a file makes its bytes durable, but not the entry that names it: that belongs to the
+directory. Whoever creates or renames a file syncs the directory after it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 
 
 def make_durable_directory(directory: Path, mode: int | None = None) -> None:
-    """Make a directory, and make sure that it is still there after a loss of power.
+    """Make a directory that survives a loss of power, with its missing parents.
 
     Arguments:
         mode: of the directory if it is not there yet, whatever the umask; None leaves it to that,
@@ -28,7 +32,7 @@ def make_durable_directory(directory: Path, mode: int | None = None) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable.
+    """Make the entries of a directory durable: files created, renamed or removed in it before.
 
     Raises:
         OSError: the directory is gone, or the disk fails.

@@ -91,6 +91,7 @@ class NoRecorder:
     """Of a process that nobody looks after."""
 
     def slot(self, job: JobId, task: TaskName) -> Slot:
+        """A slot that records nothing."""
         return NOT_RECORDED
 
 
@@ -170,12 +171,14 @@ class Recorder:
             return True
 
     def leave(self, who: object) -> None:
+        """The task comes out of user code."""
         with self._lock:
             self._inside -= 1
             if self._alone is who:
                 self._alone = None
 
     def release(self, slot: int, who: object) -> None:
+        """The task has ended: its slot is free for another."""
         with self._lock:
             self._free.append(slot)
             if self._alone is who:

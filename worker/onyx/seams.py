@@ -11,7 +11,9 @@ class Clock(Protocol):
     """Monotonic seconds. Wall clock time is used for the timers of users' triggers, which outlive a
     process, and for no decision of our own."""
 
-    def monotonic_s(self) -> float: ...
+    def monotonic_s(self) -> float:
+        """Seconds from some moment on; never goes back."""
+        ...
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch; may jump."""
@@ -22,20 +24,28 @@ class SystemClock:
     """The clock of the operating system; it goes on while a process is stopped by SIGSTOP."""
 
     def monotonic_s(self) -> float:
+        """See `Clock`."""
         return time.monotonic()
 
     def wall_ms(self) -> int:
+        """See `Clock`."""
         return time.time_ns() // 1_000_000
 
 
 class Randomness(Protocol):
     """The three draws that Onyx needs; `random.Random` has them."""
 
-    def random(self) -> float: ...
+    def random(self) -> float:
+        """From 0 up to, not including, 1."""
+        ...
 
-    def randrange(self, stop: int, /) -> int: ...
+    def randrange(self, stop: int, /) -> int:
+        """An integer from 0 up to, not including, `stop`."""
+        ...
 
-    def getrandbits(self, bits: int, /) -> int: ...
+    def getrandbits(self, bits: int, /) -> int:
+        """An integer of `bits` random bits."""
+        ...
 
 
 def system_randomness() -> Randomness:

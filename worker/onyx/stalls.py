@@ -138,8 +138,9 @@ def sentence(found: Stall, stalls: Sequence[Stall], now_ms: int) -> str:
     )
 
 
-def told(found: Stall, stalls: Sequence[Stall]) -> str:
-    """The same for a status that is written only when it changes: since when, not for how long."""
+def status_sentence(found: Stall, stalls: Sequence[Stall]) -> str:
+    """As `sentence`, but since when and not for how long: for a status that is written only when
+    it changes."""
     same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
     since = instant(found.since_ms)

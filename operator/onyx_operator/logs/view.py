@@ -24,7 +24,7 @@ from onyx.replica.entry import Command, Entry
 from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings
-from onyx.stalls import cause, told
+from onyx.stalls import cause, status_sentence
 from onyx.upgrade.plan import upgrading
 from onyx_operator.logs.frontiers import Frontiers
 from onyx_operator.logs.jobs import (
@@ -350,7 +350,7 @@ class LogView:
         if not stalls:
             return bool(before)
         root = cause(stalls, replica.tasks.get(job, ()))
-        found = "" if root is None else told(root, stalls)
+        found = "" if root is None else status_sentence(root, stalls)
         if found:
             self._stalled[job] = found
         return found != before

@@ -1,15 +1,21 @@
-"""What one incarnation of a group sends to the log next: a pure state machine.
+"""The entries that one incarnation of a group appends to the log: a pure state machine.
 
-One transaction is under way at a time and carries everything that was waiting when it left: check
-that the pulse of this incarnation exists, then create one sequential node for each entry. So an
-incarnation that was declared dead writes nothing, order needs no thought when a connection breaks,
-and throughput comes from the size of the transaction (several transactions in flight were rejected:
-a client library may send a later one on the new connection before we re-send the earlier one).
+One transaction is in flight at a time. It carries all entries that waited when it was sent: it
+checks that the pulse of this incarnation exists, and creates one sequential node for each entry.
 
-When a reply is lost the entries may or may not be in the log. They are sent again, from the first
-one not acknowledged, once the *same* session is connected again; entries carry `(writer, sequence)`
-and a replica ignores what it has seen. When the session has expired or the pulse is gone, all is
-dropped: only a new incarnation may write.
+Invariants:
+
+* *Fenced.* The check and the writes are one transaction, so an incarnation that was declared dead
+  writes nothing, however late its request arrives ("Fencing" in docs/architecture.md).
+* *In order.* The next transaction is sent only after the reply to the last one. Several in flight
+  were rejected: after a reconnect a client library may send a later one before we send the earlier
+  one again. Throughput comes from the size of a transaction.
+* *Once.* When a reply is lost, the entries may or may not be in the log. They are sent again, from
+  the first one not acknowledged, once the *same* session is connected again. Entries carry
+  `(writer, sequence)`, and a replica ignores those that it has applied.
+
+When the session has expired or the pulse is gone, all entries are dropped: only a new incarnation
+may write.
 """
 
 from __future__ import annotations
@@ -68,7 +74,7 @@ class AppendQueue:
         self._sequence = 0
         self._attempt = 0
         self._under_way = 0
-        """Entries of the transaction that waits for its reply."""
+        """Entries of the transaction in flight."""
         self._connected = True
 
     def __len__(self) -> int:

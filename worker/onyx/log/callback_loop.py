@@ -1,8 +1,8 @@
 """The one thread of a log on which its callbacks run, one at a time, in order, with timers.
 
 Kazoo calls listeners on the thread that reads its socket and watchers on another one; a blocking
-call inside either stops the client. So those only put a call here, and everything that a log tells
-its user comes from this thread.
+call inside either stops the client. So those only put a call here, and every callback of a log's
+user runs on this thread.
 """
 
 from __future__ import annotations

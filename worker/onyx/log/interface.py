@@ -1,6 +1,6 @@
 """The seam between the engine and the log: what a peer group or a client asks of it.
 
-`zookeeper.py` is the real one, `memory.py` the in-memory twin; both pass the same contract tests.
+`log/zookeeper` is the real one; tests have one in memory. Both pass the same contract tests.
 Callbacks are called on a thread of the log, one at a time, in order, and must only enqueue.
 """
 
@@ -16,7 +16,7 @@ from onyx.replica.entry import Command, Entry
 
 
 class Session(enum.Enum):
-    """What a listener hears about the session."""
+    """What became of the session."""
 
     SUSPENDED = "suspended"
     """The connection is gone; whether the session lives is not known."""
@@ -78,7 +78,9 @@ class LogReader(Protocol):
         """Raises Unavailable when it is missing, InvariantViolated when it is not what it says."""
         ...
 
-    def get_document(self, path: str) -> Document | None: ...
+    def get_document(self, path: str) -> Document | None:
+        """The document at `folder/name`; None if there is none."""
+        ...
 
     def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
         """Create (`version` None) or replace a document if its version is still `version`.
@@ -100,7 +102,9 @@ class LogReader(Protocol):
         """Write the cluster's parameters if nobody has; return those that hold."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the session and the threads. Idempotent."""
+        ...
 
 
 class ClientLog(LogReader, Protocol):
@@ -120,8 +124,8 @@ class GroupLog(LogReader, Protocol):
 
     @property
     def identity(self) -> int:
-        """Tells this log from one made anew under the same name: what the next incarnation of the
-        same process has to find again."""
+        """Distinguishes this log from one made anew under the same name. The next incarnation of
+        the same process must find the same identity."""
         ...
 
     def register_pulse(self) -> None:
@@ -135,18 +139,24 @@ class GroupLog(LogReader, Protocol):
         """
         ...
 
-    def pulse_exists(self, group: GroupId) -> bool: ...
+    def pulse_exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now. Waits for the answer."""
+        ...
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
         """Call `gone` once when the pulse is deleted, or at once if it is not there."""
         ...
 
-    def unwatch_pulse(self, group: GroupId) -> None: ...
+    def unwatch_pulse(self, group: GroupId) -> None:
+        """Do not call `gone` any more. Idempotent."""
+        ...
 
-    def on_session(self, listener: Callable[[Session], None]) -> None: ...
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        ...
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run this on the log's thread, which so proves that it moves."""
+        """Run this on the log's thread: proves that the thread moves."""
         ...
 
     def confirmed_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Where the documents about a job are that are kept beside the log."""
+"""Paths of the documents about a job that are stored beside the log."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def frontier(job: JobId, partition: int) -> str:
 
 
 def place(job: JobId) -> str:
-    """Name of the place where the state of a job is."""
+    """Where the state of a job is stored."""
     return f"place/{job}"
 
 
 def stalls(job: JobId) -> str:
-    """The folder of what keeps a job from advancing."""
+    """The folder of the reports why a job does not advance."""
     return f"stall/{job}"
 
 
 def stall(job: JobId, group: GroupId) -> str:
-    """The same, as one group reports it."""
+    """The report of one group."""
     return f"{stalls(job)}/{group}"
 
 

@@ -39,10 +39,12 @@ class Paths:
 
     @property
     def root(self) -> str:
+        """The node of the tenancy."""
         return f"/onyx/{self.tenancy}"
 
     @property
     def log(self) -> str:
+        """Parent of the entries."""
         return f"{self.root}/log"
 
     @property
@@ -52,31 +54,39 @@ class Paths:
 
     @property
     def pulses(self) -> str:
+        """Parent of the pulses."""
         return f"{self.root}/pulse"
 
     @property
     def origin(self) -> str:
+        """Position and digest of the replica that the log starts from."""
         return f"{self.root}/origin"
 
     @property
     def chunks(self) -> str:
+        """Parent of the content-addressed documents."""
         return f"{self.root}/chunks"
 
     @property
     def documents(self) -> str:
+        """Folder of all versioned documents."""
         return f"{self.root}/documents"
 
     @property
     def parameters(self) -> str:
+        """What the first process of the cluster fixed for all."""
         return f"{self.root}/parameters"
 
     def entry(self, position: Position) -> str:
+        """The node of one entry."""
         return f"{self.entry_prefix}{position:010d}"
 
     def pulse(self, group: GroupId) -> str:
+        """The node of one pulse."""
         return f"{self.pulses}/{path_name(group, 'the id of a group')}"
 
     def chunk(self, digest: str) -> str:
+        """The node of the document with this digest."""
         return f"{self.chunks}/{path_name(digest, 'the digest of a document')}"
 
     def folder(self, folder: str) -> str:

@@ -1,4 +1,4 @@
-"""What a peer group wants done, as data: the effects of the replica and its own."""
+"""Actions of a peer group, as data: the effects of the replica, and those of the group itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Stop reading, emitting and checkpointing in all tasks; keep everything."""
+    """No task may act: nothing is read, sent or written until `Resume`. State is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The session has survived: go on where the tasks were paused."""
+    """The session has survived: tasks act again, from where they paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class StartBackOff:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """This incarnation is dead. Stop its tasks, drop its queue, start a new one with new ids."""
+    """This incarnation is dead: stop its tasks, and start a new one with new ids."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What may happen to a peer group. The executor turns callbacks and timers into these."""
+"""Events of a peer group: callbacks of the log, timers and proposals, as data."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class PulseGone:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanged:
+    """The ZooKeeper session was suspended, came back, or is lost."""
+
     session: Session
 
 
@@ -70,7 +72,7 @@ class RemovePeer:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """A task of this group wants an entry written. Void when the peer no longer has the task."""
+    """A task of this group proposes an entry. Void when the peer no longer has the task."""
 
     peer: PeerId
     command: Command
@@ -78,14 +80,14 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """This group has something to say that was asked for; void when it is no member any more."""
+    """The answer of this group to a question in the log. Void when it is no member."""
 
     command: Command
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What this process has to say for the one before it."""
+    """Entries on behalf of the process before this one, which died (`peer/loss_reports`)."""
 
     commands: tuple[Command, ...]
 

@@ -1,23 +1,24 @@
 """The peer group as a pure state machine: `step(state, event) -> (state, actions)`.
 
-A group is one incarnation of one worker process. It plays the log, writes what it must write in
-return, watches its successor in the ring, and tells the executor which tasks its peers have to run.
-Everything it wants done is returned as data, so the simulator drives exactly this code, and the
-executor (`peer.executor`) is only an interpreter of actions. No clock and no randomness: timers are
-asked for by actions and come back as events.
+A group is one incarnation of one worker process. It applies the entries of the log, writes the
+entries that it owes in reaction, watches its successor in the ring, and starts and stops the tasks
+of its peers. All of that is returned as actions, which are data: `peer/action_runner` carries them
+out, and the simulator drives exactly this code. No clock and no randomness: an action asks for a
+timer, and the timer comes back as an event.
 
 Decisions:
 
-* Nothing but the join protocol is written before the group has joined (also `add-virtual-peer`,
+* Before the group has joined, it writes only the join protocol (`add-virtual-peer` waits as well,
   which the original writes at once): a group that dies before anybody watches it leaves no trace.
 * Watches and tasks are level-based (`replica.duties`): the difference of what two replicas ask of
-  this group. An edge-based version must handle every pair of events by hand.
+  this group. An edge-based version would have to handle every pair of events by hand.
 * A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
   owed by the new replica are computed from its state (`peer.joining.owed`).
-* A group that leaves waits to read that it has left, but not when ZooKeeper does not answer for as
-  long as it takes to pause: the others find out when its session has expired.
-* An incarnation ends once. What was decided about a dead incarnation never comes back: the executor
-  starts a new group with new ids (`start`).
+* A group that leaves waits until it reads its own departure in the log. When ZooKeeper is
+  unreachable for as long as the lease lasts, it leaves without: the other groups learn of it when
+  the session expires.
+* An incarnation ends once, and its id is never used again: `start` makes a new group with new ids.
+  So no entry about a dead incarnation can concern a living one.
 """
 
 from __future__ import annotations
@@ -82,18 +83,19 @@ class GroupState:
     connected: bool = True
     paused: bool = False
     suspensions: int = 0
-    """How often the connection was lost: tells a late pause timer from the current one."""
+    """How often the connection was lost: a pause timer with a smaller number is void."""
     held: tuple[Command, ...] = ()
-    """What will be written once the group has joined."""
+    """Commands to be written once the group has joined."""
     retry: tuple[Command, ...] = ()
-    """What will be written after the back-off."""
+    """Commands to be written after the back-off."""
     dead: Map[GroupId, None] = _NOTHING
     """Groups whose pulse is gone, reported, and still in the replica."""
     tasks: Map[PeerId, tuple[JobId, TaskName]] = _NOTHING
-    """What the peers of this group have been told to run."""
+    """The task that each peer of this group runs, by the effects so far."""
 
     @property
     def joined(self) -> bool:
+        """Whether the group is a member of the cluster."""
         return self.group in self.replica.groups
 
 
@@ -109,7 +111,7 @@ def start(group: GroupId, replica: Replica) -> Result:
 
 
 def step(state: GroupState, event: Event) -> Result:
-    """What the group becomes by an event, and what is to be done, in order. Never raises."""
+    """The state after an event, and the actions to carry out, in order. Never raises."""
     if state.ended:
         return state, ()
     match event:
@@ -176,7 +178,7 @@ def _settle(
         state,
         replica=new,
         dead=_still_there(state.dead, new),
-        tasks=_told(state.tasks, effects),
+        tasks=_assigned(state.tasks, effects),
     )
     first = tuple(each for each in effects if not isinstance(each, BackOff | RestartGroup))
     if state.leaving:
@@ -187,7 +189,7 @@ def _settle(
     return state, (*first, *_append(commands, parent))
 
 
-def _told(
+def _assigned(
     tasks: Map[PeerId, tuple[JobId, TaskName]], effects: tuple[Effect, ...]
 ) -> Map[PeerId, tuple[JobId, TaskName]]:
     for effect in effects:
@@ -218,7 +220,7 @@ def _propose(state: GroupState, commands: tuple[Command, ...]) -> Result:
 
 
 def _may_propose(state: GroupState, peer: PeerId, command: Command) -> bool:
-    """A task speaks only while its peer has it: what a stopped task still says is void."""
+    """A task proposes only while its peer has it: proposals of a stopped task are void."""
     if state.leaving or not state.joined or peer not in state.tasks:
         return False
     job, _ = state.tasks[peer]
@@ -264,7 +266,7 @@ def _pause(state: GroupState, suspension: int) -> Result:
     if state.connected or state.paused or suspension != state.suspensions:
         return state, ()
     if state.leaving:
-        return _end(state, "left while nobody could be told")
+        return _end(state, "left while ZooKeeper was unreachable")
     return replace(state, paused=True), (Pause(),)
 
 
@@ -276,7 +278,7 @@ def _leave(state: GroupState) -> Result:
     commands += (joining.departure(state.group),)
     state = replace(state, leaving=True, held=(), retry=())
     return (
-        _end(state, "left while nobody could be told")
+        _end(state, "left while ZooKeeper was unreachable")
         if state.paused
         else (state, _append(commands))
     )

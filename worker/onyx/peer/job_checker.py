@@ -1,7 +1,7 @@
 """Answers whether this worker can run a job (`check-job`), on a thread of its own.
 
-Of its own, because looking up what a job names imports modules and calls the user's plugins: should
-that hang, no task waits for it, and whoever has asked names this worker as one without an answer.
+A check imports the modules that a job names and calls the user's plugins. If that hangs, no task
+waits for it, and the client that asked reports this worker as one without an answer.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class JobChecker:
                 continue
             except BaseException as error:
                 found = [describe(error)]
-            told = [each[:PROBLEM_CHARACTERS_MAX] for each in found[:PROBLEMS_MAX]]
-            args = {"id": check.check, "group": self._group, "problems": told}
+            shown = [each[:PROBLEM_CHARACTERS_MAX] for each in found[:PROBLEMS_MAX]]
+            args = {"id": check.check, "group": self._group, "problems": shown}
             self._answer(Command(NAME, args))
 
     def _problems(self, check: CheckJob) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the ring of groups asks of one of them, read from the replica alone.
+"""The join protocol and departures, as the commands that a group owes by the replica alone.
 
 Level-based: each function looks at the replica as it is, not at the entry that made it so. That is
 what makes a jump over collected entries harmless.
@@ -25,18 +25,22 @@ PROTOCOL = frozenset(
 
 
 def prepare(group: GroupId) -> Command:
+    """The first phase of joining: find a group that will watch this one."""
     return Command("prepare-join-cluster", {"joiner": group})
 
 
 def departure(group: GroupId) -> Command:
+    """The group has left or is dead: its peers lose their tasks."""
     return Command("group-leave-cluster", {"id": group})
 
 
 def removal(group: GroupId, peer: PeerId) -> Command:
+    """One virtual peer leaves."""
     return Command("leave-cluster", {"id": peer, "group-id": group})
 
 
 def additions(group: GroupId, event: AddPeers) -> tuple[Command, ...]:
+    """Virtual peers that the group offers."""
     common = {"group-id": group, "peer-site": dict(event.site), "tags": list(event.tags)}
     return tuple(Command("add-virtual-peer", {"id": peer, **common}) for peer in event.peers)
 

@@ -1,8 +1,10 @@
-"""Whether the threads of a peer group move (`/livez`), and whether it takes part (`/readyz`).
+"""Liveness and readiness of a peer group (`/livez`, `/readyz`).
 
-A thread shows that it moves by a beat in each of its rounds. Only threads that never block for long
-are watched: the group's own, the cooperative executor's and the log's. One that runs a blocking
-task may take as long as the task does.
+Live: its threads move. A thread beats in each of its rounds. Only threads that never block for long
+are watched: the group's own, the one that the tasks share, and the log's. A thread of its own may
+take as long as its blocking task does.
+
+Ready: the group takes part in the cluster with all its peers (`obstacle`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Losses that the process before this one has left: reported to the cluster, once each.
+"""Reports segments over which the process before this one died, once each.
 
-They stay in the flight recorder until the entry has been read, so that one that is lost with this
-process is reported by the next.
+A report stays in the flight recorder until its entry has been read from the log. If this process
+dies before that, the next one reports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onyx.replica.entry import Command, Entry
 
 
 def pending(recorder: Recorder | None) -> tuple[Command, ...]:
-    """What is to be written."""
+    """Commands that report the losses in the recorder."""
     data = recorder.losses() if recorder is not None else b""
     try:
         found = msgspec.json.decode(data or b"[]", type=list[dict[str, object]])
@@ -24,7 +24,7 @@ def pending(recorder: Recorder | None) -> tuple[Command, ...]:
 
 
 def heard(recorder: Recorder | None, entry: Entry) -> None:
-    """An entry was read: perhaps a report of ours."""
+    """An entry was read: if it is one of the reports, drop it from the recorder."""
     if recorder is None or entry.command.fn != NAME:
         return
     left = [

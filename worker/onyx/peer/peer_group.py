@@ -95,6 +95,7 @@ class PeerGroup:
         self._thread = threading.Thread(target=self._run, name="onyx-peer-group", daemon=True)
 
     def start(self) -> None:
+        """Join the cluster, on a thread of its own."""
         self._thread.start()
 
     def add_peers(self, count: int) -> list[PeerId]:
@@ -122,7 +123,9 @@ class PeerGroup:
         self._stopping.set()
         with self._lock:
             if self._incarnation is None:
-                return True  # it connects or waits, and is no member: nobody has to be told
+                return (
+                    True  # it connects or waits, and is no member: there is nothing to deregister
+                )
             self._incarnation.leave()
         if self._thread.is_alive():
             self._thread.join(self.settings.leave_timeout_s if timeout_s is None else timeout_s)
@@ -155,6 +158,7 @@ class PeerGroup:
 
     @property
     def group(self) -> GroupId | None:
+        """Id of the present incarnation; None between two of them."""
         incarnation = self._incarnation
         return incarnation.group if incarnation is not None else None
 
@@ -183,7 +187,7 @@ class PeerGroup:
                     return
                 back_off_s = RESTART_BACK_OFF_S
             except UserError as error:
-                if self._log_identity is not None:  # the first time, the caller is told
+                if self._log_identity is not None:  # the first time, the caller reports it
                     logger.error("this peer group cannot go on: %s", error)
                 self._failure = error
                 return

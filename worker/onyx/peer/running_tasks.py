@@ -1,4 +1,4 @@
-"""The tasks and ackers that one incarnation runs: effects of the replica become messages to them.
+"""The tasks and ackers that one incarnation runs: effects of the replica become their messages.
 
 Used by the group's thread; acks and completions come on the transport's threads and are only passed
 on. A peer's next task starts when its last one has ended.
@@ -86,6 +86,7 @@ class RunningTasks:
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
     ) -> None:
+        """See `Handlers`. Acks for an acker that is not here are dropped: replay covers them."""
         found = self._ackers.get((job, version, acker))
         if found is not None:
             found.post(roots, values)
@@ -93,11 +94,13 @@ class RunningTasks:
     def on_completions(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
+        """See `Handlers`."""
         runner = self._running.get(target)
         if runner is not None and runner.task.job_id == job:
             runner.task.post(Completions(version, roots, retries_max))
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        """See `Handlers`."""
         answer: Future[StateAnswer] = Future()
         runner = self._running.get(query.peer)
         if runner is None or runner.task.job_id != query.job:
@@ -107,7 +110,7 @@ class RunningTasks:
         return answer
 
     def stop(self) -> None:
-        """The incarnation ends: every task is told, none is started any more."""
+        """The incarnation ends: stop every task, and start none any more."""
         self._stopping = True
         self._next.clear()
         for runner in tuple(self._running.values()):

@@ -1,7 +1,8 @@
-"""What is seen of a running task from another thread: its attributes, read and never called.
+"""The facts about a running task for its diagnosis, read from another thread.
 
-The task's thread may change them meanwhile, or may never come back. A look that falls between two
-changes is wrong once; whoever looks every second goes by what stays.
+Attributes are read and nothing is called: the task's thread may change them meanwhile, or may never
+come back. One look that falls between two changes may be wrong; the watch acts on what stays over
+several looks.
 """
 
 from __future__ import annotations

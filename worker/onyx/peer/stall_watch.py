@@ -55,7 +55,7 @@ class _Watched:
     moved_s: float
     """When it had advanced, or had nothing to do, last."""
     reason: Reason | None = None
-    told_s: float | None = None
+    logged_s: float | None = None
 
 
 class StallWatch:
@@ -131,7 +131,7 @@ class StallWatch:
         reason, why = found
         in_time = now_s - watched.moved_s < self._after_s + _allowed_s(task, reason)
         if not in_time:
-            self._tell(task, watched, reason, why, now_s)
+            self._log_stall(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
         source = task.program.source if task.loaded else None
         oldest_s = source.oldest_s(now_s) if source is not None else None
@@ -150,11 +150,13 @@ class StallWatch:
             stack=_stack(runner) if reason in SLOW and facts.step_s else (),
         )
 
-    def _tell(self, task: Task, watched: _Watched, reason: Reason, why: str, now_s: float) -> None:
-        again_s = None if watched.told_s is None else watched.told_s + LOG_INTERVAL_S
+    def _log_stall(
+        self, task: Task, watched: _Watched, reason: Reason, why: str, now_s: float
+    ) -> None:
+        again_s = None if watched.logged_s is None else watched.logged_s + LOG_INTERVAL_S
         if reason is watched.reason and again_s is not None and now_s < again_s:
             return
-        watched.reason, watched.told_s = reason, now_s
+        watched.reason, watched.logged_s = reason, now_s
         logger.info(
             "job %s, task %s, peer %s does not advance for %.0f s: %s",
             task.job_id,

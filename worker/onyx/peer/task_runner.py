@@ -24,7 +24,7 @@ class TaskRunner:
     def __init__(
         self, executor: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
     ) -> None:
-        """`order` is the place of the task in its workflow; `stopped` is called when it ended."""
+        """`order` is the place of the task in its workflow; `stopped` is called at its end."""
         self.task = task
         self._order = order
         self._executor = executor
@@ -46,6 +46,7 @@ class TaskRunner:
         return loop.thread if loop is not None else self._executor.shared_thread
 
     def start(self) -> None:
+        """Begin to advance the task."""
         if self.task.kind is Kind.FUNCTION:
             self._share()
         else:
@@ -60,6 +61,7 @@ class TaskRunner:
             self._executor.wake_shared()
 
     def advance(self) -> Progress:
+        """One step of the task. See `Tasklet`."""
         locate(self._where)
         progress = machine.advance(self.task)
         if self._settled or progress is Progress.DONE or self.task.phase is Phase.LOAD_JOB:

@@ -31,7 +31,11 @@ IDLE_WAIT_MAX_S = 0.02
 
 
 class Tasklet(Protocol):
-    def advance(self) -> Progress: ...
+    """Something that is advanced in small steps, such as a task or an acker."""
+
+    def advance(self) -> Progress:
+        """One step. Must not block on the shared thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +71,11 @@ class Loop:
         return self._thread.ident
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
+        """Advance the tasklets again soon; from any thread."""
         if not self._event.is_set():  # the look costs a tenth of setting it again
             self._event.set()
 
@@ -133,29 +139,32 @@ class TaskThreads:
         """`crashed` is called on the thread of a loop that ends because of a bug, `moved` on the
         cooperative thread in each of its rounds."""
         self._stop_timeout_s = stop_timeout_s
-        self._told = crashed
+        self._crashed = crashed
         self._shared = Loop(f"onyx-tasks-{name}", self._crash, moved)
         self._own: list[Loop] = []
         self._changed = threading.Condition()
         self._tasklets = 0
-        """Those that have not ended; one that moves from loop to loop counts all the time."""
+        """Tasklets that have not ended; one that moves between loops counts all the time."""
         self._given_up = False
         """Tasklets that have not ended will not: a loop has crashed, or one hangs."""
 
     def start(self) -> None:
+        """Start the shared thread."""
         self._shared.start()
 
     @property
     def shared_thread(self) -> int | None:
+        """Identifies the shared thread while it runs."""
         return self._shared.thread
 
     def wake(self) -> None:
-        """Something changed for everybody."""
+        """Advance all tasklets again soon."""
         self._shared.wake()
         for loop in tuple(self._own):
             loop.wake()
 
     def wake_shared(self) -> None:
+        """Advance the tasklets on the shared thread again soon."""
         self._shared.wake()
 
     def run_shared(self, tasklet: Tasklet, done: Callable[[], None], order: int) -> None:
@@ -188,7 +197,7 @@ class TaskThreads:
             self._given_up |= not self._changed.wait_for(self._nothing_left, self._stop_timeout_s)
 
     def stop(self) -> None:
-        """End all loops; one that hangs in user code is left behind and said so."""
+        """End all loops. One that hangs in user code is left behind and logged."""
         self.drain()
         loops = (self._shared, *tuple(self._own))
         hanging = [loop for loop in loops if not loop.stop(STEP_PATIENCE_S)]
@@ -211,4 +220,4 @@ class TaskThreads:
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
-        self._told(error)
+        self._crashed(error)

@@ -1,1 +1,1 @@
-"""What a worker tells about itself: metrics, logs and health."""
+"""Metrics, logs and health of a process."""

@@ -60,6 +60,7 @@ class Waiting:
         self._thread = Thread(target=self._run, name="onyx-telemetry", daemon=True)
 
     def start(self) -> None:
+        """Accept connections, on a thread of its own."""
         self._thread.start()
 
     def close(self) -> None:

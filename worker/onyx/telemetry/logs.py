@@ -115,9 +115,9 @@ class _TextFormatter(logging.Formatter):
         error = _error(record)
         if error is None:
             return _one_line(line)
-        told = describe(error)
-        line = _one_line(f"{line}  error={told['type']}: {told['text']}")
-        return line + "".join(f"\n    at {place}" for place in told["at"])
+        shown = describe(error)
+        line = _one_line(f"{line}  error={shown['type']}: {shown['text']}")
+        return line + "".join(f"\n    at {place}" for place in shown["at"])
 
 
 _FORMATTERS = {"text": _TextFormatter, "json": _JsonFormatter}

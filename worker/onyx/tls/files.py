@@ -1,12 +1,12 @@
 """The certificate files of a process: checked before use, and read again at every connection.
 
-Whoever renews certificates (cert-manager, an operator by hand) replaces files, and nothing tells us
-when. Reading three small files at each new connection needs no watcher, no timer and no restart. A
-changed set is used only once it has been found good: a set that is half written, does not fit
-together or has expired leaves the last good one in use, and is told once.
+cert-manager, or a person, renews certificates by replacing files, without a notice to this process.
+Reading three small files at each new connection needs no watcher, no timer and no restart. A
+changed set is used only when it is valid: while it is half written, does not fit together or has
+expired, the last valid set stays in use, and the problem is logged once.
 
-Good means that this process can shake hands with itself over two buffers in memory. That one
-question covers what a list of checks of ours would: dates, signature, chain, purpose, name.
+Valid means that this process can complete a handshake with itself, over two buffers in memory. That
+one test covers dates, signature, chain, purpose and name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the transport counts. Telemetry is told the totals.
+"""Counters of the transport, as totals since the start.
 
 Plain integers, each written only under the lock of the link or inbox that owns the object. Readers
 need no lock: they may see a value that is one event old, never a torn one.

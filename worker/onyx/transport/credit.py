@@ -64,7 +64,7 @@ class InChannel:
     arrived: int = 0
     taken: int = 0
     announced: int = -1
-    """`taken` as last told to the sender; -1 when it has never been told."""
+    """`taken` as last reported to the sender; -1 before the first report."""
 
     def attach(self, inbox: BoundedInbox) -> None:
         """The inbox is open now. What came before was dropped and occupies none of its room."""
@@ -80,6 +80,6 @@ class InChannel:
             self.inbox = None
 
     def take(self, segments: int, window: int) -> bool:
-        """The task has taken so many; True if the sender should hear of it."""
+        """The task has taken so many; True if that should be reported to the sender."""
         self.taken += segments
         return self.announced < 0 or self.taken - self.announced >= max(1, window // 4)

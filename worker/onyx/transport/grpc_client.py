@@ -49,7 +49,7 @@ class Dialler:
         self._stream: Stream | None = None
         self._complaint: tuple[int, str] | None = None
         """Severity and text of what went wrong with the last call."""
-        self._told = ""
+        self._logged = ""
         name = f"onyx-link-{link.ends.there[:8]}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -77,7 +77,7 @@ class Dialler:
             # Half of it at random: both ends of a broken network must not knock in step.
             self._stopped.wait(wait_s * (0.5 + 0.5 * self._randomness.random()))
             wait_s = min(BACK_OFF_MAX_S, 2 * wait_s)
-            self._tell()
+            self._log_complaint()
 
     def _dial(self) -> bool:
         """One call from its beginning to its end; True if the handshake succeeded."""
@@ -114,7 +114,7 @@ class Dialler:
             watchdog.cancel()
             attached = self._link.attach(stream, hello)
             if attached:
-                self._told = ""
+                self._logged = ""
                 for data in call:
                     self._link.receive(stream, data)
         except StopIteration:
@@ -129,7 +129,7 @@ class Dialler:
         return attached
 
     def _lost(self, error: grpc.RpcError, stream: Stream, attached: bool) -> None:
-        """gRPC says of a refused certificate only that there is no connection: find out more."""
+        """gRPC reports a refused certificate only as a missing connection: find out more."""
         problem = None
         if not attached and _code(error) in _ORDINARY and not self._stopped.is_set():
             problem = why_not(self._address, self._certificates)
@@ -138,14 +138,14 @@ class Dialler:
         else:
             self._complaint = _severity(error), stream.reason or _reason(error)
 
-    def _tell(self) -> None:
-        """Say what was wrong once, not at each of many attempts, and only if the group is wanted
-        still: at the end of a job one of the two ends parts first."""
+    def _log_complaint(self) -> None:
+        """Log what was wrong: once and not at each attempt, and only while the link is wanted. At
+        the end of a job one of the two groups hangs up first."""
         complaint, self._complaint = self._complaint, None
-        if complaint is not None and complaint[1] != self._told and not self._stopped.is_set():
-            severity, self._told = complaint
+        if complaint is not None and complaint[1] != self._logged and not self._stopped.is_set():
+            severity, self._logged = complaint
             where = f"{self._link.ends.there} at {self._address}"
-            logger.log(severity, "no stream to group %s: %s; dialling again", where, self._told)
+            logger.log(severity, "no stream to group %s: %s; dialling again", where, self._logged)
 
 
 def _greeting(data: bytes, link: Link) -> Hello:

@@ -1,4 +1,4 @@
-"""gRPC channel options, in one place because unknown names are ignored without a word.
+"""gRPC channel options, in one place: gRPC ignores unknown names silently.
 
 Liveness is ours (`heartbeat_*`); gRPC's keepalive is a backstop for connections of which even the
 writer hangs. `http2.ping_timeout_ms` is the option that has the effect which

@@ -29,7 +29,7 @@ logger = logging.getLogger("onyx.transport")
 
 SERVICE, METHOD = "onyx.wire.v1.State", "Query"
 QUERIES_MAX = 16
-"""Questions that a group works on at once; more are told to come again."""
+"""Questions that a group answers at once; more are refused as Unavailable."""
 QUERY_TIMEOUT_S = 30.0
 """Longest wait for a task that does not come to answering."""
 
@@ -54,7 +54,7 @@ class StateService:
         lobby: Lobby,
         refuse: Callable[[str, Refused], None],
     ) -> None:
-        """`refuse` is told of the caller's address and of why it is not let in."""
+        """`refuse` is called with the address of a caller and why it is refused."""
         self._lobby = lobby
         self._refuse = refuse
         self._tenancy = tenancy

@@ -4,8 +4,8 @@ Batches from other processes wait here as bytes and are decoded by the thread th
 that a network thread never spends time on segments, and a batch that is dropped costs nothing.
 
 Bounds. Local senders are refused when the queue is full (an empty one takes any batch, or a batch
-larger than the inbox could never pass). Remote senders are bounded by credit (`flow.py`), which is
-given back as deliveries are taken; a remote packet that has arrived is always accepted.
+larger than the inbox could never pass). Remote senders are bounded by credit (`credit.py`), which
+is given back as deliveries are taken; a remote packet that has arrived is always accepted.
 
 Threads: `offer` is called by any thread, `take` by the thread of the task, `close` by any. One
 lock guards the queue; callbacks (`wake`, `taken`, `room`) are called after it has been released,
@@ -106,8 +106,8 @@ class BoundedInbox:
             self._remote_channels -= 1
 
     def window(self) -> int:
-        """Segments that each remote channel may have on the way or waiting. A channel that was told
-        a larger share before others joined keeps it until its next credit."""
+        """Segments that each remote channel may have on the way or waiting. A channel that was
+        granted a larger share before others joined keeps it until its next credit."""
         return max(1, self.segments_max // max(1, self._remote_channels))
 
     def offer(self, channel: Channel, item: Batch | Control) -> bool:
@@ -128,7 +128,7 @@ class BoundedInbox:
     def deliver(
         self, channel: Channel, item: Encoded | Control, taken: Callable[[int], None]
     ) -> None:
-        """Take an item of another process; `taken` hears its weight when the task has it."""
+        """Take an item of another process; `taken` gets its weight when the task has it."""
         with self._lock:
             if not self._open:
                 self.counters.dropped_version += 1

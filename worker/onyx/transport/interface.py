@@ -39,12 +39,12 @@ class ControlKind(enum.IntEnum):
     WATERMARK = 3
     """Event time has come to `time_ms` on this channel, or the channel is idle."""
     EPOCH = 4
-    """All that was sent before this came out of an epoch up to this one; nothing below the
-    frontiers told is sent after it."""
+    """All that was sent before this came out of an epoch up to this one; nothing below its
+    frontiers is sent after it."""
 
 
 FRONTIERS_MAX = 1024
-"""Frontiers told in one EPOCH: at most 10 kB. More go in further items of the same number."""
+"""Frontiers in one EPOCH: at most 10 kB. More go in further items of the same number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A link outlives its streams. A stream is one gRPC call; when it breaks, the next one begins with a
 hello in which each side says how many packets it has received, and what is missing is sent again.
 While both groups keep their link, nothing is lost or repeated. If one of them dropped its link (the
-groups shared no job for a while), the other sees that and starts afresh as well: what was under way
+groups shared no job for a while), the other sees that and starts afresh as well: what was in flight
 belonged to an allocation version that is over, because inboxes grant credit only for their own.
 
 Threads. Senders call `send*` from any thread (one thread at a time for each channel). One writer

@@ -19,7 +19,7 @@ PAUSE_MAX_S = 0.003
 PAUSE_S_PER_BYTE = 1e-7
 """A batch of 500 small segments (20 kB) is followed by a pause of 2 ms."""
 PATIENCE_S = 0.01
-"""An input waits for acks once half of its `maxPending` is under way, and then they are urgent."""
+"""An input waits for acks once half of its `maxPending` is in flight, and then they are urgent."""
 
 
 class Pace:
@@ -52,7 +52,7 @@ class Pace:
         Args:
             waiting_bytes: of all packets that wait.
             urgent: one of them is urgent.
-            patient: there is something to tell, a packet or how much was received.
+            patient: something is to be sent that can wait: a packet, or how much was received.
         """
         if waiting_bytes >= self._full_bytes:
             return 0.0

@@ -1,9 +1,9 @@
 """The configuration of a ZooKeeper server as text, and a server's place in its ensemble: all pure.
 
-A server of an ensemble is told the same list of hosts as the others, and knows which of them it is
-by the number at the end of its host's name, as a StatefulSet gives it. No dynamic reconfiguration:
-an ensemble of this kind is restarted to be changed, and what it writes of itself into the file
-would fight with what is written here. `formation` sees to the data when it changes.
+All servers of an ensemble have the same list of hosts. Each finds its place in it by the number at
+the end of its host's name, as a StatefulSet gives it. Dynamic reconfiguration was rejected: these
+ensembles are restarted to be changed, and the server would overwrite the configuration that is
+written here. `formation` protects the data when the list changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SYNC_TIMEOUT_MS = 5_000
 """A follower that has not heard from the leader for so long, or the other way round, gives up."""
 SERVERS_MAX = 7
 COMMANDS = "srvr,ruok,mntr"
-"""Four-letter commands that are answered; none tells or changes data."""
+"""Four-letter commands that are answered; none reads or changes data."""
 
 KEY_STORE, TRUST_STORE = "key.pem", "ca.pem"
 """Key in PKCS#8 with its certificate, and the authorities."""
@@ -43,7 +43,7 @@ class Ensemble:
     servers: tuple[str, ...]
     """`host:quorum port:election port` of each."""
     formation: tuple[tuple[str, int], ...] = ()
-    """Where each is asked what it holds; empty for one that is told when it may vote."""
+    """Where each answers what its folder holds; empty for a server that is started by hand."""
 
 
 @dataclass(frozen=True, slots=True)

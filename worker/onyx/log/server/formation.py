@@ -25,7 +25,7 @@ from enum import StrEnum
 
 
 class Holds(StrEnum):
-    """What a server says of its folder."""
+    """What the folder of a server holds, as the server answers."""
 
     NOTHING = "nothing"
     ALONE = "alone"
@@ -36,7 +36,7 @@ class Holds(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A server that says nothing that counts."""
+    """A server without a valid answer."""
 
     why: str
 
@@ -62,7 +62,11 @@ Decision = Vote | Join | Wait
 
 
 def decide(me: int, answers: Mapping[int, Holds | Unknown]) -> Decision:
-    """What a server that holds nothing, or stood alone, does.
+    """Decide for a server whose folder is empty, or that stood alone.
+
+    Invariant: a server with all the data is never outvoted by empty ones. Empty servers vote only
+    when all servers have answered and none holds data, or as just as many as the server that stood
+    alone needs for a majority.
 
     Args:
         me: id of this server.
@@ -92,8 +96,8 @@ def _conflict(ids: list[int]) -> str:
 
 
 def _missing(unknown: Mapping[int, Unknown]) -> str:
-    told = "; ".join(f"server {id}: {each.why}" for id, each in unknown.items())
+    why = "; ".join(f"server {id}: {each.why}" for id, each in unknown.items())
     return (
         "waiting for the other ZooKeeper servers, because one of them may hold the data: an "
-        f"ensemble is formed only when all of them have been asked ({told})"
+        f"ensemble is formed only when all of them have been asked ({why})"
     )

@@ -20,7 +20,7 @@ from onyx.log.server.process import ZooKeeperServer
 
 ASK_INTERVAL_S = 1.0
 
-_TOLD = {
+_ANSWERS = {
     Holding.NOTHING: Holds.NOTHING,
     Holding.BEGUN: Holds.NOTHING,
     Holding.ALONE: Holds.ALONE,
@@ -51,7 +51,7 @@ class Member:
         self._say = say
         self._folder = server.claim()
         self._obstacle, self._complaint = "", ""
-        self._port = FormationPort(ensemble, host, self._told, server.certificates)
+        self._port = FormationPort(ensemble, host, self._answer, server.certificates)
 
     def close(self) -> None:
         """Close the port; the server goes on."""
@@ -95,7 +95,7 @@ class Member:
         me, certificates = self._ensemble.id, self._server.certificates
         others = (id for id in range(1, len(self._ensemble.servers) + 1) if id != me)
         asked = {id: ask(self._ensemble, id, certificates) for id in others}
-        return decide(me, {me: self._told(), **asked})
+        return decide(me, {me: self._answer(), **asked})
 
     def _go(self, decision: Vote | Join, found: Holding) -> None:
         match decision, found:
@@ -112,11 +112,11 @@ class Member:
                 self._say("other servers hold the data: this one receives it before it votes")
                 self._server.launch()
 
-    def _told(self) -> Holds:
-        return _TOLD[data_folder.read_holding(self._folder)]
+    def _answer(self) -> Holds:
+        return _ANSWERS[data_folder.read_holding(self._folder)]
 
     def _complain(self, what: str) -> None:
-        """Say it once."""
+        """Log it once."""
         if what != self._complaint:
             self._complaint = what
             self._say(what)

@@ -5,7 +5,7 @@ not a substitute of our own: sessions, expiry and recovery are what a cluster re
 are enough (no netty, log4j or web server), which halves memory and start-up: about half a second.
 A server that people operate writes a log as well, with three more jars.
 
-A server that stands alone listens on the loopback interface unless told otherwise. It ends with
+A server that stands alone listens on the loopback interface by default. It ends with
 this process, also when this process is killed, so it must be started on a thread that lives as long
 as the server is needed.
 """

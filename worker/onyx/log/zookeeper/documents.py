@@ -1,8 +1,8 @@
-"""Small versioned documents beside the log, written only if nobody else was first.
+"""Small versioned documents beside the log, written by compare-and-set on their version.
 
-A group's write carries a check of its pulse in the same transaction, so that an incarnation that
-was declared dead cannot move a frontier. A lost reply is resolved by looking: what is there is ours
-if it has the version that ours would have and our content.
+A group's write checks its pulse in the same transaction: an incarnation that was declared dead
+cannot move a frontier ("Fencing" in docs/architecture.md). After a lost reply the document is read:
+it is ours if it has the version that ours would have, and our content.
 """
 
 from __future__ import annotations

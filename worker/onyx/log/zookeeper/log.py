@@ -74,7 +74,7 @@ class ZooKeeperLog:
 
     @property
     def identity(self) -> int:
-        """Tells this log from one made anew under the same name."""
+        """Distinguishes this log from one made anew under the same name."""
         return self._origins.log_czxid
 
     def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
@@ -102,6 +102,7 @@ class ZooKeeperLog:
         return subscription.stop
 
     def origin(self, above: Position = NO_POSITION) -> Origin:
+        """See `LogReader`."""
         return self._origins.read(above) or Origin(NO_POSITION, b"")
 
     def collect(self, origin: Origin) -> bool:
@@ -109,24 +110,31 @@ class ZooKeeperLog:
         return self._origins.collect(origin)
 
     def put_chunk(self, data: bytes) -> str:
+        """See `LogReader`."""
         return self._chunks.put(data)
 
     def get_chunk(self, digest: str) -> bytes:
+        """See `LogReader`."""
         return self._chunks.get(digest)
 
     def get_document(self, path: str) -> Document | None:
+        """See `LogReader`."""
         return self._documents.get(path)
 
     def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+        """See `LogReader`."""
         return self._documents.put(path, data, version)
 
     def list_documents(self, folder: str) -> Sequence[str]:
+        """See `LogReader`."""
         return self._documents.names(folder)
 
     def delete_documents(self, path: str) -> None:
+        """See `LogReader`."""
         self._documents.delete(path)
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        """See `LogReader`."""
         path = self._paths.parameters
         data = msgspec.json.encode(dict(parameters))
         try:
@@ -136,6 +144,7 @@ class ZooKeeperLog:
         return msgspec.json.decode(data, type=dict[str, str])
 
     def close(self) -> None:
+        """See `LogReader`."""
         self._session.close()
 
     def _fetch(self, positions: Sequence[Position]) -> list[Entry]:
@@ -194,26 +203,33 @@ class ZooKeeperGroupLog(ZooKeeperLog):
         self._pulses.register(self.group)
 
     def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
+        """See `GroupLog`."""
         self._session.check()
         with self._queue_lock:
             self._transmit(self._queue.enqueue(commands, parent))
 
     def pulse_exists(self, group: GroupId) -> bool:
+        """See `GroupLog`."""
         return self._pulses.exists(group)
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
+        """See `GroupLog`."""
         self._pulses.watch(group, gone)
 
     def unwatch_pulse(self, group: GroupId) -> None:
+        """See `GroupLog`."""
         self._pulses.unwatch(group)
 
     def on_session(self, listener: Callable[[Session], None]) -> None:
+        """See `GroupLog`."""
         self._session.loop.call(lambda: self._listeners.append(listener))
 
     def call(self, function: Callable[[], None]) -> None:
+        """See `GroupLog`."""
         self._session.loop.call(function)
 
     def confirmed_s(self) -> float:
+        """See `GroupLog`."""
         return self._session.confirmed_s()
 
     def close(self) -> None:

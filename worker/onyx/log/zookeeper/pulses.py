@@ -1,7 +1,11 @@
 """Pulses: the ephemeral node of this incarnation, and watches on those of others.
 
-A watch fires once, and with type NONE when the connection breaks; so it is armed again after every
-event that is not a deletion, and all are after a reconnect.
+The pulse is the fence of its group: it goes with the session, and every append and document of the
+group checks it ("Fencing" in docs/architecture.md).
+
+Invariant: a watched group whose pulse is gone is reported, once. A ZooKeeper watch fires once, and
+with type NONE when the connection breaks. So it is armed again after every event that is not a
+deletion, and every watch is armed again after a reconnect; arming reads whether the node exists.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ class Pulses:
                 raise Fenced(f"group {group} has a pulse of another session") from error
 
     def exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now."""
         path = self._paths.pulse(group)
         return self._session.perform(lambda client: client.exists_async(path)) is not None
 
@@ -57,6 +62,7 @@ class Pulses:
         self._session.loop.call(begin)
 
     def unwatch(self, group: GroupId) -> None:
+        """Do not call `gone` any more."""
         self._session.loop.call(lambda: self._watched.pop(group, None) and None)
 
     def _arm(self, group: GroupId) -> None:

@@ -1,10 +1,11 @@
-"""Whether ZooKeeper has gone back behind what a client has seen: wiped, or restored from a backup.
+"""Detects a ZooKeeper whose data was wiped or restored from an old backup.
 
-A server refuses a client that has seen a later transaction than it has itself, and says so by
-closing the connection: no different from a server that is starting. A client of a ZooKeeper that
-has lost its data would knock for ever, suspended. So one that has been refused for a while asks as
-somebody new how far the servers are. It asks behind a `sync`, since a single server of an ensemble
-may lag; after that, no server knows less than what anybody has ever been told.
+A server refuses a client that has seen a later transaction than the server has, by closing the
+connection: it looks like a server that is starting. The client would dial for ever, suspended. So a
+client that has been refused for a while opens a new session, which the servers accept, and compares
+their last transaction with its own. It asks behind a `sync`, since a single server of an ensemble
+may lag; after that, every transaction that any client has seen is known to that
+server.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def has_gone_back(seen: int, new_client: Callable[[], KazooClient], timeout_s: f
     """Whether the servers' last transaction is before `seen`; False when none answers.
 
     Args:
-        seen: number of the last transaction that a client was told of.
+        seen: number of the last transaction that a client has seen.
         new_client: makes a client of the same servers that has seen nothing.
         timeout_s: longest wait for an answer.
     """

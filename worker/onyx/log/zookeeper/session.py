@@ -278,8 +278,8 @@ class ZooKeeperSession:
         try:
             if has_gone_back(client.last_zxid, self._new_client, self._timeout_s):
                 logger.error(
-                    "ZooKeeper at %s has lost what it had already told: its data was wiped, or "
-                    "restored from a backup",
+                    "ZooKeeper at %s has lost transactions that it had confirmed: its data was "
+                    "wiped, or restored from a backup",
                     self.address,
                 )
                 client.last_zxid = 0

@@ -32,6 +32,8 @@ _GRACE_PART = 1 / 6
 
 
 class Judgement(Enum):
+    """What to do with a connection."""
+
     NONE = auto()
     SILENT = auto()
     """Nothing is heard over a connection that seems to live."""
@@ -54,6 +56,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class State:
+    """What is remembered between two looks."""
+
     looked_s: float
     patient_until_s: float
     """Nothing is judged before."""

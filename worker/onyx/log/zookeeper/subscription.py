@@ -2,7 +2,7 @@
 
 A listing transfers every name in the log, and after each new entry every reader would ask for it: a
 cluster with a log of 10,000 entries would do little else. So only the first listing and those after
-a break are whole. After that the reader asks how far the log goes, which a node's status tells in
+a break are whole. After that the reader asks how far the log goes, which is in a node's status, of
 constant size: `cversion` counts creations and deletions of children, so half of its sum with the
 number of children is how many were ever created, that is the number of the next one. The watch is
 then on that next node. Numbers that turn out not to be there lead to a whole listing.

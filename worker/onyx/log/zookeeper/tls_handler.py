@@ -1,7 +1,7 @@
 """Kazoo's connections over TLS, by contexts of ours.
 
 Kazoo can make TLS connections itself, but then trusts the authorities of the machine as well as
-ours, does not check names unless told to, and waits for bytes of a socket that TLS has read
+ours, does not check names by default, and waits for bytes of a socket that TLS has read
 already: an answer that came in one record with another one is then noticed at the next heartbeat.
 """
 

@@ -95,8 +95,8 @@ def _read(packet: pb.Packet) -> Packet:
 
 def _identifier(text: str) -> str:
     if not is_path_name(text):
-        told = f"{text[:_SHOWN_CHARACTERS_MAX]!a}, {len(text)} characters,"
-        raise FrameError(f"{told} cannot be an identifier")
+        shown = f"{text[:_SHOWN_CHARACTERS_MAX]!a}, {len(text)} characters,"
+        raise FrameError(f"{shown} cannot be an identifier")
     return text
 
 
@@ -169,8 +169,8 @@ def _read_control(message: pb.Control) -> Item:
 def _frontiers(message: pb.Control) -> tuple[tuple[int, int], ...]:
     count = len(message.partitions)
     if count != len(message.frontiers) or count > FRONTIERS_MAX:
-        told = f"{count} partitions and {len(message.frontiers)} frontiers"
-        raise FrameError(f"an epoch tells of {told}; at most {FRONTIERS_MAX} of each may be")
+        found = f"{count} partitions and {len(message.frontiers)} frontiers"
+        raise FrameError(f"an epoch has {found}; at most {FRONTIERS_MAX} of each are allowed")
     return tuple(zip(message.partitions, message.frontiers, strict=True))
 
 
