@@ -28,11 +28,12 @@ ALPHABET = (
 )
 """The rule in words."""
 
-_TOLD_CHARACTERS_MAX = 60
+_SHOWN_CHARACTERS_MAX = 60
 _PATH_NAME = re.compile(PATH_NAME + r"\Z")
 
 
 def is_path_name(text: object) -> bool:
+    """Whether a value is a text that may become a part of a path or node."""
     return isinstance(text, str) and _PATH_NAME.match(text) is not None
 
 
@@ -61,4 +62,4 @@ def path_of_names(text: str, what: str) -> list[str]:
 
 def _told(text: object) -> str:
     shown = ascii(text)
-    return shown if len(shown) <= _TOLD_CHARACTERS_MAX else f"{shown[:_TOLD_CHARACTERS_MAX]}..."
+    return shown if len(shown) <= _SHOWN_CHARACTERS_MAX else f"{shown[:_SHOWN_CHARACTERS_MAX]}..."

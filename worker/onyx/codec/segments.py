@@ -109,7 +109,7 @@ def count(payload: bytes) -> int:
 
 
 def encode_column(column: U64 | None) -> bytes:
-    """Roots or ids in the shortest of three forms, told apart by their size; nothing for a batch
+    """Roots or ids in the shortest of three forms, distinguished by their size; nothing for a batch
     without lineage.
 
     A run of consecutive values, as those of an unfiltered batch are, is only its first one. Values

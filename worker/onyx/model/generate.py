@@ -46,6 +46,7 @@ def stale(root: Path = ROOT) -> list[Path]:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
+    """Write all files below `root`, or check them; returns the exit code."""
     if "--check" in arguments:
         for path in stale(root):
             sys.stderr.write(f"{path} is stale: run python -m onyx.model.generate\n")

@@ -28,9 +28,9 @@ AGGREGATIONS = (
     "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
 )  # fmt: skip
 KEYED_AGGREGATIONS = ("average", "collect-by-key", "collect-key-value", "max", "min", "sum")
-"""Those that are told which key of the segment to look at."""
+"""Aggregations that take a key of the segment."""
 INITIAL_VALUE_AGGREGATIONS = ("max", "min")
-"""Those without a first state of their own."""
+"""Aggregations without an initial state of their own."""
 TRIGGERS = ("percentile-watermark", "punctuation", "segment", "timer", "watermark")
 REFINEMENTS = ("accumulating", "discarding")
 
@@ -51,18 +51,22 @@ _FUNCTION = re.compile(FUNCTION + r"\Z")
 
 
 def is_name(text: str) -> bool:
+    """Whether a task, window or trigger may be called so."""
     return _NAME.match(text) is not None
 
 
 def is_job_name(text: str) -> bool:
+    """Whether a job may be called so."""
     return _JOB_NAME.match(text) is not None
 
 
 def is_cluster_name(text: str) -> bool:
+    """Whether a cluster may be called so."""
     return _CLUSTER_NAME.match(text) is not None
 
 
 def is_function(text: str) -> bool:
+    """Whether a text has the form of a function's name, `package.module:name`."""
     return len(text) <= FUNCTION_CHARACTERS_MAX and _FUNCTION.match(text) is not None
 
 

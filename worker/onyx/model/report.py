@@ -1,8 +1,8 @@
 """Collecting problems: checking a manifest never stops at the first mistake.
 
 Every check gets a `Report` and a path and adds what it finds; a value that cannot be used is
-replaced by `INVALID`, so that later checks can tell "wrong, and said so" from "absent".
-Rejected: exceptions for single mistakes, because a user mends a file faster when told everything.
+replaced by `INVALID`, so that later checks distinguish "wrong, and reported" from "absent".
+Rejected: exceptions for single mistakes, because a user mends a file faster with all of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Report:
         self._silent.add(path)
 
     def problems(self, lines: dict[str, int] | None = None, source: str = "") -> list[Problem]:
-        """All problems in the order of the file, with file and line where `lines` tells them."""
+        """All problems in the order of the file, with file and line where `lines` has them."""
         found = list(self._problems)
         if lines is not None:
             numbers = {id(each): _line(each.path, lines) for each in found}

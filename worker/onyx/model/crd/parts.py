@@ -61,6 +61,7 @@ def root(description: str, spec: Schema, status: Schema, *rules: Rule) -> Schema
 
 
 def validations(rules: Iterable[Rule]) -> list[dict[str, str]]:
+    """CEL rules in the form of a CRD."""
     return [{"rule": rule, "message": message} for rule, message in rules]
 
 
@@ -83,29 +84,33 @@ class _Dumper(yaml.SafeDumper):
 
 
 def object_of(description: str, **properties: Schema) -> Schema:
+    """The schema of a mapping with these keys."""
     return {"description": description, "type": "object", "properties": properties}
 
 
 def text(description: str) -> Schema:
+    """The schema of a text."""
     return {"description": description, "type": "string"}
 
 
 def integer(description: str) -> Schema:
+    """The schema of an integer of 64 bits."""
     return {"description": description, "type": "integer", "format": "int64"}
 
 
 def conditions(types: str) -> Schema:
+    """The schema of the conditions of a status; `types` lists their names in words."""
     item = object_of(
-        "One aspect of the state.",
+        "A condition.",
         type=text(f"{types}."),
         status={**text("Whether it holds."), "enum": ["True", "False", "Unknown"]},
-        reason=text("Why, in one word."),
-        message=text("Why, in a sentence."),
-        lastTransitionTime={**text("When it last changed."), "format": "date-time"},
-        observedGeneration=integer("Generation of the spec that this is about."),
+        reason=text("Reason, in one word."),
+        message=text("Reason, in a sentence."),
+        lastTransitionTime={**text("Time of the last change of status."), "format": "date-time"},
+        observedGeneration=integer("Generation of the spec that this describes."),
     )
     return {
-        "description": "Aspects of the state, in Kubernetes' usual form.",
+        "description": "Conditions, in the usual form of Kubernetes.",
         "type": "array",
         "maxItems": 16,
         "x-kubernetes-list-type": "map",

@@ -25,14 +25,14 @@ PREDICATE_DEPTH_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Kind):
     """A list of one kind."""
 
     item: Kind
     items_min: int = 0
     items_max: int = LIST_ITEMS_MAX
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, list):
             return refuse(self, value, path, report)
         if not self.items_min <= len(value) <= self.items_max:
@@ -43,23 +43,23 @@ class ListOf:
         items = tuple(self.item.read(each, at(path, i), report) for i, each in enumerate(value))
         return INVALID if INVALID in items else items
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         least = {"minItems": self.items_min} if self.items_min else {}
         return {"type": "array", **least, "maxItems": self.items_max, "items": self.item.schema()}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"a list, each {self.item.describe()}"
 
 
 @dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(Kind):
     """Values of one kind by names of another."""
 
     name: Kind
     value: Kind
     entries_max: int = LIST_ITEMS_MAX
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, dict):
             return refuse(self, value, path, report)
         if len(value) > self.entries_max:
@@ -69,7 +69,7 @@ class MapOf:
         read = {name: self.value.read(value[name], at(path, name), report) for name in value}
         return INVALID if INVALID in (*names_read, *read.values()) else read
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         # A CRD cannot say what keys look like; the parser checks that.
         return {
             "type": "object",
@@ -77,12 +77,12 @@ class MapOf:
             "additionalProperties": self.value.schema(),
         }
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"a mapping from {self.name.describe()} to {self.value.describe()}"
 
 
 @dataclass(frozen=True, slots=True)
-class OneOrMore:
+class OneOrMore(Kind):
     """A single value, or a list of them."""
 
     item: Kind
@@ -90,7 +90,7 @@ class OneOrMore:
     """Words that may stand in place of the list; with words, a single value must be one of them."""
     items_min: int = 1
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if isinstance(value, list):
             return ListOf(self.item, self.items_min).read(value, path, report)
         if not self.words:
@@ -99,43 +99,43 @@ class OneOrMore:
             return value
         return refuse(self, value, path, report, "a single task is written as a list of one")
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         # Two types cannot be said structurally; the engine checks the shape.
         return dict(ANYTHING)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         if self.words:
             return f"{listed(self.words)}, or a list, each {self.item.describe()}"
         return f"{self.item.describe()}, or a list of those"
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Kind):
     """A number with its unit: `[5, minutes]`."""
 
     units: tuple[str, ...]
     number_min: int = 1
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, list) or len(value) != 2:
             return refuse(self, value, path, report)
         number = Count(self.number_min, AMOUNT_MAX).read(value[0], at(path, 0), report)
         unit = Choice(self.units).read(value[1], at(path, 1), report)
         return INVALID if number is INVALID or unit is INVALID else (number, unit)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         item = {"x-kubernetes-int-or-string": True}
         return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"a number and its unit, as in [5, {self.units[0]}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation:
+class Aggregation(Kind):
     """An aggregation: its name, or `[name, key...]`."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         name_path = at(path, 0) if isinstance(value, list) else path
         parts = value if isinstance(value, list) else [value]
         if not parts:
@@ -146,21 +146,21 @@ class Aggregation:
             return INVALID
         return name if not isinstance(value, list) else (name, *keys)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "the name of an aggregation, or a list of the name and its keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(Kind):
     """A function, `[function, param-key...]`, or `[and | or | not, predicate...]`."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        return self._read(value, path, report, 0)
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        return self._at_depth(value, path, report, 0)
 
-    def _read(self, value: Any, path: str, report: Report, depth: int) -> Any:
+    def _at_depth(self, value: Any, path: str, report: Report, depth: int) -> Any:
         if depth > PREDICATE_DEPTH_MAX:
             report.add(path, f"is a predicate more than {PREDICATE_DEPTH_MAX} levels deep")
             return INVALID
@@ -182,29 +182,31 @@ class Predicate:
             report.add(path, f"{head} takes {wanted}, not {count}")
             return INVALID
         parts = [
-            self._read(each, at(path, i), report, depth + 1) for i, each in enumerate(value) if i
+            self._at_depth(each, at(path, i), report, depth + 1)
+            for i, each in enumerate(value)
+            if i
         ]
         return INVALID if INVALID in parts else (head, *parts)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "a predicate: a function, [function, param...], or [and, ...], [or, ...], [not, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Kind):
     """`[from, to]`."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, list) or len(value) != 2:
             return refuse(self, value, path, report)
         ends = tuple(Name("task").read(each, at(path, i), report) for i, each in enumerate(value))
         return INVALID if INVALID in ends else ends
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {"type": "array", "minItems": 2, "maxItems": 2, "items": Name("task").schema()}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "an edge as [from, to]"

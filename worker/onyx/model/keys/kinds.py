@@ -7,8 +7,9 @@ are in `rules/`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from onyx import path_names
 from onyx.model import names
@@ -23,18 +24,44 @@ JOB_ID = "jobId"
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
-class Kind(Protocol):
+class Kind(ABC):
+    """What a value must be. A subclass says when a value fits, or reads it in its own way."""
+
+    __slots__ = ()
+
     def read(self, value: Any, path: str, report: Report) -> Any:
-        """The value as the job holds it, or INVALID after reporting why not."""
-        ...
+        """The value as the job holds it, or INVALID after reporting why not.
+
+        Args:
+            value: plain data; INVALID if it has been reported already.
+            path: where it stands in the manifest.
+        """
+        return self._read(value, path, report)
 
     def schema(self) -> Schema:
         """Structural JSON schema, as a CRD takes it."""
-        ...
+        return self._schema()
 
     def describe(self) -> str:
-        """What a value is, in a few words: for messages and the reference."""
-        ...
+        """What a value must be, in a few words: for messages and the reference."""
+        return self._describe()
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        if self._fits(value):
+            return value
+        return refuse(self, value, path, report, self._hint(value))
+
+    def _fits(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def _hint(self, value: Any) -> str:
+        return ""
+
+    @abstractmethod
+    def _schema(self) -> Schema: ...
+
+    @abstractmethod
+    def _describe(self) -> str: ...
 
 
 def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") -> Any:
@@ -47,13 +74,13 @@ def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") ->
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Kind):
     """Any text."""
 
     empty: bool = False
     characters_max: int = TEXT_CHARACTERS_MAX
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, str) or (not value and not self.empty):
             return refuse(self, value, path, report)
         if len(value) > self.characters_max:
@@ -61,23 +88,23 @@ class Text:
             return INVALID
         return value
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         least = {} if self.empty else {"minLength": 1}
         return {"type": "string", **least, "maxLength": self.characters_max}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "text"
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Kind):
     """Name of a task, a window or a trigger."""
 
     of: str
     words: tuple[str, ...] = ()
     """Words that may stand in place of a name (`all`)."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, str) or not names.is_name(value):
             hint = "letters, digits, - and _, at most 63, first and last a letter or digit"
             return refuse(self, value, path, report, hint)
@@ -86,43 +113,42 @@ class Name:
             return INVALID
         return value
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {"type": "string", "maxLength": 63, "pattern": f"^{names.NAME}$"}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
 
 
 @dataclass(frozen=True, slots=True)
-class PathName:
+class PathName(Kind):
     """What becomes a part of paths in ZooKeeper and in stores."""
 
     of: str
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        if path_names.is_path_name(value):
-            return value
-        return refuse(self, value, path, report, path_names.ALPHABET)
+    def _fits(self, value: Any) -> bool:
+        return path_names.is_path_name(value)
 
-    def schema(self) -> Schema:
+    def _hint(self, value: Any) -> str:
+        return path_names.ALPHABET
+
+    def _schema(self) -> Schema:
         characters_max = path_names.CHARACTERS_MAX
         pattern = f"^({path_names.PATH_NAME})$"
         return {"type": "string", "maxLength": characters_max, "pattern": pattern}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"{self.of}, as text"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Function(Kind):
     """A registered function, or the short name of something built in."""
 
     short: tuple[str, ...] = ()
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        if isinstance(value, str) and (value in self.short or names.is_function(value)):
-            return value
-        return refuse(self, value, path, report, self._hint(value))
+    def _fits(self, value: Any) -> bool:
+        return isinstance(value, str) and (value in self.short or names.is_function(value))
 
     def _hint(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -136,67 +162,65 @@ class Function:
             return f"did you mean {':'.join(module.rsplit('.', 1))}?"
         return nearest(value, self.short) if self.short else ""
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {
             "type": "string",
             "maxLength": names.FUNCTION_CHARACTERS_MAX,
             "pattern": f"^({'|'.join((*self.short, names.FUNCTION))})$",
         }
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         short = f"{listed(self.short)}, or " if self.short else ""
         return f"{short}a function as package.module:name"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Kind):
     """One of a few words."""
 
     words: tuple[str, ...]
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        if isinstance(value, str) and value in self.words:
-            return value
-        hint = nearest(value, self.words) if isinstance(value, str) else ""
-        return refuse(self, value, path, report, hint)
+    def _fits(self, value: Any) -> bool:
+        return isinstance(value, str) and value in self.words
 
-    def schema(self) -> Schema:
+    def _hint(self, value: Any) -> str:
+        return nearest(value, self.words) if isinstance(value, str) else ""
+
+    def _schema(self) -> Schema:
         return {"type": "string", "enum": list(self.words)}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return listed(self.words)
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Kind):
     """True or false."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        return value if isinstance(value, bool) else refuse(self, value, path, report)
+    def _fits(self, value: Any) -> bool:
+        return isinstance(value, bool)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {"type": "boolean"}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "true or false"
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Kind):
     """An integer within bounds, both inclusive."""
 
     minimum: int = INTEGER_MIN
     maximum: int = INTEGER_MAX
     unit: str = ""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _fits(self, value: Any) -> bool:
         # bool is a subclass of int, but `batchSize: true` is a mistake.
-        fits = isinstance(value, int) and not isinstance(value, bool)
-        if fits and self.minimum <= value <= self.maximum:
-            return value
-        return refuse(self, value, path, report)
+        integer = isinstance(value, int) and not isinstance(value, bool)
+        return integer and self.minimum <= value <= self.maximum
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         bounds: Schema = {"type": "integer", "format": "int64"}
         if self.minimum != INTEGER_MIN:
             bounds["minimum"] = self.minimum
@@ -204,7 +228,7 @@ class Count:
             bounds["maximum"] = self.maximum
         return bounds
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         unit = f" of {self.unit}" if self.unit else ""
         if self.minimum == INTEGER_MIN:
             return f"an integer{unit}"
@@ -214,64 +238,64 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Kind):
     """A number from 0 to 1."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return float(value) if number and 0 <= value <= 1 else refuse(self, value, path, report)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {"type": "number", "minimum": 0, "maximum": 1}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "a number from 0 to 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(Kind):
     """A mapping of the user's own."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        return value if isinstance(value, dict) else refuse(self, value, path, report)
+    def _fits(self, value: Any) -> bool:
+        return isinstance(value, dict)
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return {"type": "object", **ANYTHING}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "a mapping"
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Kind):
     """A mapping of the user's own, of which `jobId` has a meaning."""
 
     job_id: PathName = PathName("the id of a job")
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         if not isinstance(value, dict):
             return refuse(self, value, path, report)
         if JOB_ID in value and self.job_id.read(value[JOB_ID], at(path, JOB_ID), report) is INVALID:
             return INVALID
         return value
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         described = {**self.job_id.schema(), "description": "The id of the job."}
         return {"type": "object", "properties": {JOB_ID: described}, **ANYTHING}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "a mapping"
 
 
 @dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(Kind):
     """Any plain value."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        return value
+    def _fits(self, value: Any) -> bool:
+        return True
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         return dict(ANYTHING)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "any value"

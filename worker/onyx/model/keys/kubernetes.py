@@ -6,15 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.keys.kinds import Count, Schema, refuse
-from onyx.model.report import Report
+from onyx.model.keys.kinds import Count, Kind, Schema
 
 _QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
 _PERCENT = r"[0-9]{1,3}%"
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(Kind):
     """Text of a given form."""
 
     what: str
@@ -24,38 +23,42 @@ class Matching:
     hint: str = ""
     characters_max: int = 253
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
-        fits = isinstance(value, str) and len(value) <= self.characters_max
-        if fits and re.fullmatch(self.pattern, value):
-            return value
-        return refuse(self, value, path, report, self.hint)
+    def _fits(self, value: Any) -> bool:
+        text = isinstance(value, str) and len(value) <= self.characters_max
+        return text and re.fullmatch(self.pattern, value) is not None
 
-    def schema(self) -> Schema:
+    def _hint(self, value: Any) -> str:
+        return self.hint
+
+    def _schema(self) -> Schema:
         pattern = f"^({self.pattern})$"
         return {"type": "string", "maxLength": self.characters_max, "pattern": pattern}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return self.what
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerOrText:
+class IntegerOrText(Kind):
     """An integer from 0, or text of a given form; kept as it was given."""
 
     what: str
     pattern: str
     hint: str = ""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _fits(self, value: Any) -> bool:
         text = isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
         count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return value if text or count else refuse(self, value, path, report, self.hint)
+        return text or count
 
-    def schema(self) -> Schema:
+    def _hint(self, value: Any) -> str:
+        return self.hint
+
+    def _schema(self) -> Schema:
         # The pattern holds for text only.
         return {"x-kubernetes-int-or-string": True, "pattern": f"^({self.pattern})$"}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return self.what
 
 

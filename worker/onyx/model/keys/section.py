@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onyx.model.keys.key import Key
-from onyx.model.keys.kinds import Anything, Choice, Flag, Options, Schema, Text, refuse
+from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, listed, nearest
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -121,16 +121,16 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Kind):
     """One entry of a section."""
 
     section: Section
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         draft = self.section.read(value, path, report)
         return INVALID if draft is None else draft
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         keys = self.section.keys
         required = [key.yaml for key in keys if key.required]
         return {
@@ -139,12 +139,12 @@ class Entry:
             "properties": {key.yaml: key_schema(key) for key in keys},
         }
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"a mapping with the keys of a {self.section.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Kind):
     """A list of entries."""
 
     section: Section
@@ -152,7 +152,7 @@ class Entries:
     map_key: str = ""
     """Key that is unique within the list, so that Kubernetes can merge by it."""
 
-    def read(self, value: Any, path: str, report: Report) -> Any:
+    def _read(self, value: Any, path: str, report: Report) -> Any:
         """A list of drafts; one that is not a mapping is there as None, so that indexes hold."""
         if not isinstance(value, list):
             return refuse(self, value, path, report)
@@ -161,7 +161,7 @@ class Entries:
             return INVALID
         return [self.section.read(each, at(path, i), report) for i, each in enumerate(value)]
 
-    def schema(self) -> Schema:
+    def _schema(self) -> Schema:
         merge: Schema = {}
         if self.map_key:
             merge = {
@@ -171,7 +171,7 @@ class Entries:
         items = _without_defaults(Entry(self.section).schema())
         return {"type": "array", "maxItems": self.items_max, **merge, "items": items}
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"a list, each {Entry(self.section).describe()}"
 
 

@@ -16,7 +16,7 @@ Check = Callable[[Any, Report], Draft]
 
 
 def draft_of_text(text: str | bytes, source: str, check: Check) -> Draft:
-    """The draft of YAML or JSON; problems tell the line in `source`.
+    """The draft of YAML or JSON; problems have the line in `source`.
 
     Raises:
         ManifestError: with every problem, each with its path, file and line.

@@ -1,4 +1,4 @@
-"""Rules between keys: what no single value can tell. One module a section.
+"""Rules that concern several keys. One module for each section.
 
 Rules look at drafts, in which a wrong value is INVALID, and stay silent about what they cannot
 see, so that one mistake gives one message. `ENTRY` has the rules of single entries, by the name of

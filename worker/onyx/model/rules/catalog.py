@@ -10,11 +10,11 @@ from onyx.model.report import Report, at, listed, show
 from onyx.model.rules.looking import entries, good
 
 PENDING_TIMEOUT_MS: int = CatalogEntry("", "input", 1).pending_timeout
-"""Of an input that does not say."""
+"""Of an input without the key."""
 
 
 def check_path(draft: Draft, path: str, report: Report) -> None:
-    """The options of a plugin name places, not how to get in. The value itself is never told."""
+    """No credentials stand in a path. The message does not show the path itself."""
     options = good(draft, "options")
     places = options.get("path") if options else None
     for place in places if isinstance(places, list | tuple) else (places,):

@@ -28,7 +28,7 @@ _NAMED_LISTS = ("containers", "initContainers", "volumes")
 
 
 def check_cluster(spec: Draft, path: str, report: Report) -> None:
-    """All that no single value of a cluster's spec can tell."""
+    """Rules that concern several keys of a cluster, or the contents of one."""
     _check_settings(spec, at(path, "settings"), report)
     _check_variables(spec, path, report)
     _check_sources(spec, path, report)

@@ -123,7 +123,7 @@ def _check_id(
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:
-    """Windows are on tasks after an input, which say how repeats are told."""
+    """Windows are on tasks after an input, which say how repeated segments are recognised."""
     by_name = {
         good(draft, "name"): (draft, where)
         for draft, where in entries(spec, "catalog", path, "catalog")
@@ -151,7 +151,7 @@ def _check_repeats(entry: Draft, path: str, report: Report) -> None:
     if looks is True and not keyed:
         report.add(
             at(path, "uniquenessKey"),
-            "is missing, but a windowed task must tell repeated segments",
+            "is missing, but a windowed task must recognise repeated segments",
             "give it, or deduplicate: false, or the job's guarantee: exactly-once",
         )
     if looks is False and keyed:
