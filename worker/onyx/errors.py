@@ -180,7 +180,5 @@ def contained(error: BaseException, who: str = "") -> Exception:
         f"{begin} {describe(error)}, which means to end the process; it ends the job only: raise a "
         "subclass of Exception instead"
     )
-    if not isinstance(error, BaseException):  # libraries in C have raised what is no exception
-        return made
     made.__cause__ = error
     return made.with_traceback(error.__traceback__)

@@ -18,8 +18,8 @@ from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.locations import located, parts_at
-from onyx.plugins.options import Options, option_error, read_options, task_error
+from onyx.plugins.options import Options, located, option_error, read_options, task_error
+from onyx.plugins.parts.stores import PartStore, parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
 from onyx.plugins.protocol import (
     START,
@@ -53,6 +53,7 @@ __all__ = [
     "Output",
     "PartBody",
     "PartFormat",
+    "PartStore",
     "PartsWriter",
     "PluginContext",
     "Problem",

@@ -217,7 +217,7 @@ class Place:
 
 
 class PlaceOf:
-    """A `PartsPlace` for one writer."""
+    """A `PartStore` for one writer."""
 
     size_bytes_max = Place.size_bytes_max
 

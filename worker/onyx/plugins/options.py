@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import nearest
-from onyx.objects.urls import is_url, parse_url
+from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
@@ -91,6 +92,21 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
         return None, problems
     read = kind(**values)
     return read, list(read.wrong())
+
+
+def located(context: PluginContext, path: str, option: str = "path") -> Path | ObjectUrl:
+    """The file or object that an option names; relative paths count from the worker's data folder.
+
+    Raises:
+        UserError: it is a URL of an unknown kind, or has credentials in it.
+    """
+    place = context.located(path)
+    if not is_url(place):
+        return Path(place)
+    try:
+        return parse_url(place)
+    except UserError as error:
+        raise option_error(context, option, str(error)) from error
 
 
 def is_object(path: str) -> bool:

@@ -1,31 +1,31 @@
-"""Outputs into stores that have transactions of their own: rows and position in one of them.
+"""Outputs into stores that have transactions: rows and position in one transaction.
 
-Segments are gathered. A transaction that is large or old enough is applied: its segments are
-written and, in the same transaction of the store, that this writer has come to this number. If it
-had come there before, nothing is written. So a transaction whose outcome nobody knows is applied
-again without harm, by its writer or by anybody else, at the same time or much later.
+Segments are gathered. A transaction that is large or old enough is *applied*: one transaction of
+the store writes its segments and moves the writer's *position* to its number. If the position has
+that number already, nothing is written. So a transaction of unknown outcome is applied again
+without harm, by its writer or by another one, at the same time or much later.
 
-To write exactly once the segments themselves are committed in the state log before the store sees
-any (`begin`). Whoever takes over applies what was committed; what was not is nobody's, and is
-replayed. A writer that wakes up late can only apply what was committed, which is right, or has
-happened.
+Under exactly-once the state log commits the segments themselves before the store gets any
+(`begin`). A worker that takes over applies what was committed; what was not is replayed. A writer
+that wakes up late can only apply what is committed, which is right or already done.
 
-Every instance is a writer of its own, whose name never comes again. Its position is made before it
-holds a segment and goes away when its incarnation has been declared dead (`fence`), when the
-instance leaves with nothing in doubt (`close`), or at the end of the job (`seal`). Without a
-position nothing is ever applied, so taking it away is the fence, and there are never more positions
-than writers that may still write.
+Each instance is one writer, under a name that is never used again. Its position exists before it
+takes a segment. It is removed when its incarnation has been declared dead (`fence`), when the
+instance leaves with nothing in doubt (`close`), and at the end of the job (`seal`).
+
+Invariant: without a position nothing is applied. So removing the position is the fence, and there
+are never more positions than writers that may still write.
 
 Rejected: prepared transactions (XA), which most stores lack or switch off, and which hold locks
-until somebody who may be dead decides; one position for a peer's rank, for which two incarnations
-would fight.
+until a worker that may be dead decides; one position for each slot, for which two incarnations
+would compete.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,78 +33,80 @@ from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.deferred_fence import DeferredFence
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import TRANSACTION_LIMITS, RollLimits
+from onyx.plugins.rolling import RollingWriter
 
 _numbers = itertools.count()
 """Of writers within this process: with the incarnation, it makes their names unique."""
 
 
 class TransactionStore(Protocol):
-    """Where one task of a job writes to, and where it keeps the positions of its writers.
+    """What one task of a job writes to, and where the positions of its writers are.
 
-    Names of writers are unique within the task of the job, for which the store keeps its positions
-    apart from those of others. A name is an incarnation, a dot and a number.
+    Writers are named `<incarnation>.<number>`, unique within the task of the job. A store keeps the
+    positions of each task apart.
 
-    Any method but `close` may raise Unavailable (it may have happened or not; the same call is
-    repeated) and UserError (it will never succeed; says which table or topic and what to do).
-    `apply` and `close` are called from any thread.
+    Any method but `close` may raise Unavailable (the outcome is unknown; the same call is repeated)
+    and UserError (it will never succeed; says which table or topic, and what to do). `apply` and
+    `close` are called from any thread.
     """
 
     def check(self, segments: Sequence[Segment]) -> None:
-        """Find what can be found without writing, before anything is committed: raises UserError
-        when a segment cannot be written, with its key."""
+        """Find what is wrong without writing, before anything is committed. Raises UserError when a
+        segment cannot be written, with its key."""
         ...
 
     def open(self, writer: str) -> None:
-        """Keep a position for a new writer, at 0. Idempotent."""
+        """Make a position for a new writer, at 0. Idempotent."""
         ...
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
-        """In one transaction: write the segments and bring the writer to `number`, from 1. Nothing
-        if it has come there or further before. Safe when several do it at once.
+        """In one transaction: write the segments and move the position to `number`, from 1.
+
+        Nothing is written if the position is there or beyond. Safe when several do it at once.
 
         Returns:
-            False if there is no position of this writer (any more): nothing was written.
+            False if this writer has no position (any more): nothing was written.
         """
         ...
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Take away the positions of writers of other incarnations. What they may be doing at this
-        moment has happened when this returns, or never will."""
+        """Remove the positions of writers of other incarnations. When this returns, what they are
+        doing has happened or never will."""
         ...
 
     def forget(self, writer: str | None) -> None:
-        """Take away the position of a writer, or of all. Idempotent."""
+        """Remove the position of a writer; None removes all of the task. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Give back connections; never fails."""
+        """Release connections; never fails."""
         ...
 
 
 @dataclass(slots=True)
 class _Transaction:
+    """A unit of `rolling`."""
+
+    writer: str
     opened_s: float
     packed: list[bytes] = field(default_factory=list)
-    """The segments of each `write`."""
+    """The segments of each `write`, encoded."""
     segments: int = 0
     size_bytes: int = 0
     number: int = 0
     """Given when it is full."""
     token: Token | None = None
-    """Under which it is committed."""
     committed: bool = False
-    """False with a token: perhaps."""
+
+    def make_token(self) -> Token:
+        return {"writer": self.writer, "number": self.number, "segments": self.packed}
 
 
-class TransactionWriter:
+class TransactionWriter(RollingWriter):
     """An output (`protocol.Output`, `protocol.TransactionalOutput`) over a store."""
-
-    cooperative = False
-    """Every transaction waits for a server or a disk."""
 
     def __init__(
         self,
@@ -112,9 +114,8 @@ class TransactionWriter:
         context: PluginContext,
         limits: RollLimits = TRANSACTION_LIMITS,
     ) -> None:
+        super().__init__(context, limits)
         self._store = store
-        self._context = context
-        self._limits = limits
         self._writer = f"{context.incarnation}.{next(_numbers)}"
         self._known = False
         """Whether the store keeps a position for this writer."""
@@ -122,33 +123,26 @@ class TransactionWriter:
         self._open: _Transaction | None = None
         self._full: _Transaction | None = None
         """To be applied before anything else is."""
-        self._flushing = False
-        self._fence = DeferredFence(context, self._take_positions)
-        self._durable = 0
-        self._broken: Exception | None = None
-        self._commit: Commit | None = None
 
     def begin(self, commit: Commit) -> None:
         """Write exactly once from now on: see `protocol.TransactionalOutput`.
 
-        What is in doubt is left to those who take over the state log: they know.
+        A transaction in doubt is left to whoever recovers the state log, which knows the outcome.
         """
         with self._guarded():
             if self._full is not None and self._full.committed:
                 self._apply(self._full)
         self._open = self._full = None
-        self._flushing = False
-        self._fence.drop()
-        self._commit = commit
+        self._begin(commit)
 
     def finish(self, token: Token) -> None:
-        """Apply what was committed: see `protocol.TransactionalOutput`. Without a position of its
-        writer it was applied long ago."""
+        """Apply a committed transaction: see `protocol.TransactionalOutput`. A writer without a
+        position had it applied earlier, because `close` and `seal` keep positions in doubt."""
         with self._guarded():
             self._store.apply(token["writer"], token["number"], _unpacked(token["segments"]))
 
     def write(self, segments: list[Segment]) -> None:
-        """Add segments to the open transaction. Those of one call are never parted.
+        """Add segments to the open transaction. The segments of one call stay together.
 
         Raises:
             UserError: a segment cannot be written.
@@ -170,42 +164,28 @@ class TransactionWriter:
                 self._store.open(self._writer)
                 self._known = True
             self._add(packed, len(segments))
-            with contextlib.suppress(Unavailable):  # told by the next call, which takes nothing
-                if self._is_due():
+            # These segments are taken, so it is the next call that raises.
+            with contextlib.suppress(Unavailable):
+                if self._is_due(self._open):
                     self._publish()
 
-    def durable(self) -> int:
-        """Segments in transactions that have been applied, in the order of writing."""
-        return self._durable
-
-    def flush(self) -> None:
-        """Apply the open transaction now; while that is not permitted, as soon as it is."""
-        self._flushing = True
-        self.tick()
-
     def tick(self) -> None:
-        """Apply the open transaction if it is old enough, and what could not be before."""
+        """Apply the open transaction if it is due, and what could not be applied before."""
         with self._guarded():
-            self._fence.tend()
-            if self._flushing or self._full is not None or self._is_due():
+            self._tend_fence()
+            if self._flushing or self._full is not None or self._is_due(self._open):
                 self._publish()
 
-    def fence(self, live: Sequence[GroupId]) -> None:
-        """Take the positions of incarnations away that are not `live`. One that may be dead itself
-        does not judge others: it waits until it is permitted to act."""
-        with self._guarded():
-            self._fence.ask(live)
-
     def seal(self) -> None:
-        """Apply what is left; then no position of the task is needed any more."""
+        """Apply what is left; then the task needs no positions any more."""
         self.flush()
         if self._open is None and self._full is None:
             with self._guarded():
                 self._store.forget(None)
 
     def close(self) -> None:
-        """Drop what is not applied. What has been committed counts as written: it is applied, or
-        left for those who read that, and then the position stays as well."""
+        """Drop what is not committed. A committed transaction counts as written: it is applied
+        here, or left to whoever reads its commit, and then the position stays as well."""
         full, self._open, self._full = self._full, None, None
         with contextlib.suppress(OnyxError):
             if full is not None and full.committed:
@@ -216,19 +196,8 @@ class TransactionWriter:
                 self._store.forget(self._writer)
         self._store.close()
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """After a failure this writer stays broken: what it holds cannot be written. Not so when
-        the store could not be reached, which loses nothing."""
-        if self._broken is not None:
-            raise self._broken
-        try:
-            yield
-        except Unavailable:
-            raise
-        except Exception as error:
-            self._broken = error
-            raise
+    def _fence_off(self, live: Sequence[GroupId]) -> None:
+        self._store.fence([*live, self._context.incarnation])
 
     def _packed(self, segments: list[Segment]) -> bytes:
         try:
@@ -240,23 +209,15 @@ class TransactionWriter:
 
     def _add(self, packed: bytes, segments: int) -> None:
         if self._open is None:
-            self._open = _Transaction(self._context.clock.monotonic_s())
+            self._open = _Transaction(self._writer, self._context.clock.monotonic_s())
         self._open.packed.append(packed)
         self._open.segments += segments
         self._open.size_bytes += len(packed)
 
-    def _is_due(self) -> bool:
-        limits, transaction = self._limits, self._open
-        return transaction is not None and (
-            transaction.segments >= limits.segments
-            or transaction.size_bytes >= limits.size_bytes
-            or self._context.clock.monotonic_s() - transaction.opened_s >= limits.age_s
-        )
-
     def _publish(self) -> None:
         """Commit and apply what there is, one transaction after another."""
         while self._context.permitted():
-            self._fence.tend()
+            self._tend_fence()
             if self._full is None and self._open is not None:
                 self._number += 1
                 self._open.number = self._number
@@ -268,19 +229,6 @@ class TransactionWriter:
             self._apply(self._full)
             self._full = None
 
-    def _commit_once(self, transaction: _Transaction) -> None:
-        if self._commit is None:
-            return
-        if transaction.token is None:
-            transaction.token = {
-                "writer": self._writer,
-                "number": transaction.number,
-                "segments": transaction.packed,
-            }
-        if not transaction.committed:
-            self._commit(transaction.token, transaction.segments)
-            transaction.committed = True
-
     def _apply(self, transaction: _Transaction) -> None:
         segments = _unpacked(transaction.packed)
         if not self._store.apply(self._writer, transaction.number, segments):
@@ -289,9 +237,6 @@ class TransactionWriter:
                 "because it was declared dead (or somebody removed it)"
             )
         self._durable += transaction.segments
-
-    def _take_positions(self, live: Sequence[GroupId]) -> None:
-        self._store.fence([*live, self._context.incarnation])
 
 
 def _unpacked(packed: Sequence[bytes]) -> list[Segment]:

@@ -8,12 +8,12 @@ are used up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
-from onyx.plugins.deferred_fence import DeferredFence
-from onyx.plugins.locations import located
+from onyx.ids import GroupId
+from onyx.plugins.options import located
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.parts.writer import PartsWriter
@@ -28,9 +28,6 @@ from onyx.spark.results import Results, directory_results, object_results
 class SparkOutput(PartsWriter):
     """The output of one peer."""
 
-    cooperative = False
-    """An fsync takes milliseconds, the stage seconds or more."""
-
     def __init__(
         self, context: PluginContext, options: SparkOptions, runner: StageRunner = run_in_process
     ) -> None:
@@ -41,11 +38,10 @@ class SparkOutput(PartsWriter):
         self._results = _results(context, options)
         form = ParquetFormat(context)
         super().__init__(self._results.parts, form, context, roll_limits(options))
-        self._fence = DeferredFence(context, self._results.fence)
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
         """See `protocol.OneResultOutput`."""
-        with self._place.told():
+        with self._store.explained():
             self._results.upgrade(old)
 
     def seal(self) -> None:
@@ -75,6 +71,9 @@ class SparkOutput(PartsWriter):
             kind = Blocked if is_full(error) else type(error)
             raise kind(f"{where} {options.stage}: {error}") from error
         super().seal()
+
+    def _fence_off(self, live: Sequence[GroupId]) -> None:
+        self._results.fence(live)
 
 
 def _results(context: PluginContext, options: SparkOptions) -> Results:

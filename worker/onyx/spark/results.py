@@ -10,7 +10,7 @@ from onyx.ids import GroupId, JobId
 from onyx.objects.urls import ObjectUrl
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
-from onyx.plugins.parts.writer import PartsPlace
+from onyx.plugins.parts.stores import PartStore
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark import object_stage, versions
 from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
@@ -23,9 +23,9 @@ class Results:
     """Both, for one peer of one task."""
 
     context: PluginContext
-    parts: PartsPlace
+    parts: PartStore
     """Where the peers of the task write what the stage reads."""
-    parts_of: Callable[[PluginContext], PartsPlace]
+    parts_of: Callable[[PluginContext], PartStore]
     """The same in the job of a context."""
     notes: versions.Notes
     run: Callable[[StageRequest, StageRunner, float], None]

@@ -421,7 +421,7 @@ def test_closing_publishes_what_has_been_committed(place, monkeypatch):
     output.begin(commit)
     output.write(numbers(1))
     with monkeypatch.context() as patched:
-        patched.setattr(type(output._place), "finish", fails)
+        patched.setattr(type(output._store), "finish", fails)
         with pytest.raises(Unavailable):
             output.flush()
     output.close()

@@ -19,8 +19,7 @@ from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetReader
 from onyx.plugins.files.text_reader import Extras, FileReader
-from onyx.plugins.locations import located
-from onyx.plugins.options import option_error, task_error
+from onyx.plugins.options import located, option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords, Records
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from onyx.plugins.files.options import COMPRESSIONS, OutputOptions
-from onyx.plugins.locations import located, parts_at
+from onyx.plugins.options import located
 from onyx.plugins.parts.formats import JsonLinesFormat, ParquetFormat
+from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.parts.writer import PartFormat, PartsWriter
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import roll_limits
@@ -13,12 +14,9 @@ from onyx.plugins.roll_limits import roll_limits
 class FilesOutput(PartsWriter):
     """Parts of one task at `path`."""
 
-    cooperative = False
-    """An fsync takes milliseconds, a request to an object store more."""
-
     def __init__(self, context: PluginContext, options: OutputOptions) -> None:
-        place = parts_at(located(context, options.path), context)
-        super().__init__(place, _format(context, options), context, roll_limits(options))
+        store = parts_at(located(context, options.path), context)
+        super().__init__(store, _format(context, options), context, roll_limits(options))
 
 
 def _format(context: PluginContext, options: OutputOptions) -> PartFormat:

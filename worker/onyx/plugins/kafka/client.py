@@ -205,6 +205,16 @@ class KafkaClient:
         return settings
 
 
+def as_exception(error: KafkaError | KafkaException) -> KafkaException:
+    """An error in a response of a broker, as something that can be raised.
+
+    A `KafkaError` can be raised although it is no subclass of BaseException. No `except` but a bare
+    one catches it then: it passes `explained`, ends the thread, and stays in the `__context__` of
+    what is raised next. So every error that comes as a value is raised through this function.
+    """
+    return error if isinstance(error, KafkaException) else KafkaException(error)
+
+
 @contextlib.contextmanager
 def refused_settings(client: KafkaClient) -> Iterator[None]:
     """While a client is made: what is wrong with its settings.

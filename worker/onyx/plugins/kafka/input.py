@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.client import (
+    REQUEST_TIMEOUT_S,
+    KafkaClient,
+    as_exception,
+    refused_settings,
+)
 from onyx.plugins.kafka.options import InputOptions, start_ms
 from onyx.plugins.kafka.reader import KafkaReader, Known, Place
 from onyx.plugins.kafka.records import MessageRecords
@@ -52,7 +57,7 @@ class KafkaInput:
             ):
                 topic = consumer.list_topics(client.topic, REQUEST_TIMEOUT_S).topics[client.topic]
                 if topic.error is not None:
-                    raise KafkaException(topic.error)
+                    raise as_exception(topic.error)
         finally:
             self._give_back(consumer)
         if not self._options.compacted:
@@ -107,7 +112,7 @@ class KafkaInput:
         asked = TopicPartition(self._client.topic, number, start_ms(start))
         (found,) = consumer.offsets_for_times([asked], REQUEST_TIMEOUT_S)
         if found.error is not None:
-            raise KafkaException(found.error)
+            raise as_exception(found.error)
         return high if found.offset in (OFFSET_END, -1) else found.offset
 
     def _refuse_compacted(self) -> None:

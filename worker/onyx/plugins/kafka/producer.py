@@ -10,12 +10,17 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.client import (
+    REQUEST_TIMEOUT_S,
+    KafkaClient,
+    as_exception,
+    refused_settings,
+)
 from onyx.plugins.kafka.messages import Messages, OutMessage
 
 BUFFER_KIB = 65_536
@@ -95,7 +100,7 @@ class ReportedWriter:
             found = self._producer.list_topics(self._client.topic, REQUEST_TIMEOUT_S)
             error = found.topics[self._client.topic].error
             if error is not None:
-                raise KafkaException(error)
+                raise as_exception(error)
 
     def seal(self) -> None:
         self.flush()

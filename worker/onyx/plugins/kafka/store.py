@@ -41,7 +41,12 @@ from confluent_kafka.admin import AdminClient
 from onyx.errors import Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient, refused_settings
+from onyx.plugins.kafka.client import (
+    REQUEST_TIMEOUT_S,
+    KafkaClient,
+    as_exception,
+    refused_settings,
+)
 from onyx.plugins.kafka.messages import Messages, OutMessage
 
 PATIENCE_S_MIN, PATIENCE_S_MAX = 10.0, 80.0
@@ -173,7 +178,7 @@ class KafkaStore:
                         producer.abort_transaction(REQUEST_TIMEOUT_S)
                 if refused and error.args[0].code() not in _FENCED:
                     # The reason; what the commit says is only that there was one.
-                    raise KafkaException(refused[0]) from error
+                    raise as_exception(refused[0]) from error
                 raise
 
     def _patiently(self, do: Callable[[], None]) -> None:
@@ -239,7 +244,7 @@ class KafkaStore:
         """Not before a transaction that changes it has come to its end."""
         (found,) = group.committed([self._place()], REQUEST_TIMEOUT_S)
         if found.error is not None:
-            raise KafkaException(found.error)
+            raise as_exception(found.error)
         return None if found.offset < 0 else int(found.offset)
 
     def _place(self, number: int = OFFSET_INVALID) -> TopicPartition:
@@ -250,7 +255,7 @@ class KafkaStore:
         """Who has a position in this task."""
         listed = self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
         if not listed.valid and listed.errors:
-            raise listed.errors[0]
+            raise as_exception(listed.errors[0])
         ids = [group.group_id for group in listed.valid]
         return [each.removeprefix(self._prefix) for each in ids if each.startswith(self._prefix)]
 
@@ -284,7 +289,7 @@ class KafkaStore:
         with client.explained(self._doing, self._admin.poll):
             found = self._admin.list_topics(client.topic, REQUEST_TIMEOUT_S).topics[client.topic]
             if found.error is not None:
-                raise KafkaException(found.error)
+                raise as_exception(found.error)
         taken = client.topic_setting(self._admin, "max.message.bytes")
         if taken is not None:
             self._messages.bytes_max = min(self._messages.bytes_max, int(taken))

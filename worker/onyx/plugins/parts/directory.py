@@ -36,7 +36,7 @@ _numbers = itertools.count()
 
 
 class DirectoryParts:
-    """The parts of one task in one directory (`parts.PartsPlace`)."""
+    """The parts of one task in one directory (`parts.stores.PartStore`)."""
 
     size_bytes_max = sys.maxsize
 
@@ -49,18 +49,18 @@ class DirectoryParts:
         self._own: str | None = None
 
     def create(self, name: str) -> DirectoryPart:
-        with self.told():
+        with self.explained():
             return DirectoryPart(self, self._folder, f"{self._made()}/{name}")
 
     def own(self) -> Path:
         """This writer's directory, made on first use. It may have been removed since."""
-        with self.told():
+        with self.explained():
             return self._folder.path / self._staging / self._made()
 
     def finish(self, token: Token) -> None:
         writer = path_name(str(token["writer"]), "the name of a writer")
         name = path_name(str(token["name"]), "the name of a part")
-        with self.told(), self._folder.opened() as folder:
+        with self.explained(), self._folder.opened() as folder:
             with contextlib.suppress(FileNotFoundError):
                 staged = f"{self._staging}/{writer}/{name}"
                 os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -69,7 +69,7 @@ class DirectoryParts:
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the directories of all other incarnations away."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        with self.told(), self._folder.opened() as root:
+        with self.explained(), self._folder.opened() as root:
             self._refuse_links()
             with contextlib.suppress(FileNotFoundError), opened(root, self._names) as folder:
                 for name in sorted(os.listdir(folder)):
@@ -91,7 +91,7 @@ class DirectoryParts:
             (path / STAGING).rmdir()
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Errors of the system as those of this task."""
         try:
             yield
@@ -126,11 +126,11 @@ class DirectoryParts:
 
 
 class DirectoryPart:
-    """A file in a staging directory (`parts.StagedPart`)."""
+    """A file in a staging directory (`parts.stores.StagedPart`)."""
 
-    def __init__(self, place: DirectoryParts, folder: OutputFolder, name: str) -> None:
+    def __init__(self, store: DirectoryParts, folder: OutputFolder, name: str) -> None:
         """`name`: writer and file, below the task's staging directory."""
-        self._place = place
+        self._store = store
         self._folder = folder
         self._writer, self._name = name.split("/")
         self._staged = f"{folder.staging}/{name}"
@@ -139,15 +139,15 @@ class DirectoryPart:
         self.file = cast(BinaryIO, self._file)
 
     def make_room(self) -> None:
-        with self._place.told():
+        with self._store.explained():
             self._file.make_room()
 
     def settle(self) -> None:
-        with self._place.told():
+        with self._store.explained():
             self._file.settle()
 
     def publish(self) -> None:
-        with self._place.told(), self._folder.opened() as folder:
+        with self._store.explained(), self._folder.opened() as folder:
             if not self._asked and exists(self._name, folder):
                 raise InvariantViolated(f"{self._name} exists, but names of parts are unique")
             try:

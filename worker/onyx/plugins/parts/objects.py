@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 
 class ObjectParts:
-    """The parts of one task below one URL (`parts.PartsPlace`)."""
+    """The parts of one task below one URL (`parts.stores.PartStore`)."""
 
     size_bytes_max = OBJECT_BYTES_MAX
 
@@ -53,19 +53,19 @@ class ObjectParts:
 
     def create_at(self, url: ObjectUrl) -> ObjectPart:
         """A part that is to be elsewhere in the bucket, under the same fence."""
-        with self.told():
+        with self.explained():
             own = self._own or self._marked()
-        return ObjectPart(self._bucket(), url, own, self.told)
+        return ObjectPart(self._bucket(), url, own, self.explained)
 
     def finish(self, token: Token) -> None:
         """Of a part that is visible the store says that there is no such upload."""
-        with self.told(), contextlib.suppress(ObjectMissing):
+        with self.explained(), contextlib.suppress(ObjectMissing):
             self._bucket().complete_upload(token["key"], token["upload"], token["tags"])
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Take the marks of all other incarnations away, then abort the uploads they noted."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
-        with self.told():
+        with self.explained():
             bucket = self._bucket()
             marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
             for key in marks:
@@ -94,11 +94,11 @@ class ObjectParts:
         return [key for key in keys if _incarnation(key.removeprefix(prefix)) not in keep]
 
     def _bucket(self) -> Bucket:
-        with self.told():
+        with self.explained():
             return Bucket(self._url.bucket)
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Errors of the store as those of this task."""
         context = self._context
         try:
@@ -113,21 +113,21 @@ class ObjectParts:
 
 
 class ObjectPart:
-    """An upload and its note (`parts.StagedPart`)."""
+    """An upload and its note (`parts.stores.StagedPart`)."""
 
     def __init__(
         self,
         bucket: Bucket,
         url: ObjectUrl,
         staging: ObjectUrl,
-        told: Callable[[], AbstractContextManager[None]],
+        explained: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._bucket = bucket
         self._key = url.key
         self._mark = (staging / _MARK).key
         self._note = (staging / url.key.rpartition("/")[2]).key
         self._noted = False
-        self.told = told
+        self.explained = explained
         self._writer = ObjectWriter(bucket, url.key, self._take_note)
         self.file = cast(BinaryIO, self._writer)
 
@@ -156,7 +156,7 @@ class ObjectPart:
 
     @contextlib.contextmanager
     def _dropped_if_fenced(self) -> Iterator[None]:
-        with self.told():
+        with self.explained():
             try:
                 yield
             except ObjectMissing:
@@ -188,5 +188,5 @@ def _incarnation(name: str) -> str:
 
 def _upload_noted(note: bytes) -> tuple[str, str]:
     """Key and id of an upload."""
-    told = json.loads(note)
-    return told["key"], told["upload"]
+    upload = json.loads(note)
+    return upload["key"], upload["upload"]

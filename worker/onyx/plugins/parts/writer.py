@@ -1,47 +1,47 @@
-"""Parts: files that become visible whole, once, and only when they are durable.
+"""Parts: files that are published whole, once, and only when they are durable.
 
-Segments are written to a part that nobody sees. A part that is large or old enough is finished: its
-bytes are made durable (`settle`), and then it is made visible in one step (`publish`). Only then do
-its segments count as durable. So nobody ever sees half a part, and what was acked is found after a
-crash. Where parts are, and how that step is done there, is a `PartsPlace`: a directory
-(`directory_parts`) or an object store (`object_parts`).
+Segments are written to a staged part. A part that is large or old enough is settled, which makes it
+durable, and then published in one step. Only then do its segments count as durable. So a reader
+never sees half a part, and what was acked survives a crash. A `PartStore` stages and publishes: a
+directory (`parts.directory`) or an object store (`parts.objects`).
 
-Both the `files` and the `spark` output write this way. To write exactly once, a settled part is
-committed before it is made visible (`begin`); then whoever comes after a crash makes it visible,
-and nothing of it is written again.
+The outputs `files` and `spark` write parts. Under exactly-once a settled part is committed before
+it is published. After a crash another worker publishes what was committed, and writes none of it
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId
-from onyx.plugins.deferred_fence import DeferredFence
+from onyx.plugins.parts.stores import PartStore, StagedPart
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
+from onyx.plugins.rolling import RollingWriter
 
 _numbers = itertools.count()
-"""Of parts within this process: with the incarnation, it makes their names unique."""
+"""Of parts in this process: with the incarnation, it makes their names unique."""
 
 
 class PartBody(Protocol):
     """The contents of one part while it is written."""
 
     def add(self, segments: Sequence[Segment]) -> None:
-        """Raises UserError when a value has no form in this format."""
+        """Encode segments. Raises UserError when a value has no form in this format."""
         ...
 
     def size_bytes(self) -> int:
-        """Written so far, about."""
+        """Size until now, about."""
         ...
 
     def finish(self) -> None:
@@ -55,113 +55,59 @@ class PartFormat(Protocol):
     suffix: str
     """End of the names of parts, with its dot."""
 
-    def begin(self, file: BinaryIO) -> PartBody: ...
-
-
-class StagedPart(Protocol):
-    """One part until it is visible."""
-
-    file: BinaryIO
-    """To write to; writing never fails because a server does not answer."""
-
-    def make_room(self) -> None:
-        """Hand over what was written, so that it does not fill memory.
-
-        Raises:
-            Unavailable: not now; nothing is lost, and the call may be repeated.
-        """
-        ...
-
-    def settle(self) -> None:
-        """Make everything durable, still invisible. Raises like `make_room`, and is repeatable."""
-        ...
-
-    def publish(self) -> None:
-        """Make the part visible and that durable. Raises like `make_room`, and is repeatable."""
-        ...
-
-    def token(self) -> Token:
-        """Once settled: what anybody needs to make it visible (`PartsPlace.finish`)."""
-        ...
-
-    def drop(self) -> None:
-        """Give it up, as far as that is possible now."""
-        ...
-
-
-class PartsPlace(Protocol):
-    """Where the parts of one task are made and published, by one writer.
-
-    Any method may raise Fenced when this incarnation was declared dead, UserError when the place
-    cannot be used, Unavailable when it cannot be used now.
-    """
-
-    size_bytes_max: int
-    """Of a part."""
-
-    def create(self, name: str) -> StagedPart: ...
-
-    def finish(self, token: Token) -> None:
-        """Make a part visible that this writer or another one has settled. What is visible already,
-        or was and has been taken away since, stays as it is."""
-        ...
-
-    def fence(self, live: Sequence[GroupId]) -> None:
-        """Make sure that nothing of other incarnations becomes visible any more; idempotent, also
-        when several peers do it at once. Only for those who are alive themselves."""
-        ...
-
-    def told(self) -> AbstractContextManager[None]:
-        """Errors of the system within it are raised as those of this task."""
-        ...
-
-    def close(self) -> None:
-        """Leave no trace of what was not published, as far as that is possible now."""
+    def begin(self, file: BinaryIO) -> PartBody:
+        """The body of a new part, which writes to `file`."""
         ...
 
 
 @dataclass(slots=True)
 class _Part:
+    """A unit of `rolling`."""
+
     staged: StagedPart
     body: PartBody
     opened_s: float
     segments: int = 0
     token: Token | None = None
-    """Under which it is committed."""
     committed: bool = False
-    """False with a token: perhaps."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.body.size_bytes()
+
+    def make_token(self) -> Token:
+        return self.staged.token()
 
 
-class PartsWriter:
-    """Writes segments as parts of one place, for one peer of one task."""
+class PartsWriter(RollingWriter):
+    """Writes segments as parts of one store, for one peer of one task."""
 
     def __init__(
         self,
-        place: PartsPlace,
+        store: PartStore,
         form: PartFormat,
         context: PluginContext,
         limits: RollLimits = ROLL_LIMITS,
     ) -> None:
-        self._place = place
+        size_bytes = min(limits.size_bytes, store.size_bytes_max)
+        super().__init__(context, dataclasses.replace(limits, size_bytes=size_bytes))
+        self._store = store
         self._form = form
-        self._context = context
-        self._limits = limits
         self._part: _Part | None = None
         self._finished: deque[_Part] = deque()
-        self._flushing = False
-        self._fence = DeferredFence(context, place.fence)
-        self._durable = 0
-        self._broken: Exception | None = None
-        self._commit: Commit | None = None
         self._left = False
-        """Something was left for others to make visible, if they find that it was committed."""
+        """A part in doubt was left staged, for the worker that finds its commit."""
 
     def begin(self, commit: Commit) -> None:
-        """Write exactly once from now on: see `protocol.TransactionalOutput`."""
+        """Write exactly once from now on: see `protocol.TransactionalOutput`.
+
+        A part with a token may be committed although no answer came. It stays staged: dropping it
+        would lose its segments if it is committed.
+        """
         with self._guarded():
             for part in self._finished:
                 if part.token is not None and part.committed:
-                    self._place.finish(part.token)
+                    self._store.finish(part.token)
                     self._durable += part.segments
                 elif part.token is not None:
                     self._left = True
@@ -171,21 +117,19 @@ class PartsWriter:
                 self._part.staged.drop()
         self._finished.clear()
         self._part = None
-        self._flushing = False
-        self._fence.drop()
-        self._commit = commit
+        self._begin(commit)
 
     def finish(self, token: Token) -> None:
-        """Make visible what was committed: see `protocol.TransactionalOutput`."""
+        """Publish a committed part: see `protocol.TransactionalOutput`."""
         with self._guarded():
-            self._place.finish(token)
+            self._store.finish(token)
 
     def write(self, segments: list[Segment]) -> None:
         """Add segments to the open part.
 
         Raises:
-            UserError: a value has no form in this format, or the place cannot be used.
-            Unavailable: the place cannot be reached now; nothing was taken.
+            UserError: a value has no form in this format, or the store cannot be used.
+            Unavailable: the store cannot be reached now; nothing was taken.
             Fenced: this incarnation was declared dead.
         """
         if not segments:
@@ -197,40 +141,25 @@ class PartsWriter:
             part.staged.make_room()
             part.body.add(segments)
             part.segments += len(segments)
-            if self._is_full(part):
-                with contextlib.suppress(Unavailable):  # told by the next call, which takes nothing
+            if self._is_due(part):
+                # These segments are taken, so it is the next call that raises.
+                with contextlib.suppress(Unavailable):
                     self._publish()
 
-    def durable(self) -> int:
-        """Segments in parts that have been published, in the order of writing."""
-        return self._durable
-
-    def flush(self) -> None:
-        """Publish the open part now; while that is not permitted, as soon as it is."""
-        self._flushing = True
-        self.tick()
-
     def tick(self) -> None:
-        """Publish the open part if it is old enough, and what could not be published before."""
+        """Publish the open part if it is due, and parts that could not be published before."""
         with self._guarded():
-            self._fence.tend()
-            due = self._flushing or (self._part is not None and self._age_s() >= self._limits.age_s)
-            if due or self._finished:
+            self._tend_fence()
+            if self._flushing or self._finished or self._is_due(self._part):
                 self._publish()
-
-    def fence(self, live: Sequence[GroupId]) -> None:
-        """Remove the unfinished parts of incarnations that are not `live`. One that may be dead
-        itself does not judge others: it waits until it is permitted to act."""
-        with self._guarded():
-            self._fence.ask(live)
 
     def seal(self) -> None:
         """Publish what is left; parts need nothing else at the end of a job."""
         self.flush()
 
     def close(self) -> None:
-        """Drop what is not published. What has been committed counts as written: it is published,
-        or left for those who read that."""
+        """Drop what is not committed. A committed part counts as written: it is published here, or
+        stays staged for the worker that finds its commit."""
         waiting = [part for part in self._finished if not self._is_published(part)]
         for part in [*waiting, *([self._part] if self._part else [])]:
             if part.token is None:
@@ -238,46 +167,23 @@ class PartsWriter:
         self._part = None
         self._finished.clear()
         if not self._left and all(part.token is None for part in waiting):
-            self._place.close()
+            self._store.close()
+
+    def _fence_off(self, live: Sequence[GroupId]) -> None:
+        self._store.fence(live)
 
     def _is_published(self, part: _Part) -> bool:
-        """Publish a part if it has been committed."""
+        """Publish a part if it is committed."""
         if part.token is None or not part.committed:
             return False
         try:
-            self._place.finish(part.token)
+            self._store.finish(part.token)
         except (OnyxError, OSError):
             return False
         return True
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """After a failure nobody knows what is in the part or on disk: this writer stays broken.
-        Not so when the place cannot be used now, which loses nothing."""
-        if self._broken is not None:
-            raise self._broken
-        try:
-            yield
-        except Unavailable:
-            raise
-        except Exception as error:
-            self._broken = error
-            raise
-
-    def _is_full(self, part: _Part) -> bool:
-        limits = self._limits
-        return (
-            part.segments >= limits.segments
-            or part.body.size_bytes() >= min(limits.size_bytes, self._place.size_bytes_max)
-            or self._age_s() >= limits.age_s
-        )
-
-    def _age_s(self) -> float:
-        assert self._part is not None
-        return self._context.clock.monotonic_s() - self._part.opened_s
-
     def _open(self) -> _Part:
-        staged = self._place.create(part_name(self._context, self._form.suffix))
+        staged = self._store.create(part_name(self._context, self._form.suffix))
         now_s = self._context.clock.monotonic_s()
         self._part = _Part(staged, self._form.begin(staged.file), now_s)
         return self._part
@@ -285,7 +191,7 @@ class PartsWriter:
     def _publish(self) -> None:
         if not self._context.permitted():
             return
-        self._fence.tend()
+        self._tend_fence()
         if self._part is not None:
             self._part.body.finish()
             self._finished.append(self._part)
@@ -293,23 +199,16 @@ class PartsWriter:
         while self._finished:
             part = self._finished[0]
             part.staged.settle()
-            if not self._context.permitted():
+            if not self._context.permitted():  # settling may have taken long
                 return
-            self._make_visible(part)
+            self._commit_once(part)
+            if part.token is None:
+                part.staged.publish()
+            else:
+                self._store.finish(part.token)
             self._durable += part.segments
             self._finished.popleft()
         self._flushing = False
-
-    def _make_visible(self, part: _Part) -> None:
-        if self._commit is None:
-            part.staged.publish()
-            return
-        if part.token is None:
-            part.token = part.staged.token()
-        if not part.committed:
-            self._commit(part.token, part.segments)
-            part.committed = True
-        self._place.finish(part.token)
 
 
 def part_name(context: PluginContext, suffix: str) -> str:

@@ -50,7 +50,7 @@ def chain(error: BaseException) -> list[dict[str, Any]]:
 
 def frames(error: BaseException) -> list[dict[str, Any]]:
     """Where in the user's code, and below it in what that calls; innermost last."""
-    walked = traceback.walk_tb(getattr(error, "__traceback__", None))
+    walked = traceback.walk_tb(error.__traceback__)
     not_before = itertools.dropwhile(lambda each: _is_pythons(each[0]), _not_ours(walked))
     places = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in not_before]
     return [place(*each) for each in places[-FRAMES_MAX:]]

@@ -49,7 +49,7 @@ def blamed(who: str, error: BaseException) -> str:
 def place(error: BaseException) -> str:
     """Where in the user's code an exception came from, as ` (shop.py, line 3)`; no more than that,
     since a traceback can show what is in a segment."""
-    for frame, line in traceback.walk_tb(getattr(error, "__traceback__", None)):
+    for frame, line in traceback.walk_tb(error.__traceback__):
         if not is_ours(frame.f_globals):
             return f" ({PurePath(frame.f_code.co_filename).name}, line {line})"
     return ""

@@ -1,0 +1,86 @@
+"""Where parts are staged and published: a directory, or an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from onyx.ids import GroupId
+from onyx.objects.urls import ObjectUrl
+from onyx.plugins.parts.directory import DirectoryParts
+from onyx.plugins.parts.objects import ObjectParts
+from onyx.plugins.protocol import PluginContext, Token
+
+
+class StagedPart(Protocol):
+    """One part until it is published.
+
+    `make_room`, `settle` and `publish` raise Unavailable when they cannot be done now. Nothing is
+    lost then, and the same call may be repeated.
+    """
+
+    file: BinaryIO
+    """To write to. Writing never fails because a server does not answer."""
+
+    def make_room(self) -> None:
+        """Hand over what was written, so that it does not fill memory."""
+        ...
+
+    def settle(self) -> None:
+        """Make the staged part durable."""
+        ...
+
+    def publish(self) -> None:
+        """Make the part visible, and that durable."""
+        ...
+
+    def token(self) -> Token:
+        """What any worker needs to publish a settled part (`PartStore.finish`)."""
+        ...
+
+    def drop(self) -> None:
+        """Give the part up, as far as that is possible now."""
+        ...
+
+
+class PartStore(Protocol):
+    """Stages and publishes the parts of one task, for one writer.
+
+    Any method may raise Fenced when this incarnation was declared dead, UserError when the store
+    cannot be used, Unavailable when it cannot be used now.
+    """
+
+    size_bytes_max: int
+    """Of a part."""
+
+    def create(self, name: str) -> StagedPart:
+        """A new, empty part. No other part ever has this name."""
+        ...
+
+    def finish(self, token: Token) -> None:
+        """Publish a part that any writer has settled. Idempotent: a part that is published, or was
+        and has been removed by a user since, stays as it is."""
+        ...
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Make it impossible for incarnations that are not `live` to publish what they staged.
+        Idempotent, and safe when several peers do it at once. Only a live incarnation may call it.
+        """
+        ...
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Raises errors of the system as errors of this task."""
+        ...
+
+    def close(self) -> None:
+        """Remove what is staged and not published, as far as that is possible now."""
+        ...
+
+
+def parts_at(place: Path | ObjectUrl, context: PluginContext) -> PartStore:
+    """The store of a task's parts at a path or URL (see `options.located`)."""
+    if isinstance(place, ObjectUrl):
+        return ObjectParts(place, context)
+    return DirectoryParts(place, context)
