@@ -1,17 +1,18 @@
-"""The flight recorder of a worker process: in whose code it was when it died, and over what.
+"""The flight recorder of a worker process: the segments over which the process died.
 
-A function can end its process (`os._exit`, a crash in a C library), and then nobody is left who
-could say so. Therefore each task notes, before user code runs over a batch, which job, task and
-segments it is, in memory that outlives the process and that its supervisor holds: a copy of the
-roots a batch, nothing a segment. The supervisor reads it when the process has died by itself
-(`deaths`), and hands what was lost to the next one, which reports it to the cluster.
+A user's function can end its process (`os._exit`, a crash in a C library), and then no code of ours
+runs any more. So before user code runs over a batch, the task records the job, the task and the
+segments, in memory that the supervisor holds and that outlives the process. That costs a copy of
+the roots for each batch, and nothing for each segment. When a process has died by itself, the
+supervisor reads the recorder (`deaths`) and hands the losses to the next process, which reports
+them to the cluster.
 
-Two threads may be inside user code at once, and nobody knows then which of them it was. So a task
-may ask to be `alone` there; others wait meanwhile, for a bounded time.
+Two threads may be inside user code at once, and then either may be the cause. So a task may ask to
+be `alone` there; others wait meanwhile, for a bounded time.
 
-Rejected: a file a batch (a system call each), a child process for each suspicious batch (state and
-plugins are in this one), the traceback that Python writes at a fatal signal (there is none for
-`_exit`). No NumPy here: the supervisor is to stay small.
+Rejected: a file for each batch (a system call each), a child process for each suspicious batch
+(state and plugins are in this process), the traceback that Python writes at a fatal signal (there
+is none for `_exit`). No NumPy here: the supervisor is to stay small.
 """
 
 from __future__ import annotations

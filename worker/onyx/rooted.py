@@ -1,11 +1,10 @@
-"""Folders below a root that nothing leads out of: no name with a separator, no link.
+"""Folders below a root that no path can leave: names without separators, and no links.
 
-A path is walked name by name, each opened relative to the folder before it and never through a
-link, and what is done then is done relative to the folder that is held open. So a link that
-somebody puts there can neither have us read or write elsewhere, nor remove what it points to, also
-when it is put there at the very moment. Looking whether a path resolves to somewhere below the root
-was rejected, because between the look and the use it may change. The root itself may be a link:
-where it is was chosen by whoever runs the worker.
+A path is opened name by name, each relative to the folder before it and never through a link
+(`openat`, `O_NOFOLLOW`). Operations are relative to the folder that is held open. So a link can
+neither redirect a read, a write nor a removal, even if it is created at that very moment. Resolving
+a path and checking that it is below the root was rejected: between check and use it may change. The
+root itself may be a link: the operator of the worker has chosen it.
 """
 
 from __future__ import annotations

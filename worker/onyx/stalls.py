@@ -1,11 +1,11 @@
-"""Why a task does not advance: what a worker reports of it, and what a reader makes of the reports.
+"""Reasons why a task does not advance: the reports of workers, and the cause among them.
 
-A task that waits for another one says so, and that other one has a report of its own. So what is
-shown of a job is the cause, not the messengers: of all that is reported the task that waits for
-nothing but itself or the world, the most downstream one first.
+A task that waits for another one reports that, and the other one has a report of its own. So a job
+is shown with the cause and not with all reports: the task that waits for no other task, the most
+downstream one first.
 
-An idle task is not stalled: a source that has nothing to read, an output with nothing to write, a
-job that is suspended.
+An idle task is not stalled: a source without anything to read, an output without anything to write,
+a job that is suspended.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""How a reader follows the log: a pure state machine from events to requests.
+"""Follows the log: a pure state machine from events to requests.
 
-The reader lists the children of the log with a watch, fetches those after its position (several at
-a time) and delivers them in order. The numbers of sequential nodes may have gaps, so "next" is the
-lowest child greater than the position, never position + 1. Only when the lowest child is not the
-very next number may entries have been collected as garbage; then the origin is asked for, and the
-reader jumps to it if it is ahead. (Waiting for the exact next number was rejected: a reader that
-falls behind a collection would wait for ever.)
+It lists the children of the log with a watch, fetches those after its position (several at a time)
+and delivers them in order. Two invariants:
 
-A watch fires once and, when a connection breaks, fires with type NONE and is gone, even if the same
-session comes back. So every cause in `Cause` lists again, which arms it again; the slow poll also
-asks for the origin when nothing is listed, because a log may have been collected entirely.
+* *No entry is skipped.* Numbers of sequential nodes may have gaps, so "next" is the lowest child
+  greater than the position, never position + 1. Only when that is not the very next number may
+  entries have been collected as garbage. Then the origin is read, and the reader jumps to it if it
+  is ahead. Waiting for the exact next number was rejected: a reader that falls behind a collection
+  would wait for ever.
+* *A watch is always armed.* It fires once; when a connection breaks it fires with type NONE and is
+  gone, even if the same session comes back. So every cause in `Cause` lists again, which arms it
+  again. The slow poll also reads the origin when nothing is listed, because a log may have been
+  collected entirely.
 """
 
 from __future__ import annotations

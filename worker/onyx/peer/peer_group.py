@@ -1,13 +1,13 @@
-"""A peer group: one worker process's membership of the cluster, over all its incarnations.
+"""A peer group: the membership of one worker process, over all its incarnations.
 
-Runs one incarnation after another on a thread of its own: a lost session or an eviction ends one,
-and the next takes new ids, so it has no association with what the dead one wrote. A failure to
-connect backs off and tries again for ever; the reason is logged each time. A log that is not the
-one that the last incarnation knew (ZooKeeper's data was wiped) ends the group instead. So does a
-thread of the group that has ended: `failure` says so, and the process ends with it.
+It runs one incarnation after another, on a thread of its own. A lost session or an eviction ends an
+incarnation; the next one has new ids, so nothing that the dead one wrote counts for it. A failure
+to connect is logged, and tried again with back-off, without end. Two things end the group: a log
+that is not the one that the last incarnation read (the data of ZooKeeper was wiped), and a thread
+of the group that has crashed. `failure` then has the reason, and the process ends.
 
-A virtual peer has new ids too, at each incarnation and restart. Who offered it knows the first; all
-later ones are found by it.
+A virtual peer has a new id in each incarnation and after each restart. `add_peers` returns its
+first id, which stays valid for `remove_peer`.
 """
 
 from __future__ import annotations

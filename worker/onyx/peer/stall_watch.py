@@ -1,10 +1,10 @@
-"""Watches the tasks of a group: those that do not advance are reported, with the reason.
+"""Watches the tasks of a group and reports those that do not advance, with the reason.
 
-On the group's own thread, once a second: a task's thread may be inside a function that never comes
-back. Nothing is reported while everything advances. A report is one small document a job, beside
-the log, that is written when it changes and removed when the task goes on; those of groups that are
-gone count for nothing. So a job that stands still can be seen by whoever can read ZooKeeper, also
-when no worker answers.
+Runs on the group's own thread, once a second: the thread of a task may be inside a function that
+never returns. While all tasks advance, nothing is reported. A report is one small document for each
+job, beside the log. It is written when it changes, and removed when the task advances again;
+readers ignore the reports of groups that have left. So everybody who can read ZooKeeper sees why a
+job does not advance, also when no worker answers.
 """
 
 from __future__ import annotations

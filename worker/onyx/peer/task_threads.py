@@ -1,14 +1,14 @@
-"""Running tasklets: one cooperative thread for those that never block, one thread for each other.
+"""Threads that advance tasks: one shared by all that never block, and one for each of the others.
 
-A tasklet is anything with `advance() -> Progress`. The cooperative thread goes round all of them
-and sleeps only when none could do anything, until something wakes it. A wake that comes while it
-is running is remembered, so none is lost. Tasklets stand in the order of their workflow, so that in
-one round a batch goes all the way down while it is still in the processor's cache.
+A tasklet is anything with `advance() -> Progress`. The shared thread advances all its tasklets in
+turn. It sleeps only when none could advance, until something wakes it; a wake while it runs is
+remembered, so none is lost. Tasklets stand in the order of their workflow: in one round a batch
+passes all tasks while it is still in the processor's cache.
 
-A tasklet raises only when Onyx has a bug. Then the group leaves and the process ends, for whoever
-watches it to start another: a thread that ends in silence would leave a member that is alive and
-does nothing, and on which every later job waits. Rejected: going on as a new member of the same
-process, whose memory a bug may have left in any state.
+A tasklet raises only when Onyx has a bug. Then the group leaves and the process ends, to be
+restarted by its supervisor. A thread that ended silently would leave a member that is alive and
+does nothing, and every later job would wait for it. Rejected: joining again in the same process,
+because a bug may have left its memory in any state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Waiting for HTTP requests: one thread for all connections that have not said yet what they want.
+"""Reads HTTP requests: one thread for all connections whose request is not complete.
 
-A connection that says nothing, or says it byte by byte, costs a descriptor and a few bytes, and no
-thread. When there are too many the oldest is closed, for a scraper or a kubelet sends its request
-with the connection, and what is old is a stranger. The timeout is for the whole request: with one
-for each read, a byte now and then would hold a place for ever.
+A connection that sends nothing, or one byte at a time, costs a descriptor and a few bytes, and no
+thread. When there are too many, the oldest is closed: a scraper or a kubelet sends its request with
+the connection, so an old one is from neither. The timeout covers the whole request: with a timeout
+for each read, one byte now and then would hold a place for ever.
 """
 
 from __future__ import annotations

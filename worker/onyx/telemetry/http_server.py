@@ -1,10 +1,10 @@
 """The HTTP endpoint of a process: `/metrics`, `/livez` and `/readyz`.
 
-prometheus_client brings a server, which starts a thread for every connection and has no health
-pages. Here one thread waits for requests (`telemetry/http_requests`) and few threads answer them,
-so that whoever reaches the port can keep neither a scraper nor the kubelet out: a probe that is not
-answered ends the pod. `/livez` says that the process is not stuck, `/readyz` that it takes part;
-when not, the answer is 503 with the reason, which the kubelet shows as an event of the pod.
+prometheus_client's server was rejected: it starts a thread for every connection and has no health
+pages. Here one thread reads requests (`http_requests`) and a few threads answer them. So nobody who
+reaches the port can keep a scraper or the kubelet out, and an unanswered probe would end the pod.
+`/livez`: no thread of the process is stuck. `/readyz`: the process takes part in the cluster. If
+not, the answer is 503 with the reason, which the kubelet shows as an event of the pod.
 """
 
 from __future__ import annotations

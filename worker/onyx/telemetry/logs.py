@@ -1,12 +1,12 @@
 """Logs: one event a line, with fields; text for people, JSON for machines.
 
-On the standard library's logging, so that lines of libraries come out the same way. Fields say
-where (tenancy, group, job, task), never what: no segment and no parameter is ever logged, and text
-that may carry a user's data, the message of an exception, is cut. A traceback is given as places
+Built on the standard library's logging, so lines of libraries have the same form. Fields say where
+(tenancy, group, job, task), never what: no segment and no parameter is ever logged. Text that may
+carry a user's data, such as the message of an exception, is cut. A traceback is given as places
 only.
 
-Fields belong to the process or to the thread (`locate`), and not to the logger: so the lines that a
-user's function writes say of which job and task they are, without the function knowing.
+Fields belong to the process or to the thread (`locate`), and not to the logger: lines that a user's
+function logs have the fields of its job and task, and the function need not know them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Several worker processes behind one HTTP endpoint, as Prometheus and the kubelet see one pod.
+"""One HTTP endpoint for several worker processes, so that a pod has one.
 
-The supervisor asks the processes' own endpoints, on the loopback interface, whenever it is asked:
-`/livez` and `/readyz` are those of all of them, and `/metrics` has every series of every process
-with one label more, `process`. prometheus_client's multi-process mode was rejected: it keeps the
-figures in files, and knows no series that end.
+The supervisor asks the endpoints of the processes, on the loopback interface, at each request.
+`/livez` and `/readyz` are those of all processes together. `/metrics` has every series of every
+process, with the label `process` added. prometheus_client's multi-process mode was rejected: it
+stores the values in files, and cannot end a series.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Why a TLS connection cannot be made, in words for the person who must act.
+"""Why a TLS connection fails, in words for the person who must act.
 
-Libraries say little: with TLS 1.3 a server refuses a client's certificate only after the client's
-handshake has ended, and gRPC then reports no more than a closed socket. So after a failure the
-question is asked again with a handshake of our own, whose alerts can be read. Nothing is sent on
-that connection but the handshake.
+Libraries report little: with TLS 1.3 a server refuses a client's certificate only after the
+client's handshake has ended, and gRPC then reports a closed socket. So after a failure we make one
+more handshake of our own, whose alerts can be read. Nothing else is sent on that connection.
 """
 
 from __future__ import annotations

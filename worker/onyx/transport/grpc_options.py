@@ -1,9 +1,9 @@
-"""gRPC channel options, in one place: gRPC ignores unknown names silently.
+"""gRPC channel options, in one place because gRPC ignores unknown names silently.
 
-Liveness is ours (`heartbeat_*`); gRPC's keepalive is a backstop for connections of which even the
-writer hangs. `http2.ping_timeout_ms` is the option that has the effect which
-`keepalive_timeout_ms` promises (without it, a dead peer is noticed after a minute), and without
-`min_ping_interval_without_data_ms` a server ends idle connections with "too many pings".
+Liveness is ours (`heartbeat_*`). gRPC's keepalive is a backstop for a connection whose writer hangs
+as well. `http2.ping_timeout_ms` has the effect that `keepalive_timeout_ms` promises: without it, a
+dead peer is noticed after a minute. Without `min_ping_interval_without_data_ms` a server ends idle
+connections with "too many pings".
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The listening side: every group with a smaller id dials here.
 
 Each call has two threads: gRPC's pool runs the generator that writes, and one of ours reads, since
-both directions block. A group that dials before this one has learned that they share a job is kept
-waiting for a moment instead of being sent away to its back-off.
+both directions block. A group may dial before this one has read that they share a job: its call
+waits for a moment, so that it need not back off.
 
-Whoever reaches the port can call, so nothing that members need is given to a call before its
-greeting has been read: until then it is in the `lobby`, and what waits for a shared job is bounded
+Anybody who reaches the port can call. So a call gets nothing that members need before its hello has
+been checked: until then it is in `pending_hellos`, and calls that wait for a shared job are bounded
 too. A link has one stream, so members cannot use up each other's threads either.
 """
 

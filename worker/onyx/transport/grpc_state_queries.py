@@ -1,7 +1,7 @@
-"""Asking a group about the state of its tasks: a second service on the port of the streams.
+"""Queries for the state of windows: a second service on the port of the streams.
 
-A question is answered by the task itself, between two of its steps. The thread of the call waits
-for that, so only a few are let in at a time: streams of segments need the same threads.
+The task answers a question itself, between two of its steps, and the thread of the call waits for
+that. So only a few questions are admitted at a time: streams of segments need the same threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""All traffic of one process: short circuit inside, one gRPC stream to each group outside.
+"""All traffic of one process: handed over inside it, and one gRPC stream to each other group.
 
-Of two groups that share a job the one with the smaller id dials, so that there is one connection a
-pair whoever learns of the other first.
+Of two groups that share a job, the one with the smaller id dials. So there is one connection for
+each pair, whichever group reads of the job first.
 
 Threads. The methods of `Transport` may be called from any thread. `_lock` guards the table of
 links and is never held while a link, an inbox or a handler is called.

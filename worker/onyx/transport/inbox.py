@@ -1,14 +1,17 @@
 """Inboxes: one bounded queue in front of each task of a peer, for one allocation version.
 
-Batches from other processes wait here as bytes and are decoded by the thread that takes them, so
-that a network thread never spends time on segments, and a batch that is dropped costs nothing.
+A batch from another process waits here as bytes and is decoded by the thread that takes it. So a
+network thread spends no time on segments, and a batch that is dropped costs nothing.
 
-Bounds. Local senders are refused when the queue is full (an empty one takes any batch, or a batch
-larger than the inbox could never pass). Remote senders are bounded by credit (`credit.py`), which
-is given back as deliveries are taken; a remote packet that has arrived is always accepted.
+Bounds. A local sender is refused when the queue is full; an empty queue takes any batch, or a batch
+larger than the inbox could never pass. A remote sender is bounded by credit (`credit`), which is
+returned as the task takes deliveries; a remote packet that has arrived is always accepted.
+
+Fencing: an inbox takes only items of its own allocation version. Items of a former version find no
+inbox and are dropped.
 
 Threads: `offer` is called by any thread, `take` by the thread of the task, `close` by any. One
-lock guards the queue; callbacks (`wake`, `taken`, `room`) are called after it has been released,
+lock guards the queue. Callbacks (`wake`, `taken`, `room`) are called after it has been released,
 so they may take locks of their own.
 """
 

@@ -1,15 +1,18 @@
-"""One link: everything between this group and one other, whatever happens to its streams.
+"""One link: everything between this group and one other, over any number of streams.
 
-A link outlives its streams. A stream is one gRPC call; when it breaks, the next one begins with a
-hello in which each side says how many packets it has received, and what is missing is sent again.
-While both groups keep their link, nothing is lost or repeated. If one of them dropped its link (the
-groups shared no job for a while), the other sees that and starts afresh as well: what was in flight
-belonged to an allocation version that is over, because inboxes grant credit only for their own.
+A stream is one gRPC call; a link outlives its streams. Each stream begins with a hello, in which
+each side says how many packets it has received; what is missing is sent again (`packet_queue`).
+
+Invariant: while both groups keep their link, each packet is delivered once and in order. A group
+drops its link when the two share no job. If they share one again, the hello has a new link id. The
+other side then starts afresh as well: packets in flight belonged to an allocation version that is
+over, and acks that were handled before must not be handled again.
 
 Threads. Senders call `send*` from any thread (one thread at a time for each channel). One writer
 takes frames and one reader brings them; a stream that has been replaced is ignored. `_lock` guards
-all state, also that of both halves; `_delivering` makes delivery exclusive and is taken before it.
-Inboxes, handlers and `room` are called without `_lock`: they may send, but not attach or receive.
+all state, also that of both halves. `_delivering` makes delivery exclusive and is taken before
+`_lock`. Inboxes, handlers and `room` are called without `_lock`: they may send, but not attach or
+receive.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Calls that have not said yet who they are: whoever reaches the port can make any number of them.
+"""Bounds the calls whose hello has not come yet. Anybody who reaches the port can make such calls.
 
-A member says who it is with its first message, which comes with the call, so those that are here
-for long are strangers. When another one comes and the lobby is full, the oldest is sent away. So a
-flood of strangers gives every caller less time to speak, and keeps nobody out: refusing the newest
-would let a few silent callers lock out all members.
+A member sends its hello with the call, so a call that stays here is not from a member. When a new
+call finds all places taken, the oldest one is cancelled. So a flood of calls shortens the time that
+each caller has for its hello, and locks no member out. Refusing the newest call was rejected: a few
+silent callers would then keep all members out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Questions about the state of a window, and their answers, as messages.
+"""Questions about the state of a window and their answers, as messages.
 
-An answer is one document in pieces, so that a large state is bounded by a limit of its own and not
-by that of a message.
+An answer is one document in pieces: a large state has a limit of its own, and not that of a
+message.
 """
 
 from __future__ import annotations

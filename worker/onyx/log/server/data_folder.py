@@ -1,19 +1,19 @@
-"""What the folder of a ZooKeeper server holds, and how far that can be relied on.
+"""What the data folder of a ZooKeeper server holds, and how far that can be relied on.
 
-Two small files stand beside ZooKeeper's own. `myid` says which server of an ensemble the folder
-belongs to. `ensemble` says with how many servers its data is complete: `3` after this server has
+Two small files stand beside ZooKeeper's own. `myid` has the id of the server in its ensemble.
+`ensemble` has the number of servers for which the data is complete: `3` after this server has
 served as one of three, `1` for data of a server that stood alone, `1 to 3` while three servers are
-formed around it. Files of data without that record prove nothing: an ensemble that never served has
-them too.
+formed around it. Data without this record proves nothing: an ensemble that never served leaves data
+too.
 
-ZooKeeper keeps two epochs beside its data: the one in which it last followed a leader, and the
+ZooKeeper stores two epochs beside its data: the one in which it last followed a leader, and the
 newest that it has promised to follow. A server that starts empty and may not vote writes -1 into
-both, and refuses to start once it has data, its first snapshot from a leader included, while they
-say so. Such an epoch is forgotten before each start: ZooKeeper derives it from the data again. A
-real epoch is a promise and is never touched.
+both, and then refuses to start once it has data, even after its first snapshot from a leader. So an
+epoch of -1 is removed before each start; ZooKeeper derives it from the data again. Invariant: any
+other epoch is a promise to the ensemble and is never changed.
 
-A server that is left alone may lack what the majority of the others had agreed on, so the folder of
-an ensemble is refused to a smaller one.
+A server that was one of an ensemble may lack what the majority of the others agreed on. So its
+folder is refused to a smaller ensemble.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""When a ZooKeeper server with an empty folder may vote: pure.
+"""Decides whether a ZooKeeper server with an empty folder may vote. Pure.
 
-By itself ZooKeeper takes an empty folder for that of a new server and lets it vote. Two empty
+ZooKeeper by itself treats an empty folder as that of a new server and lets it vote. Two empty
 servers beside one that has all the data are then a majority: they elect one of themselves, and the
-third deletes what it has. So no server of ours creates its database by itself
-(`zookeeper.db.autocreate=false`): an empty one joins a leader that others elected, and receives
-the data before it votes. Somebody has to vote first, though:
+third deletes its data. So our servers never create a database by themselves
+(`zookeeper.db.autocreate=false`): an empty server joins a leader that others elected, and receives
+the data before it votes. Only formation lets an empty server vote:
 
-* **A new ensemble** is formed when every server is there and says that it holds nothing.
-* **An ensemble that has served** lets no empty server vote. One that lost its volume joins the
+* **A new ensemble** is formed when every server is there and holds nothing.
+* **An ensemble that has served** lets no empty server vote. A server that lost its volume joins the
   others; when most have lost theirs, a person has to decide.
 * **Growing**: one server stood alone and holds all the data. Just as many empty servers may vote as
-  it needs for a majority, so that there is none without it. The rest join.
+  it needs for a majority, so that no majority exists without it. The others join.
 
 Rejected: a marker outside of the volumes (a ConfigMap, an annotation), which somebody must write at
-the right moment, and which neither Helm's templates nor GitOps can; ZooKeeper's dynamic
-reconfiguration, which keeps the list of servers in a second place and needs a superuser.
+the right moment, and neither Helm's templates nor GitOps can; ZooKeeper's dynamic reconfiguration,
+which has the list of servers in a second place and needs a superuser.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The port at which the servers of an ensemble ask each other what their folders hold.
+"""The port on which the servers of an ensemble answer what their data folders hold.
 
-One line of JSON for each connection, and nothing is read, so a stranger can neither say nor break
-anything. With TLS both ends show certificates, as on every other port of the server.
+Each connection gets one line of JSON, and nothing is read from it. So a stranger can neither send
+nor break anything. With TLS both ends show certificates, as on every other port of the server.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One server of an ensemble, from an empty folder to one that serves: `formation` carried out.
+"""One server of an ensemble, from an empty folder until it serves. Carries out `formation`.
 
-A server whose folder says that it has been let vote once starts at once, whether the others are
-there or not. One that holds nothing, or all the data of a server that stood alone, asks every other
-one first, again and again until it knows enough. The port at which it is asked itself is open all
-the time.
+A server whose folder records that it was allowed to vote before starts at once. A server whose
+folder is empty, or has the data of a server that stood alone, first asks every other server what it
+holds, and repeats that until `formation.decide` can decide. All the time it answers the same
+question of the others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A real ZooKeeper server in a child process, from the jars inside the PySpark package.
 
-For `onyx run`, `onyx zookeeper` and tests, on machines that have no ZooKeeper. The real server and
-not a substitute of our own: sessions, expiry and recovery are what a cluster relies on. Five jars
-are enough (no netty, log4j or web server), which halves memory and start-up: about half a second.
-A server that people operate writes a log as well, with three more jars.
+For `onyx run`, `onyx zookeeper` and tests, on machines that have no ZooKeeper. A cluster relies on
+sessions, expiry and recovery, so a substitute of our own was rejected. Five jars are enough (no
+netty, log4j or web server), which halves memory and start-up to about half a second. A server that
+people operate also writes a log, with three more jars.
 
-A server that stands alone listens on the loopback interface by default. It ends with
-this process, also when this process is killed, so it must be started on a thread that lives as long
-as the server is needed.
+A server that stands alone listens on the loopback interface by default. It ends with this process,
+also when this process is killed. So it must be started on a thread that lives as long as the server
+is needed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Files for TLS of the ZooKeeper server that Onyx starts, and their renewal.
+"""TLS files for the ZooKeeper server that Onyx starts, and their renewal.
 
 The server reads PEM, but only with key and certificate in one file and the key in PKCS#8, which is
-not what cert-manager writes by default. So the files are copied into a private temporary folder in
-that form, never into the data folder, which outlives the server. The server watches the copies and
-this process watches the originals, as a volume of Kubernetes changes by a link that the server's
-own watch does not follow.
+not what cert-manager writes by default. So the files are copied in that form into a private
+temporary folder; never into the data folder, which outlives the server. The server watches the
+copies. This process watches the originals: a volume of Kubernetes changes by a link, which the
+server's own watch does not follow.
 """
 
 from __future__ import annotations

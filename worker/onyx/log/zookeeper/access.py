@@ -1,11 +1,11 @@
-"""Who may read and write a tenancy in ZooKeeper: one user, of the digest scheme, with a password.
+"""Access lists of a tenancy in ZooKeeper: one user, of the digest scheme, with a password.
 
 Every node of a tenancy is created with an access list that names only this user. `/onyx`, which
 tenancies share, may be listed by everybody, and everybody may add a tenancy.
 
-Nodes keep the list that they were created with. So a tenancy that was made without a user is
-refused to one who has a user, and is not changed: its entries would stay open to all, under
-settings that promise otherwise.
+A node keeps the list that it was created with. So a tenancy that was created without a user is
+refused to a process that has one: its entries would stay open to all, under settings that promise
+otherwise.
 """
 
 from __future__ import annotations

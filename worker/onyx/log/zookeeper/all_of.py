@@ -1,4 +1,4 @@
-"""Several started requests as one, so that they share one wait and one repetition."""
+"""Several requests in flight as one, so that they share one wait and one repetition."""
 
 from __future__ import annotations
 

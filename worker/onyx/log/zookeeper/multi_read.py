@@ -1,8 +1,8 @@
-"""Reading many nodes in one request (ZooKeeper 3.6 and later), which kazoo does not offer.
+"""Reads many nodes in one request (ZooKeeper 3.6 and later), which kazoo does not offer.
 
-One request an entry costs this process 130 us, so a worker that joins a cluster with a long log
-would be seconds late; together it is a few microseconds. The request is added to kazoo from outside
-in the way its own requests are made (`type`, `serialize`, `deserialize`).
+One request for each entry costs this process 130 us, so a worker that joins a cluster with a long
+log would be seconds late; in one request it is a few microseconds. The request is added to kazoo
+from outside, in the form of kazoo's own (`type`, `serialize`, `deserialize`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The origin: the replica that the log starts from, and the identity of the log.
 
-The node `origin` holds the position, the digest of the replica (a chunk) and the `czxid` of the
-log, that is the number of the transaction which made it. Positions start again when the log is made
-anew, and a replica that continued would be wrong in silence; so every process compares the two when
-it connects, and every listing of the log carries the number too.
+The node `origin` has the position, the digest of the replica (a chunk) and the `czxid` of the log,
+the number of the transaction that created it. When a log is made anew, positions start again, and a
+replica that continued would be silently wrong. So every process compares the `czxid` when it
+connects and in every listing.
 
-Collecting garbage moves the origin first and deletes entries after that, from the lowest: a reader
-that finds its next entry missing always finds an origin that contains it. Two collections at once
-are harmless: the version check lets the origin only go forward, and deleting is idempotent.
+Invariant: a reader that finds its next entry missing finds an origin that contains the entry. So a
+collection moves the origin first, and then deletes entries from the lowest. Two collections at once
+are harmless: the version check only lets the origin advance, and deleting is idempotent.
 """
 
 from __future__ import annotations

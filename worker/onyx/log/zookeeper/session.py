@@ -1,12 +1,13 @@
-"""One ZooKeeper session over kazoo: connecting, what happens to it, and calls that survive a break.
+"""One ZooKeeper session over kazoo: connecting, its states, and calls that survive a break.
 
-A *group's* session ends with its first expiry, as its incarnation does; a *client's* may be
-replaced by a new one. Kazoo's own retries are not used for calls: they repeat what must not be
-repeated and go on under a new session. While disconnected kazoo keeps requests and sends them on
-the next connection; callers must bear that.
+The session of a *group* ends with its first expiry, as the incarnation does. A *client* may replace
+an expired session. Kazoo's own retries are not used for calls: they repeat what must not be
+repeated, and continue under a new session. While disconnected, kazoo stores requests and sends them
+on the next connection; callers must allow for that.
 
-`confirmed_s` counts from when a request that was answered was *sent*: the server may have looked at
-the session at any time since then.
+Invariant of `confirmed_s`: the server cannot have expired the session before this moment plus the
+session timeout. So it is the moment at which the last answered request was *sent*: the server may
+have handled it at any time since then.
 """
 
 from __future__ import annotations

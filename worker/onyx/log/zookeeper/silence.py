@@ -1,14 +1,14 @@
-"""Notices a server that has fallen silent: packets are lost, and no connection breaks.
+"""Detects a silent server: packets are lost, and the connection does not break.
 
 Kazoo counts every request that it sends as a ping. Requests that pile up, such as our heartbeats,
 keep it from ever asking for an answer, and the kernel repeats lost packets for a quarter of an
-hour. So whoever is cut off by a firewall or a broken link would stay connected to nobody. A
-connection over which nothing was heard for half of the session's time is closed here; kazoo then
-dials again. The lease (`peer.lease`) has not ended by then, so a group that reaches another server
-of an ensemble does not even pause. Waiting for the end of the lease would leave no time for that.
+hour. So behind a firewall or a broken link, a client would stay connected to a server that never
+answers. Here a connection on which nothing was heard for half of the session timeout is closed, and
+kazoo dials again. The lease (`peer/lease`) is longer than that: a group that reaches another server
+of the ensemble does not even pause.
 
-A process that did not run itself (stopped, or starved of CPU) has answers waiting that it has not
-read: it looks once more before it judges. `step` is pure; `Silence` carries out what it decides.
+A process that did not run (stopped, or starved of CPU) has answers waiting that it has not read: it
+looks once more before it closes anything. `step` is pure; `Silence` carries out what it decides.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Drives a `LogTail` against ZooKeeper: performs its requests and gives it their answers.
+"""Drives a `LogTail` against ZooKeeper: performs its requests and gives it the answers.
 
-A listing transfers every name in the log, and after each new entry every reader would ask for it: a
-cluster with a log of 10,000 entries would do little else. So only the first listing and those after
-a break are whole. After that the reader asks how far the log goes, which is in a node's status, of
+A listing transfers every name in the log. If every reader listed after each entry, a cluster with a
+log of 10,000 entries would do little else. So only the first listing and those after a break are
+whole. In between, the reader computes the next number from the status of the node, which has
 constant size: `cversion` counts creations and deletions of children, so half of its sum with the
-number of children is how many were ever created, that is the number of the next one. The watch is
-then on that next node. Numbers that turn out not to be there lead to a whole listing.
+number of children is how many were ever created. The watch is then on that next node. Numbers that
+turn out to be missing lead to a whole listing.
 
-Everything runs on the session's loop, except the reading of an origin, which takes several requests
-and gets a thread of its own (it happens at the start and after a collection).
+Everything runs on the session's loop, except that an origin is read on a thread of its own: it
+takes several requests, at the start and after a collection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kazoo's connections over TLS, by contexts of ours.
+"""Kazoo's connections over TLS, with SSL contexts of ours.
 
-Kazoo can make TLS connections itself, but then trusts the authorities of the machine as well as
-ours, does not check names by default, and waits for bytes of a socket that TLS has read
-already: an answer that came in one record with another one is then noticed at the next heartbeat.
+Kazoo's own TLS trusts the authorities of the machine as well as ours, and does not check names by
+default. It also waits for a socket to become readable while TLS has already read the bytes: an
+answer that comes in one record with another one is then noticed at the next heartbeat.
 """
 
 from __future__ import annotations
