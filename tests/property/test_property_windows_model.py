@@ -1,6 +1,6 @@
 """The windows of a task do what the reference interpreter says, however the work is cut up.
 
-One script of batches, watermarks and ticks is told to the interpreter segment by segment, and to
+One script of batches, watermarks and ticks is given to the interpreter segment by segment, and to
 `TaskWindows` in batches, one by one, spread over owners of shards, and with owners that die after
 every step and are restored elsewhere from what they had written. All of it also with hardly a
 state in memory.
@@ -59,7 +59,7 @@ def plain(value: Any, ordered: bool = True) -> Any:
     return value
 
 
-def told(window: str, trigger: str | None, event: str, *rest: Any, ordered: bool) -> str:
+def shown(window: str, trigger: str | None, event: str, *rest: Any, ordered: bool) -> str:
     group, lower, upper, state = rest
     return repr((window, trigger, event, plain(group), lower, upper, plain(state, ordered)))
 
@@ -87,7 +87,7 @@ class Reference:
                 fired = [each for model in self.models for each in model.advance(watermark)]
             case Complete():
                 fired = [each for model in self.models for each in model.complete()]
-        return self._told(fired), ()
+        return self._shown(fired), ()
 
     def _add(self, step: Add) -> Outcome:
         fired, late = [], []
@@ -96,18 +96,18 @@ class Reference:
             each = [model.add(segment, group, step.now_ms) for model in self.models]
             fired += [one for firings, _ in each for one in firings]
             late += [index] if all(is_late for _, is_late in each) else []
-        return self._told(fired), tuple(late)
+        return self._shown(fired), tuple(late)
 
-    def _told(self, fired: Iterable[Fired]) -> Counter[str]:
+    def _shown(self, fired: Iterable[Fired]) -> Counter[str]:
         sessions = {each.window.id for each in self.models if each.window.type == "session"}
         return Counter(
-            told(one.window, one.trigger.id, *one[2:], ordered=one.window not in sessions)
+            shown(one.window, one.trigger.id, *one[2:], ordered=one.window not in sessions)
             for one in fired
         )
 
     def extents(self) -> Counter[str]:
         return Counter(
-            told(model.window.id, "", "", *each, ordered=model.window.type != "session")
+            shown(model.window.id, "", "", *each, ordered=model.window.type != "session")
             for model in self.models
             for each in model.extents()
         )
@@ -167,7 +167,7 @@ class Owners:
                     lambda rank: self.owners[rank].complete(self._shards(rank), now_ms)
                 )
         self._write()
-        return Counter(self._told(one) for one in firings), late
+        return Counter(self._shown(one) for one in firings), late
 
     def _fired(self, fire: Callable[[int], Runs]) -> list[Firing]:
         """What fires, run by run: owners that come between two runs are asked for the rest."""
@@ -208,11 +208,11 @@ class Owners:
             for shard, records in owner.take_changes().items():
                 self.written[shard] += records
 
-    def _told(self, one: Firing) -> str:
+    def _shown(self, one: Firing) -> str:
         assert one.grouped == self.script.grouped
         assert one.shard == (shard_of(one.group) if one.grouped else 0)
         rest = one.event_type, one.group, one.lower, one.upper, one.state
-        return told(one.window.id, one.trigger.id, *rest, ordered=one.window.type != "session")
+        return shown(one.window.id, one.trigger.id, *rest, ordered=one.window.type != "session")
 
     def restart(self, count: int, by_snapshot: bool) -> None:
         """All owners die; `count` others go on from snapshots, or from all that was written."""
@@ -237,7 +237,7 @@ class Owners:
 
     def extents(self) -> Counter[str]:
         return Counter(
-            told(window.id, "", "", each.group, each.lower, each.upper, each.state,
+            shown(window.id, "", "", each.group, each.lower, each.upper, each.state,
                  ordered=window.type != "session")
             for owner in self.owners
             for window in self.script.windows
@@ -245,9 +245,9 @@ class Owners:
         )  # fmt: skip
 
 
-def assert_agree(told_model: Sequence[Step], script: Script, owners: Owners, between: Any) -> None:
+def assert_agree(modelled: Sequence[Step], script: Script, owners: Owners, between: Any) -> None:
     reference = Reference(script)
-    for number, step in enumerate(told_model):
+    for number, step in enumerate(modelled):
         wanted, late = reference.take(step)
         got, got_late = owners.take(step)
         assert got == wanted, f"step {number}: {step}"

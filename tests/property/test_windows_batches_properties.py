@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.windows import task_windows, told
+from tests.support.windows import shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.windows.records import Record
@@ -55,13 +55,13 @@ def test_batches_show_nowhere(shape, aggregation, segments, cuts, watermark):
         batch = segments[begin:end]
         cut.add(batch, [each["k"] for each in batch], 0)
         records += cut.take_changes().items()
-    fired = sorted(told(whole.advance(watermark)))
-    assert sorted(told(cut.advance(watermark))) == fired
+    fired = sorted(shown(whole.advance(watermark)))
+    assert sorted(shown(cut.advance(watermark))) == fired
     records += cut.take_changes().items()
     for shard, each in records:
         restored.restore(shard, decode_records(encode_records(each)))
     assert extents(whole) == extents(cut) == extents(restored)
     for windows in (whole, cut, restored):
         windows.add([{"at": 5, "v": 0.1, "k": "b"}], ["b"], 0)
-    fired = sorted(told(whole.advance(100)))
-    assert sorted(told(cut.advance(100))) == sorted(told(restored.advance(100))) == fired
+    fired = sorted(shown(whole.advance(100)))
+    assert sorted(shown(cut.advance(100))) == sorted(shown(restored.advance(100))) == fired

@@ -26,27 +26,27 @@ SAID = st.tuples(st.sampled_from(CHANNELS), TIMES | st.just(IDLE))
 def test_a_task_says_the_minimum_of_what_its_channels_promised_last(news):
     marks, rising = ChannelMarks(CHANNELS), Rising()
     heard: dict[str, list] = defaultdict(list)
-    told: list = []
+    sent: list = []
     for channel, said in news:
         heard[channel].append(said)
         marks.hear(channel, said)
         new = rising.follow(marks.mark)
         if new is not None:
-            told.append(new)
+            sent.append(new)
         awake = [c for c in CHANNELS if not heard[c] or heard[c][-1] is not IDLE]
         if not all(heard[c] for c in awake):
             assert new is None, "somebody who counts has said nothing"
         elif awake:
             least = min(max(t for t in heard[c] if t is not IDLE) for c in awake)
-            times = [t for t in told if t is not IDLE]
+            times = [t for t in sent if t is not IDLE]
             assert rising.time_ms == times[-1] >= least
-            assert told[-1] is not IDLE
+            assert sent[-1] is not IDLE
         else:
-            assert told[-1] is IDLE
-    for one, other in pairwise(told):
+            assert sent[-1] is IDLE
+    for one, other in pairwise(sent):
         assert one != other
         assert IDLE in (one, other) or one < other
-    times = [t for t in told if t is not IDLE]
+    times = [t for t in sent if t is not IDLE]
     assert times == sorted(times), "it never falls"
 
 
@@ -121,9 +121,9 @@ class Dataflow:
 
     def tick(self, partition: int, skipped: int) -> None:
         self.numbers[partition] += 1 + skipped
-        told = (self.numbers[partition], ((partition, self.frontier(partition)),))
+        sent = (self.numbers[partition], ((partition, self.frontier(partition)),))
         for way in ("m0", "m1"):
-            self.channels[f"i{partition}", way].append(("epoch", told))
+            self.channels[f"i{partition}", way].append(("epoch", sent))
 
     def move(self, number: int) -> None:
         waiting = [ends for ends, queue in self.channels.items() if queue]
@@ -208,13 +208,13 @@ def test_a_frontier_does_not_overtake_a_copy_by_the_epoch_of_a_slower_input():
 def test_epochs_lose_no_frontier_and_wait_in_bounded_memory(news):
     epochs = ChannelEpochs(CHANNELS)
     newest = dict.fromkeys(CHANNELS, 0)
-    told: dict[int, int] = {}
+    sent: dict[int, int] = {}
     found: dict[int, int] = {}
     numbers = []
     for position, (channel, step, partition) in enumerate(news):
         newest[channel] += step
         epochs.hear(channel, newest[channel], [(partition, position)])
-        merge(told, [(partition, position)])
+        merge(sent, [(partition, position)])
         assert len(epochs._waiting) <= WAITING_EPOCHS_MAX
         complete = epochs.take()
         if complete is not None:
@@ -227,4 +227,4 @@ def test_epochs_lose_no_frontier_and_wait_in_bounded_memory(news):
     complete = epochs.take()
     assert complete is not None
     merge(found, complete[1].items())
-    assert found == told
+    assert found == sent

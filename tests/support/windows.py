@@ -53,17 +53,17 @@ def _ranged(window: dict[str, Any]) -> dict[str, Any]:
 
 
 def add(windows: TaskWindows, *places: Any, now_ms: int = 0) -> list[str]:
-    """Add segments of one group, by their places, and tell what has fired."""
-    return told(windows.add([{"at": place} for place in places], None, now_ms).firings)
+    """Add segments of one group, by their places, and show what has fired."""
+    return shown(windows.add([{"at": place} for place in places], None, now_ms).firings)
 
 
 def add_grouped(windows: TaskWindows, *segments: Mapping[str, Any], now_ms: int = 0) -> list[str]:
-    """Add segments whose group is under `k`, and tell what has fired."""
+    """Add segments whose group is under `k`, and show what has fired."""
     keys = hashable_keys([each["k"] for each in segments])
-    return told(windows.add([dict(each) for each in segments], keys, now_ms).firings)
+    return shown(windows.add([dict(each) for each in segments], keys, now_ms).firings)
 
 
-def told(firings: Iterable[Firing | list[Firing]]) -> list[str]:
+def shown(firings: Iterable[Firing | list[Firing]]) -> list[str]:
     """Firings as text: `t0 0-9: 3`, with the group before it where there is one."""
     return [
         f"{one.trigger.id} {f'{one.group!r} ' if one.grouped else ''}{one.lower}-{one.upper}: "

@@ -127,7 +127,7 @@ def test_a_chunk_of_a_thousand_records_and_ten_thousand_ids_is_not_much_more_tha
 GOOD = encoded(Chunk({1: ShardChange(RECORDS)}, column(1), column(2)))
 
 
-def test_every_flipped_bit_is_noticed_and_told_with_file_job_task_and_what_to_do() -> None:
+def test_every_flipped_bit_is_noticed_and_reported_with_file_job_task_and_what_to_do() -> None:
     for at in range(len(GOOD)):
         damaged = bytearray(GOOD)
         damaged[at] ^= 1 << (at % 8)
@@ -167,8 +167,8 @@ def test_a_chunk_in_the_wrong_place_is_noticed(place: TaskPlace, key: LogKey, se
 
 def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:
     newer = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "little") + GOOD[len(MAGIC) + 2 :]
-    told = f"is of format {FORMAT_VERSION + 1}, this version of Onyx reads {FORMAT_VERSION}"
-    with pytest.raises(StateError, match=told):
+    message = f"is of format {FORMAT_VERSION + 1}, this version of Onyx reads {FORMAT_VERSION}"
+    with pytest.raises(StateError, match=message):
         read(newer)
 
 

@@ -202,10 +202,10 @@ def test_what_was_frozen_stays_when_the_bucket_goes(spill: Spill) -> None:
     frozen = spill.freeze()
     bucket.free()
     del spill
-    assert told(frozen, bucket) == list(range(10))
+    assert frozen_keys(frozen, bucket) == list(range(10))
 
 
-def told(frozen: FrozenSpill, bucket: Bucket) -> list[Any]:
+def frozen_keys(frozen: FrozenSpill, bucket: Bucket) -> list[Any]:
     return sorted(
         group_value(key)
         for shard in range(2)

@@ -157,7 +157,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, failing_link: dict[str, int])
     assert list((tmp_path / "job" / "task").iterdir()) == []
 
 
-def test_a_disk_that_may_not_be_written_is_told_to_whoever_runs_the_workers(
+def test_a_disk_that_may_not_be_written_is_an_error_for_the_operator(
     tmp_path: Path, failing_link: dict[str, int]
 ) -> None:
     failing_link["errno"] = 30  # EROFS
@@ -165,13 +165,13 @@ def test_a_disk_that_may_not_be_written_is_told_to_whoever_runs_the_workers(
         DirectoryStore(tmp_path).create("job/task/1", b"one")
 
 
-def test_a_file_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(UserError, match="ONYX_STATE_URL"):
         open_store(str(tmp_path / "state")).create("job/task/1", b"one")
 
 
-def test_a_link_to_nowhere_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+def test_a_link_to_nowhere_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match="ONYX_STATE_URL"):
         open_store(str(tmp_path / "state" / "job")).create("job/task/1", b"one")

@@ -1,7 +1,7 @@
 """What is stored of windows: that it is little, and that it is all."""
 
 import pytest
-from tests.support.windows import WATERMARK, add, add_grouped, held, task_windows, told
+from tests.support.windows import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import UserError
@@ -18,7 +18,7 @@ def stored(records):
     return decode_records(encode_records(records))
 
 
-def test_a_small_state_is_told_once_however_many_segments_have_changed_it():
+def test_a_small_state_is_recorded_once_however_many_segments_have_changed_it():
     windows = task_windows(({}, []))
     add(windows, 1, 2, 3, 12)
     add(windows, 4)
@@ -28,7 +28,7 @@ def test_a_small_state_is_told_once_however_many_segments_have_changed_it():
     assert windows.take_changes() == {}
 
 
-def test_groups_of_a_shard_are_told_together():
+def test_groups_of_a_shard_are_in_one_record():
     windows = task_windows((GLOBAL, []), group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a"}, {"k": "bb"}, {"k": "c"}, {"k": [1, 2]})
     assert windows.take_changes() == {
@@ -37,7 +37,7 @@ def test_groups_of_a_shard_are_told_together():
     }
 
 
-def test_of_a_state_that_grows_only_what_has_come_is_told():
+def test_of_a_state_that_grows_only_updates_are_recorded():
     windows = task_windows(({**GLOBAL, **CONJ}, []))
     add(windows, 1, 2)
     windows.take_changes()
@@ -45,7 +45,7 @@ def test_of_a_state_that_grows_only_what_has_come_is_told():
     assert windows.take_changes() == {0: [AddUpdates("w0", 1, None, [{"at": 3}])]}
 
 
-def test_of_sessions_that_grow_only_places_and_updates_are_told():
+def test_of_sessions_that_grow_only_places_and_updates_are_recorded():
     windows = task_windows(({**SESSION, **CONJ}, []))
     add(windows, 1, 20)
     windows.take_changes()
@@ -61,7 +61,7 @@ def test_an_extent_that_has_fired_and_gone_is_one_record_however_many_groups_it_
     assert windows.take_changes() == {0: [ClearExtent("w0", 0)]}
 
 
-def test_the_watermark_is_told_only_where_lateness_depends_on_it():
+def test_the_watermark_is_recorded_only_where_lateness_depends_on_it():
     for more, records in (({}, {}), ({"allowed_lateness": (0, "elements")}, {0: 1})):
         windows = task_windows((more, [WATERMARK]))
         list(windows.advance(10))
@@ -85,7 +85,7 @@ STORIES = {
 }
 
 
-def tell(windows, story):
+def play(windows, story):
     for event in story:
         if isinstance(event, tuple):
             list(windows.advance(event[1]))
@@ -99,7 +99,7 @@ def test_what_is_restored_holds_and_does_the_same(name, by):
     spec, story = STORIES[name]
     original, records = task_windows(spec), []
     for event in story:
-        tell(original, [event])
+        play(original, [event])
         if by == "changes after each event":
             records += original.take_changes().get(0, [])
     if by == "changes":
@@ -112,8 +112,8 @@ def test_what_is_restored_holds_and_does_the_same(name, by):
     for windows in (original, restored):
         windows.fired = [
             *add(windows, 2, 6),
-            *told(windows.advance(30)),
-            *told(windows.tick(9_000)),
+            *shown(windows.advance(30)),
+            *shown(windows.tick(9_000)),
         ]
     assert restored.fired == original.fired
     assert held(restored) == held(original)
@@ -127,13 +127,13 @@ def test_snapshots_of_several_shards_are_those_of_each():
     assert windows.snapshot(3) == []
 
 
-def test_shards_that_are_dropped_are_neither_held_nor_told():
+def test_shards_that_are_dropped_are_neither_held_nor_recorded():
     timer = {"type": "timer", "period": (1, "seconds")}
     windows = task_windows(({}, [WATERMARK, timer]), (SESSION, []), group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "bb", "at": 2})
     windows.drop([2])
     assert list(windows.take_changes()) == [1]
-    assert told(windows.advance(10)) == ["t0 'a' 0-9: 1"]
+    assert shown(windows.advance(10)) == ["t0 'a' 0-9: 1"]
     assert windows.snapshot(2) == []
 
 
@@ -145,7 +145,7 @@ def test_a_shard_that_comes_back_is_restored_beside_the_others():
     windows = task_windows(spec, group_by="k", shard_of=len)
     add_grouped(windows, {"k": "a", "at": 2})
     windows.restore(2, stored(old.snapshot(2)))
-    assert told(windows.advance(11)) == ["t0 'a' 0-9: 1"]
+    assert shown(windows.advance(11)) == ["t0 'a' 0-9: 1"]
     assert held(windows) == ["0-9: 1", "0-9: 1"]
 
 
@@ -228,7 +228,7 @@ def test_a_group_that_goes_just_before_its_extent_does_is_gone_when_restored() -
     add_grouped(windows, {"at": 1, "k": "a"}, {"at": 1, "k": "b"})
     records = windows.take_changes()
     add_grouped(windows, {"at": 2, "k": "a", "done": True})
-    assert told(windows.advance(10)) == ["t1 'b' 0-9: 1"]
+    assert shown(windows.advance(10)) == ["t1 'b' 0-9: 1"]
     for part in (records, windows.take_changes()):
         for shard, each in part.items():
             again.restore(shard, each)

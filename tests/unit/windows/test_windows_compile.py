@@ -43,7 +43,7 @@ def test_a_task_without_windows_has_nothing_to_run():
 
 
 @pytest.mark.parametrize(
-    ("window", "told"),
+    ("window", "message"),
     [
         ({"aggregation": "app:nothing"}, "app:nothing must return a dict with create_state_update"),
         ({"aggregation": "app:half"}, "app:half returns no apply_state_update; add them"),
@@ -66,11 +66,11 @@ def test_a_task_without_windows_has_nothing_to_run():
         ),
     ],
 )  # fmt: skip
-def test_an_aggregation_that_cannot_do_what_is_asked_is_told(window, told):
+def test_an_aggregation_that_cannot_do_what_is_asked_is_refused(window, message):
     with pytest.raises(UserError) as caught:
         compiled(window)
     assert "window w of task gather" in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["type", "refinement"])

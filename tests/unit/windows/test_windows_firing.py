@@ -1,7 +1,7 @@
-"""When windows fire, what they hold afterwards, and which segments are late: told as stories."""
+"""When windows fire, what they hold afterwards, and which segments are late."""
 
 import pytest
-from tests.support.windows import WATERMARK, add, add_grouped, held, task_windows, told
+from tests.support.windows import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.errors import UserError, UserFunctionError
 
@@ -16,8 +16,8 @@ def every(number, **more):
 def test_an_extent_fires_when_the_watermark_is_past_its_last_place():
     windows = task_windows(({}, [WATERMARK]))
     assert add(windows, 1, 2, 11) == []
-    assert told(windows.advance(9)) == []
-    assert told(windows.advance(10)) == ["t0 0-9: 2"]
+    assert shown(windows.advance(9)) == []
+    assert shown(windows.advance(10)) == ["t0 0-9: 2"]
     assert held(windows) == ["10-19: 1"]
 
 
@@ -27,16 +27,16 @@ def test_a_watermark_that_does_not_rise_fires_nothing():
     add(windows, 1)
     assert list(windows.advance(50)) == []
     assert list(windows.advance(40)) == []
-    assert told(windows.advance(51)) == ["t0 0-9: 1"]
+    assert shown(windows.advance(51)) == ["t0 0-9: 1"]
 
 
 def test_an_extent_that_is_kept_fires_again_only_for_groups_that_have_got_more():
     windows = task_windows(({}, [ACCUMULATING]), group_by="k")
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "b", "at": 2})
-    assert told(windows.advance(10)) == ["t0 'a' 0-9: 1", "t0 'b' 0-9: 1"]
-    assert told(windows.advance(11)) == []
+    assert shown(windows.advance(10)) == ["t0 'a' 0-9: 1", "t0 'b' 0-9: 1"]
+    assert shown(windows.advance(11)) == []
     add_grouped(windows, {"k": "b", "at": 3})
-    assert told(windows.advance(12)) == ["t0 'b' 0-9: 2"]
+    assert shown(windows.advance(12)) == ["t0 'b' 0-9: 2"]
 
 
 def test_a_segment_for_a_discarded_extent_begins_it_anew():
@@ -44,23 +44,23 @@ def test_a_segment_for_a_discarded_extent_begins_it_anew():
     add(windows, 1, 2)
     list(windows.advance(10))
     add(windows, 3)
-    assert told(windows.advance(11)) == ["t0 0-9: 1"]
+    assert shown(windows.advance(11)) == ["t0 0-9: 1"]
 
 
 def test_a_delay_makes_it_wait():
     windows = task_windows(({}, [{**WATERMARK, "delay": (5, "milliseconds")}]))
     add(windows, 1)
-    assert told(windows.advance(14)) == []
-    assert told(windows.advance(15)) == ["t0 0-9: 1"]
+    assert shown(windows.advance(14)) == []
+    assert shown(windows.advance(15)) == ["t0 0-9: 1"]
 
 
 def test_a_session_is_over_when_the_watermark_is_past_its_gap():
     windows = task_windows((SESSION, [WATERMARK]))
     add(windows, 1, 6)
-    assert told(windows.advance(11)) == []
+    assert shown(windows.advance(11)) == []
     add(windows, 11)
-    assert told(windows.advance(16)) == []
-    assert told(windows.advance(17)) == ["t0 1-11: 3"]
+    assert shown(windows.advance(16)) == []
+    assert shown(windows.advance(17)) == ["t0 1-11: 3"]
     assert held(windows) == []
 
 
@@ -82,12 +82,12 @@ def test_nothing_is_late_where_no_lateness_is_said():
     assert windows.add([{"at": 1}], None, 0).late == []
 
 
-def test_late_segments_are_told_and_what_they_would_belong_to_is_dropped():
+def test_late_segments_are_reported_and_what_they_would_belong_to_is_dropped():
     windows = task_windows(({"allowed_lateness": (5, "elements")}, [ACCUMULATING]))
     add(windows, 1)
-    assert told(windows.advance(14)) == ["t0 0-9: 1"]
+    assert shown(windows.advance(14)) == ["t0 0-9: 1"]
     assert windows.add([{"at": 2}, {"at": 20}], None, 0).late == []
-    assert told(windows.advance(15)) == ["t0 0-9: 2"]
+    assert shown(windows.advance(15)) == ["t0 0-9: 2"]
     assert held(windows) == ["20-29: 1"]
     assert windows.add([{"at": 3}, {"at": 21}, {"at": 4}], None, 0).late == [0, 2]
 
@@ -122,7 +122,7 @@ def test_a_timer_fires_after_its_period_from_the_first_segment_on():
     add(windows, 1, now_ms=500)
     assert windows.next_tick_ms == 2_501
     assert list(windows.tick(2_500)) == []
-    assert told(windows.tick(2_600)) == ["t0 0-9: 1"]
+    assert shown(windows.tick(2_600)) == ["t0 0-9: 1"]
     assert windows.next_tick_ms == 4_601
 
 
@@ -140,9 +140,9 @@ def test_a_percentile_fires_when_that_share_is_passed_and_once_more_at_the_end()
     }
     windows = task_windows(({"range": (11, "elements")}, [trigger]))
     add(windows, 1)
-    assert told(windows.advance(4)) == []
-    assert told(windows.advance(5)) == ["t0 0-10: 1"]
-    assert told(windows.complete([0], 0)) == ["t0 0-10: 0"]
+    assert shown(windows.advance(4)) == []
+    assert shown(windows.advance(5)) == ["t0 0-10: 1"]
+    assert shown(windows.complete([0], 0)) == ["t0 0-10: 0"]
 
 
 def test_firings_of_several_windows_come_in_the_order_of_the_segments():
@@ -166,8 +166,8 @@ def test_segments_are_counted_by_group():
 def test_the_end_comes_for_each_shard_by_itself():
     windows = task_windows(({}, [WATERMARK]), group_by="k", shard_of=int)
     add_grouped(windows, {"k": "1", "at": 1}, {"k": "2", "at": 2})
-    assert told(windows.complete([2], 0)) == ["t0 '2' 0-9: 1"]
-    assert told(windows.complete([1], 0)) == ["t0 '1' 0-9: 1"]
+    assert shown(windows.complete([2], 0)) == ["t0 '2' 0-9: 1"]
+    assert shown(windows.complete([1], 0)) == ["t0 '1' 0-9: 1"]
 
 
 def test_the_state_of_a_firing_is_its_own():
@@ -245,7 +245,7 @@ def test_the_users_own_aggregation_trigger_and_refinement_work_together():
     assert add(windows, 5, 3) == []
     assert add(windows, 4) == ["t0 0-9: [3, 4, 5]"]
     assert held(windows) == ["0-9: [5]"]
-    assert told(windows.complete([0], 0)) == ["t0 0-9: [5]"]
+    assert shown(windows.complete([0], 0)) == ["t0 0-9: [5]"]
 
 
 def test_the_users_own_aggregation_merges_sessions():
@@ -262,19 +262,19 @@ def test_a_function_that_raises_is_named():
 
 
 @pytest.mark.parametrize("value", ["text", None])
-def test_values_that_cannot_be_added_are_told(value):
+def test_values_that_cannot_be_added_are_refused(value):
     windows = task_windows(({"aggregation": ("sum", "v")}, []))
     with pytest.raises(UserError, match=r"window w0 of task gather: sum: cannot .*'v', .* of type"):
         windows.add([{"at": 1, "v": value}], None, 0)
 
 
-def test_a_key_that_is_missing_is_told():
+def test_a_missing_key_is_an_error():
     windows = task_windows(({"aggregation": ("sum", "v")}, []))
     with pytest.raises(UserError, match="sum: a segment has no key 'v'"):
         windows.add([{"at": 1}], None, 0)
 
 
-def test_a_window_that_is_not_there_is_told():
+def test_a_window_that_is_not_declared_is_an_error():
     with pytest.raises(UserError, match="task gather has no window 'w7', but w0"):
         task_windows(({}, [])).query("w7")
 

@@ -25,7 +25,7 @@ OF_ELEMENTS = Places("hourly", "count", "at", time=False)
         "2015-09-13T12:00:00",
     ],
 )
-def test_an_instant_may_be_told_in_many_ways(value):
+def test_an_instant_has_many_forms(value):
     assert OF_TIME.number(value) == NOON_MS
 
 
@@ -45,8 +45,8 @@ def test_what_is_no_instant_is_an_error_with_all_that_it_takes_to_find_it(value)
     with pytest.raises(UserError) as caught:
         OF_TIME.of([{"at": 1}, {"at": value}])
     kind = "no value" if value is None else type(value).__name__
-    for told in ("window hourly", "task count", "'at'", kind):
-        assert told in str(caught.value)
+    for part in ("window hourly", "task count", "'at'", kind):
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["2015-09-13", datetime(2015, 9, 13, tzinfo=UTC)])

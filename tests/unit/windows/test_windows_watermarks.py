@@ -12,8 +12,8 @@ from onyx.windows.watermarks import (
 )
 
 
-def told(*news, channels=("a", "b")):
-    """What a task tells after each piece of news."""
+def sent(*news, channels=("a", "b")):
+    """What a task sends downstream after each piece of news."""
     marks, rising = ChannelMarks(channels), Rising()
     found = []
     for channel, said in news:
@@ -22,26 +22,26 @@ def told(*news, channels=("a", "b")):
     return found
 
 
-def test_nothing_is_told_before_every_channel_has_spoken():
-    assert told(("a", 5), ("a", 7), ("b", 3)) == [None, None, 3]
+def test_nothing_is_sent_before_every_channel_has_a_time():
+    assert sent(("a", 5), ("a", 7), ("b", 3)) == [None, None, 3]
 
 
 def test_an_idle_channel_holds_nothing_back():
-    assert told(("a", 5), ("b", IDLE), ("a", 6)) == [None, 5, 6]
+    assert sent(("a", 5), ("b", IDLE), ("a", 6)) == [None, 5, 6]
 
 
 def test_a_channel_that_wakes_up_late_holds_time_where_it_is_and_does_not_pull_it_back():
     news = (("a", 10), ("b", IDLE), ("b", 4), ("a", 20), ("b", 12))
-    assert told(*news) == [None, 10, None, None, 12]
+    assert sent(*news) == [None, 10, None, None, 12]
 
 
 def test_a_task_whose_channels_are_all_idle_is_idle_and_says_so_once():
-    assert told(("a", IDLE), ("b", 5), ("b", IDLE), ("b", IDLE)) == [None, 5, IDLE, None]
+    assert sent(("a", IDLE), ("b", 5), ("b", IDLE), ("b", IDLE)) == [None, 5, IDLE, None]
 
 
 def test_a_task_that_wakes_up_says_the_same_time_again():
     news = (("a", 9), ("b", IDLE), ("a", IDLE), ("b", 3), ("b", 11))
-    assert told(*news) == [None, 9, IDLE, 9, 11]
+    assert sent(*news) == [None, 9, IDLE, 9, 11]
 
 
 def test_a_task_without_channels_is_idle():
@@ -120,7 +120,7 @@ def test_what_comes_late_of_an_epoch_goes_with_the_next():
     assert epochs.take() == (2, {9: 5})
 
 
-def test_far_behind_the_newest_epochs_are_told_as_one():
+def test_far_behind_the_newest_epochs_become_one():
     epochs = ChannelEpochs("ab")
     last = WAITING_EPOCHS_MAX + 10
     for epoch in range(1, last + 1):

@@ -1,13 +1,18 @@
 """Chunks as bytes: magic, format version, checksum, header, ids, and the shards in blocks.
 
-Whoever takes over some shards reads chunks of peers that had others too. So a shard's values are
-bytes of their own, packed with those of its neighbours into compressed blocks: only blocks that are
-needed are unpacked, and values are decoded shard by shard, when they are asked for. Ids are a raw
+A peer that recovers some shards reads chunks of peers that had other shards too. So a shard's
+values are bytes of their own, packed with those of its neighbours into compressed blocks: only
+blocks that are needed are unpacked, and values are decoded shard by shard, on demand. Ids are a raw
 column, because they look random and do not get smaller. Roots are compressed as distances: nearly
-all are 0 or 1, and what has to be written is half.
+all are 0 or 1, which halves what is written.
 
-The checksum tells damage, the names in the header a chunk in the wrong place. A chunk is created in
-one step, so half of one is damage, wherever it is in a log.
+    offset 0   magic, 6 bytes; format version, 2 bytes
+           8   CRC-32 of everything behind it, 4 bytes
+          12   size of the header, 4 bytes; the header, msgpack (`_Header`)
+               roots, lz4; ids, 8 bytes each; blocks, lz4 unless that is larger
+
+All numbers are little-endian. The checksum reveals damage, the names in the header a chunk in the
+wrong place. A chunk is created in one step, so half of one is damage, wherever it is in a log.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ class Kind(IntEnum):
     SNAPSHOT = 2
     """A part of one, which counts when its last part is there."""
     FENCE = 3
-    """The end of a log: whoever finds it may not go on."""
+    """The end of a log: a writer that finds it may not append."""
 
 
 class Base(msgspec.Struct, array_like=True, frozen=True):
@@ -67,6 +72,7 @@ class Base(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def key(self) -> LogKey:
+        """The older log."""
         return LogKey(self.version, self.rank)
 
 
@@ -129,6 +135,7 @@ class Section(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
+        """Encoded, before compression."""
         return len(self.records) + len(self.emitted) + len(self.keys)
 
 
@@ -148,7 +155,7 @@ _decoder = msgspec.msgpack.Decoder(_Header)
 
 
 def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
-    """Shards that have something to say, encoded.
+    """Shards, encoded.
 
     Raises:
         SegmentError: a value has no encoding.
@@ -163,7 +170,7 @@ def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
 def encode_chunk(
     place: TaskPlace, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
-    """The bytes of a chunk; what it says of its shards is taken from the sections."""
+    """The bytes of a chunk; those of its shards are in the sections."""
     columns = [_packed_roots(chunk.roots), encode_column(chunk.ids)]
     shards, blocks = _packed(sections)
     header = _encoder.encode(
@@ -224,7 +231,7 @@ class ChunkReader:
         return tuple(empty if each is None else each for each in found)  # type: ignore[return-value]
 
     def shards(self, wanted: set[int]) -> Iterator[tuple[int, StoredShard]]:
-        """Those of the shards that the chunk tells of, in its order."""
+        """Those of the shards that the chunk has something of, in its order."""
         unpacked, block = -1, memoryview(b"")
         for each in self._header.shards:
             if each.number not in wanted:

@@ -1,12 +1,13 @@
 """Deletion of chunks that nobody reads any more.
 
-Own chunks before a complete snapshot: whoever takes over reads from the snapshot on. Older logs:
-when each of their shards has a complete snapshot in this allocation version. This version is or was
-ready, so whoever takes over finds its logs, fences them first, and then finds the snapshots in
-them; it never looks behind those. A slower reader that has just found a chunk gone looks again.
+Own chunks are deleted before a complete snapshot: a reader begins at the snapshot. Older logs are
+deleted when each of their shards has a complete snapshot in this allocation version. This version
+is or was ready, so the peers of a newer version find its logs, fence them first, and then find the
+snapshots in them; they never look behind those. A slower reader that finds a chunk gone lists
+again.
 
-The fence of an older log stays until the job's state is removed. A zombie that wakes up after the
-deletion must still find it.
+The fence of an older log stays until the job's state is removed: a zombie (a process that was
+declared dead and still runs) that wakes up after the deletion must still find it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,6 @@ def _covered(
 
 
 def _before(place: TaskPlace, key: LogKey, log: Listed, start: int) -> list[str]:
-    """Chunks and marks before number `start`; not the first chunk, which tells what the log is."""
+    """Chunks and marks before number `start`; not the first chunk, which says what the log is."""
     chunks = [place.chunk(key, seq) for seq in log.sizes if 0 < seq < start]
     return [*chunks, *(place.mark(key, seq) for seq in log.marks if seq < start)]

@@ -27,6 +27,7 @@ class Size:
     """Bytes of changes since."""
 
     def add(self, kind: Kind, size_bytes: int) -> None:
+        """A chunk of so many bytes has to be read as well."""
         if kind is Kind.SNAPSHOT:
             self.snapshot += size_bytes
         else:
@@ -51,6 +52,7 @@ class Gathered:
 
     @classmethod
     def of(cls, shards: Iterable[int]) -> Gathered:
+        """Nothing is known of these shards yet."""
         return cls({shard: ShardState() for shard in sorted(shards)})
 
     def take(self, chunk: ChunkReader) -> None:

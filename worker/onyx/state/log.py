@@ -1,8 +1,12 @@
-"""The state log of one peer in one allocation version: appended to by one writer, until fenced.
+"""The state log of one peer in one allocation version: one writer appends, until it is fenced.
 
-Every chunk has the next number and is created only if nobody else has created it: a peer that has
-been replaced finds a fence there. When the store does not answer, the chunk may be there or not, so
-the same bytes are created again before anything else is.
+Invariant: chunk N is created only if no chunk N exists, and only after chunk N - 1 exists. A peer
+of a newer version ends the log by creating a FENCE chunk in the same way, at the first free number.
+So the store decides which of the two was first: the chunk before the fence counts and is read by
+every reader, and a writer that finds the fence has appended nothing.
+
+When the store does not answer, a chunk may exist or not. Its bytes are kept and created again,
+under the same number, before anything else: creating the same bytes twice is one chunk.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ _SLICE_RECORDS = 10_000
 class StateLog:
     """An open log. One thread at a time; every method but `wants_snapshot` blocks on the store.
 
-    Nothing may be appended before the job is ready in this allocation version: only then is it
-    certain that whoever takes over finds this log.
+    Nothing may be appended before the job is ready in this allocation version: only then do the
+    peers of every newer version find this log.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class StateLog:
         self._settings = settings
         self._fenced = False
         self._doubtful: tuple[Chunk, Frame, bytes] | None = None
-        """What may be there already as the next chunk."""
+        """The chunk that may exist already under the next number."""
         self._whole: int | None = None
         """Where the last complete snapshot begins."""
 
@@ -60,7 +64,7 @@ class StateLog:
         """Make a chunk durable.
 
         Raises:
-            Fenced: a newer version has taken over; nothing of `chunk` counts.
+            Fenced: a newer version owns the shards; nothing of `chunk` counts.
             Unavailable: it is in doubt whether the chunk is durable. Append the same object again:
                 it is written once.
             SegmentError: a value has no encoding.
@@ -75,7 +79,7 @@ class StateLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether reading the log has become so dear that a snapshot pays."""
+        """Whether reading the log costs more than a snapshot would."""
         settings = self._settings
         allowed = max(settings.snapshot_bytes_min, settings.snapshot_factor * self._size.snapshot)
         return self._size.since > allowed
@@ -100,9 +104,9 @@ class StateLog:
         self._size.since = 0
 
     def collect(self) -> None:
-        """Delete what nobody reads any more: own chunks before the last snapshot, and older logs
+        """Delete what no reader needs: own chunks before the last snapshot, and older logs
         all of whose shards have a snapshot in this version. Call it after `snapshot`, from any
-        thread; what fails is logged, and deleted the next time."""
+        thread; a failure is logged, and the next call tries again."""
         if self._whole is not None:
             collect(self._store, self._place, self._key, self._whole)
 
@@ -111,20 +115,20 @@ class StateLog:
         self._doubtful = chunk, frame, data
 
     def _settle(self) -> None:
-        """Make sure that what may be the next chunk is."""
+        """Create the chunk that is in doubt, if there is one."""
         if self._fenced:
-            raise self._taken_over()
+            raise self._no_owner()
         if self._doubtful is None:
             return
         _, frame, data = self._doubtful
         if not self._store.create(self._place.chunk(self._key, self._seq), data):
             self._fenced = True
-            raise self._taken_over()
+            raise self._no_owner()
         self._doubtful = None
         self._seq += 1
         self._size.add(frame.kind, len(data))
 
-    def _taken_over(self) -> Fenced:
+    def _no_owner(self) -> Fenced:
         return Fenced(
             f"job {self._place.job!r}, task {self._place.task!r}: the state of allocation version "
             f"{self._key.version}, rank {self._key.rank}, belongs to a newer version now"

@@ -1,8 +1,8 @@
 """Names of logs and of what is in them: `<job>/<task>/<version:020d>-<rank:05d>/<seq:08d>`.
 
 Numbers are padded, so that the order of names is that of numbers. Beside the first chunk of a
-snapshot lies an empty mark, `<seq:08d>.whole`, once the snapshot is complete: a listing alone tells
-where to begin to read.
+snapshot lies an empty mark, `<seq:08d>.whole`, once the snapshot is complete: a listing is enough
+to know where reading begins.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ class TaskPlace(NamedTuple):
 
     @property
     def prefix(self) -> str:
+        """Begins the names of all chunks of the task."""
         return f"{self.job}/{self.task}/"
 
     def chunk(self, key: LogKey, seq: int) -> str:
+        """The name of a chunk by its number in a log."""
         return f"{self.prefix}{key.version:020d}-{key.rank:05d}/{seq:08d}"
 
     def mark(self, key: LogKey, seq: int) -> str:
+        """The name of the mark of a complete snapshot that begins at a chunk."""
         return f"{self.chunk(key, seq)}.whole"
 
 
 @dataclass(slots=True)
 class Listed:
-    """What a listing tells of one log."""
+    """What a listing says of one log."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     """Bytes of each chunk by its number, in order."""
@@ -57,6 +60,7 @@ class Listed:
 
     @property
     def last(self) -> int:
+        """The number of the last chunk; -1 without any."""
         return max(self.sizes, default=-1)
 
     @property
@@ -66,7 +70,7 @@ class Listed:
 
 
 def by_log(place: TaskPlace, listing: Iterable[Stored]) -> dict[LogKey, Listed]:
-    """A listing of a task's place; names that are not ours are left out."""
+    """A listing of a task's place; names of any other form are left out."""
     logs: dict[LogKey, Listed] = {}
     for name, size_bytes in listing:
         found = _NAME.match(name.removeprefix(place.prefix))

@@ -22,7 +22,7 @@ AHEAD_BYTES_MAX = 67_108_864
 
 
 class ChunkMissing(Exception):
-    """A chunk is not there, or no longer: look again what there is."""
+    """A chunk does not exist, or not any more: list the logs again."""
 
 
 class Reader:

@@ -1,23 +1,24 @@
-"""Take over the state of shards from whoever had them before.
+"""Recover the state of shards from the logs of the peers that had them, and open a log for them.
 
 A log says in its first chunk which shards it has and from which parts of older logs they come, so a
 shard's history is found in the newest older log that has it. Order matters in three places:
 
-* Older logs are fenced before they are read. A zombie's chunk that was there first is read; after
-  the fence nothing comes, so all readers see the same log.
-* The newest log is read before those behind it: they are read only if it has no whole snapshot,
+* Older logs are fenced before they are read. A chunk that a zombie (a process that was declared
+  dead and still runs) created before the fence is read; none can come after it, so all readers see
+  the same log.
+* The newest log is read before those behind it: they are read only if it has no complete snapshot,
   because with one they may have been deleted.
 * The own log is opened last, and the job is ready only when all logs of a version are open. So a
-  log that was opened too late to be seen here never acknowledged anything, and every log of a
-  version that did is seen by all who come after.
+  log that was opened too late to be listed here has acknowledged nothing, and every log that has
+  acknowledged something is found by all newer versions.
 
 A job that upgrades another one starts with shards that none of its own logs has. `carry_over`
 reads them from the old job, and they become a snapshot in the own log before that log is ready.
 Until the mark of the snapshot is there, the log does not count, so the next recovery reads them
 from the old job again.
 
-Only logs of the newest older version, and those that the shards come from, are fenced: whoever
-opened a newer log has fenced what was older.
+Only logs of the newest older version, and those that the shards come from, are fenced: the peer
+that opened a newer log has fenced all older ones.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ __all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""Hears bytes read so far and bytes to read; called from the thread that recovers."""
+"""Called with bytes read so far and bytes to read, on the thread that recovers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Whether all workers keep the state of a job in one place: checked, not believed.
+"""Checks that all workers keep the state of a job in one place.
 
 A path that is the same everywhere can be a folder of its own in each pod (`/tmp` is). A peer that
-took over shards would find no log there and go on with empty windows. So whoever comes first gives
-the place a name, and the first name of all is kept beside the log: who finds another name in its
-place has another place, or one that was emptied since.
+recovers shards would find no log there and begin with empty windows. So the first peer writes a
+random name into the place, and a document in ZooKeeper has the first name of all: a peer that finds
+another name in its place has another place, or one that was emptied since.
 
 Rejected: a look for the logs of the other peers, since a task may have only one peer; a rule about
 paths, since any path may be mounted from anywhere.

@@ -1,6 +1,6 @@
 """What comes out of windows: firings, which segments were late, and extents for a query.
 
-Values only. Whoever runs the task calls the user's `sync` and `emit` with them; a firing is
+Values only. The task calls the user's `sync` and `emit` with them; a firing is
 complete by itself, so that this may happen later and its state is the one at the moment of firing.
 """
 

@@ -1,9 +1,9 @@
 """What windows look at in a batch, found before anything changes.
 
-Whatever is wrong with a single segment for a window shows here: it has no place, no session key, no
-value to compute with, nothing that tells it from others. So it can be refused, and the rest of the
-batch go on, without a trace of it in any state. What an aggregation of the user's own raises is not
-found here: its functions need the state as the segments before have left it.
+Whatever is wrong with a single segment for a window shows here: it has no place, no session key,
+no value to compute with, or no value of the uniqueness key. The segment is refused, and the rest of
+the batch continues, before any state has changed. What a user's own aggregation raises is not found
+here: its functions need the state as the segments before have left it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Prepared:
     segments: list[Segment]
     taken: tuple[Taken, ...]
     unique: Sequence[Any] | None
-    """Values of the uniqueness key, if repeats are told by one."""
+    """Values of the uniqueness key, if the task has one."""
 
 
 def prepare(
@@ -50,7 +50,7 @@ def prepare(
     """What the windows of a task need of a batch.
 
     Args:
-        unique_key: by whose values repeats are told.
+        unique_key: the key whose values show repeats.
 
     Raises:
         UserError: a segment lacks something, or has what cannot be used.
@@ -86,13 +86,13 @@ def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment])
 
 
 def _unique(task: str, key: str, segments: Sequence[Segment]) -> list[Any]:
-    """A segment without a value cannot be told from others: the second one would count as a repeat
+    """Two segments without a value cannot be distinguished: the second one would count as a repeat
     of the first and be lost silently."""
     values = [segment.get(key) for segment in segments]
     if any(value is None for value in values):
         raise Refusal(
-            f"task {task}: a segment has no {key!r}, its uniquenessKey, and cannot be told from "
-            "others without; set it before, or leave such segments out with a flow condition"
+            f"task {task}: a segment has no {key!r}, its uniquenessKey, without which repeats "
+            "cannot be recognised; set it before, or leave such segments out with a flow condition"
         )
     try:
         hashable_keys(values)

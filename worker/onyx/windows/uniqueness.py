@@ -1,7 +1,7 @@
 """Which values of `uniquenessKey` were seen: a bounded filter that forgets the oldest.
 
 For sources that repeat themselves, as in the original: keys lie in a fixed number of buckets; when
-the newest is full the oldest is forgotten. One dict tells whether a key is known, so a look-up does
+the newest is full the oldest is forgotten. One set has all known keys, so a look-up does
 not ask every bucket. Keeping all keys was rejected: nothing would bound the memory.
 """
 
@@ -31,7 +31,7 @@ class UniqueKeys:
         """For each value whether it comes for the first time; from now on it is known.
 
         Raises:
-            UserError: a value cannot be told from others (a float, say).
+            UserError: a value has no canonical form (`groups.hashable_keys`).
         """
         fresh = []
         for key in hashable_keys(list(values)):

@@ -23,16 +23,16 @@ from typing import Final, Literal
 TIME_MS_MIN, TIME_MS_MAX = -(1 << 63), (1 << 63) - 1
 """Event times are signed 64-bit milliseconds."""
 WAITING_EPOCHS_MAX = 16
-"""Epochs that have not come on all channels yet and are told apart."""
+"""Epochs that have not come on all channels yet, each with frontiers of its own."""
 
 
 class Quiet(enum.Enum):
-    """Instead of a time."""
+    """What a channel says where it has no time."""
 
     SILENT = "silent"
-    """Nothing has been said yet: whoever waits for it must wait on."""
+    """Nothing has been said yet: who waits for it must wait on."""
     IDLE = "idle"
-    """Do not wait for me."""
+    """Nobody need wait for this channel."""
 
 
 SILENT: Final = Quiet.SILENT
@@ -40,7 +40,7 @@ IDLE: Final = Quiet.IDLE
 Mark = int | Quiet
 """A time in milliseconds, or none."""
 Said = int | Literal[Quiet.IDLE]
-"""What can be told to others."""
+"""What is sent downstream."""
 
 
 def least(marks: Iterable[Mark]) -> Mark:
@@ -55,8 +55,8 @@ def least(marks: Iterable[Mark]) -> Mark:
 
 
 class Rising:
-    """What is told to others: times that never fall. After IDLE the last time may come again, for
-    somebody who is awake holds the others back at least there."""
+    """The watermark that a task sends downstream: its times never fall. After IDLE the last time
+    may be sent again, because a channel that wakes up holds the watermark back at least there."""
 
     def __init__(self) -> None:
         self.time_ms: int | None = None
@@ -64,7 +64,7 @@ class Rising:
         self._said: Mark = SILENT
 
     def follow(self, mark: Mark) -> Said | None:
-        """What is to be told now that it has come to `mark`; None when nothing is new."""
+        """What to send now that the watermark is `mark`; None when nothing has changed."""
         if mark is SILENT:
             return None
         if isinstance(mark, int):
@@ -92,6 +92,7 @@ class ChannelMarks:
 
     @property
     def mark(self) -> Mark:
+        """The least time of channels that are not idle."""
         return least(self._marks.values())
 
 

@@ -1,6 +1,6 @@
 """Folders for what need not survive: each is removed when its owner ends, or by the next one.
 
-An owner holds a lock in its folder. Whoever makes a folder removes those beside it that nobody
+An owner holds a lock in its folder. Who makes a folder removes those beside it that nobody
 holds: their process was killed. Numbers of processes would say less, as containers that share a
 folder all have a process 1.
 """

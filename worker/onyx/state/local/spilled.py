@@ -68,6 +68,7 @@ class Spill:
         self._made = 0
 
     def bucket(self, form: Form, shards: Shards) -> Bucket:
+        """See `Holder.bucket`."""
         self._made += 1
         made = SpilledBucket(self._made, form, shards, self)
         self._buckets[self._made] = made
@@ -146,6 +147,7 @@ class SpilledBucket(Bucket):
         return iter(self.groups())
 
     def get(self, key: Any, default: Any = None) -> Any:
+        """The state of a group, which comes into memory if it is on disk."""
         if dict.__contains__(self, key):
             return dict.__getitem__(self, key)
         state = self._stored(key)
@@ -157,6 +159,7 @@ class SpilledBucket(Bucket):
         return state
 
     def keys(self) -> KeysView[Any]:  # type: ignore[override]
+        """All groups, those on disk as well."""
         return KeysView(self)
 
     def items(self) -> Iterable[tuple[Any, Any]]:  # type: ignore[override]
@@ -169,17 +172,20 @@ class SpilledBucket(Bucket):
     def update(  # type: ignore[override]
         self, states: dict[Any, Any] | Iterable[tuple[Any, Any]]
     ) -> None:
+        """Set the states of several groups."""
         for key, state in states.items() if isinstance(states, dict) else states:
             self[key] = state
 
     # As a bucket.
 
     def groups(self, shards: Collection[int] | None = None) -> Iterable[Any]:
+        """See `Bucket.groups`; from disk, page by page."""
         if not self._cold and shards is None:
             return list(dict.__iter__(self))
         return self._read_groups(shards)
 
     def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
+        """See `Bucket.by_shard`; nothing is read before a shard is asked for."""
         return lambda shard: self.groups([shard])
 
     def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
@@ -204,12 +210,14 @@ class SpilledBucket(Bucket):
         self._spill.db.write(batch)
 
     def used(self, keys: Iterable[Any]) -> None:
+        """Move these groups to the end of the dict, from whose beginning `evict` takes."""
         for key in keys:
             state = dict.pop(self, key, _ABSENT)
             if state is not _ABSENT:
                 dict.__setitem__(self, key, state)
 
     def free(self) -> None:
+        """Delete what is on disk, in one range."""
         self._spill.held -= dict.__len__(self)
         self._spill.forget(self._number)
         dict.clear(self)

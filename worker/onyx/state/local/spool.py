@@ -21,6 +21,7 @@ class Spooled(NamedTuple):
     size: int
 
     def read(self) -> bytes:
+        """The bytes from the file."""
         return self.spool.read(self.at, self.size)
 
 
@@ -49,6 +50,7 @@ class Spool:
         return Spooled(self, at, len(data))
 
     def read(self, at: int, size: int) -> bytes:
+        """So many bytes at an offset of the file."""
         return os.pread(self._file, size, at)
 
 

@@ -56,6 +56,7 @@ class DirectoryStore:
         self._modes = modes
 
     def create(self, name: str, data: bytes) -> bool:
+        """See `ChunkStore.create`."""
         *folders, file = _parts(name)
         with _our_errors(self._root / name):
             make_durable_directory(self._root, self._modes.folder)
@@ -66,6 +67,7 @@ class DirectoryStore:
         return created
 
     def read(self, name: str) -> bytes | None:
+        """See `ChunkStore.read`."""
         *folders, file = _parts(name)
         with (
             _our_errors(self._root / name),
@@ -76,6 +78,7 @@ class DirectoryStore:
         return None
 
     def list(self, prefix: str) -> list[Stored]:
+        """See `ChunkStore.list`."""
         folders = _parts(prefix.removesuffix("/"))
         found: list[Stored] = []
         with (
@@ -87,6 +90,7 @@ class DirectoryStore:
         return sorted(found)
 
     def delete(self, name: str) -> None:
+        """See `ChunkStore.delete`."""
         *folders, file = _parts(name)
         with _our_errors(self._root / name), contextlib.suppress(FileNotFoundError):
             with opened(self._root, folders) as folder:

@@ -16,19 +16,23 @@ class MemoryChunkStore:
         self._lock = threading.Lock()
 
     def create(self, name: str, data: bytes) -> bool:
+        """See `ChunkStore.create`."""
         path_of_names(name, "the name of a chunk")
         with self._lock:
             return self._chunks.setdefault(name, data) == data
 
     def read(self, name: str) -> bytes | None:
+        """See `ChunkStore.read`."""
         with self._lock:
             return self._chunks.get(name)
 
     def list(self, prefix: str) -> list[Stored]:
+        """See `ChunkStore.list`."""
         with self._lock:
             names = sorted(name for name in self._chunks if name.startswith(prefix))
             return [Stored(name, len(self._chunks[name])) for name in names]
 
     def delete(self, name: str) -> None:
+        """See `ChunkStore.delete`."""
         with self._lock:
             self._chunks.pop(name, None)

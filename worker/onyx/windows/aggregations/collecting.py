@@ -21,28 +21,36 @@ class Conj(Aggregation):
     closed = False
 
     def init(self) -> list[Segment]:
+        """No segments."""
         return []
 
     def create(self, state: Any, extracted: Segment) -> Segment:
+        """A copy of the segment."""
         return dict(extracted)
 
     def apply(self, state: list[Any], update: Any) -> list[Any]:
+        """Append the copy."""
         state.append(update)
         return state
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        """The segments of `one` come first."""
         return one + other
 
     def view(self, state: list[Any]) -> list[Any]:
+        """Copies of the segments."""
         return [segment.copy() for segment in state]
 
     def from_view(self, view: Sequence[Any]) -> list[Any]:
+        """A list of what the user gives."""
         return list(view)
 
     def dump(self, state: list[Any]) -> list[Any]:
+        """The list, copied."""
         return list(state)
 
     def load(self, data: Sequence[Any]) -> list[Any]:
+        """The list, copied."""
         return list(data)
 
 
@@ -50,9 +58,11 @@ class CollectKeyValue(Conj):
     """The values of a key, in order of arrival; None for segments without it."""
 
     def create(self, state: Any, extracted: Segment) -> Any:
+        """A copy of the value of the key; None if the segment lacks it."""
         return deepcopy(extracted.get(self._key))
 
     def view(self, state: list[Any]) -> list[Any]:
+        """Copies of the values."""
         return deepcopy(state)
 
 
@@ -62,9 +72,11 @@ class CollectByKey(Aggregation):
     closed = False
 
     def init(self) -> dict[Any, list[Segment]]:
+        """No values."""
         return {}
 
     def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
+        """The segments, if each value of the key can be the key of a dict."""
         for segment in segments:
             value = segment.get(self._key)
             try:
@@ -77,27 +89,34 @@ class CollectByKey(Aggregation):
         return segments
 
     def create(self, state: Any, extracted: Segment) -> Segment:
+        """A copy of the segment."""
         return dict(extracted)
 
     def apply(self, state: dict[Any, list[Any]], update: Segment) -> dict[Any, list[Any]]:
+        """Append the copy to the list of its value."""
         state.setdefault(update.get(self._key), []).append(update)
         return state
 
     def merge(self, one: dict[Any, list[Any]], other: dict[Any, list[Any]]) -> Any:
+        """For each value, the segments of `one` come first."""
         for value, segments in other.items():
             one.setdefault(value, []).extend(segments)
         return one
 
     def view(self, state: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
+        """Copies of the segments."""
         return {
             value: [segment.copy() for segment in segments] for value, segments in state.items()
         }
 
     def from_view(self, view: Mapping[Any, Sequence[Any]]) -> dict[Any, list[Any]]:
+        """A dict of lists of what the user gives."""
         return {value: list(segments) for value, segments in view.items()}
 
     def dump(self, state: dict[Any, list[Any]]) -> list[Any]:
+        """Pairs of a value and its segments, because not every value can be a key in msgpack."""
         return [[value, list(segments)] for value, segments in state.items()]
 
     def load(self, data: Sequence[Any]) -> dict[Any, list[Any]]:
+        """The dict of those pairs."""
         return {value: list(segments) for value, segments in data}

@@ -14,15 +14,19 @@ class Count(Aggregation):
     """How many segments."""
 
     def init(self) -> int:
+        """Zero."""
         return 0
 
     def create(self, state: int, extracted: Any) -> None:
-        return None
+        """Every segment counts the same."""
+        return
 
     def apply(self, state: int, update: Any) -> int:
+        """One more."""
         return state + 1
 
     def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        """Count all segments of a batch at once."""
         self.add(bucket, Counter(keys))
 
     def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> dict[Any, int]:
@@ -32,4 +36,5 @@ class Count(Aggregation):
         return states
 
     def merge(self, one: int, other: int) -> int:
+        """The sum of both counts."""
         return one + other

@@ -22,6 +22,7 @@ class Keyed(Aggregation):
         self._get = itemgetter(key)
 
     def extract(self, segments: Sequence[Segment]) -> list[Any]:
+        """The values of the key, if all can be computed with."""
         try:
             values = list(map(self._get, segments))
         except KeyError:
@@ -42,6 +43,7 @@ class Keyed(Aggregation):
                 raise self.refuse([value], error) from error
 
     def refuse(self, extracted: Sequence[Any], error: TypeError) -> UserError:
+        """The error names the key and the types of its values."""
         kinds = sorted({type(each).__name__ for each in extracted})
         return UserError(
             f"{self._where}: cannot compute with the values of key {self._key!r}, which are of "
@@ -53,16 +55,20 @@ class Sum(Keyed):
     """The values of a key added up."""
 
     def init(self) -> int:
+        """Zero."""
         return 0
 
     def apply(self, state: Any, update: Any) -> Any:
+        """Add the value."""
         return state + update
 
     def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        """Add the values of a batch in their order."""
         for key, each in zip(keys, extracted, strict=True):
             bucket[key] += each
 
     def merge(self, one: Any, other: Any) -> Any:
+        """Add both sums."""
         return one + other
 
 
@@ -72,17 +78,21 @@ class Extreme(Keyed):
     _choose: Callable[..., Any]
 
     def init(self) -> Any:
+        """The window's `init`."""
         return self._initial
 
     def apply(self, state: Any, update: Any) -> Any:
+        """The smaller or larger of state and value."""
         return self._choose(state, update)
 
     def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+        """Compare the values of a batch in their order."""
         choose = self._choose
         for key, each in zip(keys, extracted, strict=True):
             bucket[key] = choose(bucket[key], each)
 
     def merge(self, one: Any, other: Any) -> Any:
+        """The smaller or larger of both."""
         return self._choose(one, other)
 
 
@@ -102,24 +112,31 @@ class Average(Keyed):
     """Number, sum and mean of the values of a key; the mean comes with the first value."""
 
     def init(self) -> tuple[int, Any]:
+        """No values: number and sum are zero."""
         return (0, 0)
 
     def apply(self, state: tuple[int, Any], update: Any) -> tuple[int, Any]:
+        """One more value, added to the sum."""
         return (state[0] + 1, state[1] + update)
 
     def merge(self, one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+        """Numbers and sums added."""
         return (one[0] + other[0], one[1] + other[1])
 
     def view(self, state: tuple[int, Any]) -> dict[str, Any]:
+        """A dict of `n`, `sum` and, if there are values, `average`."""
         number, total = state
         mean = {"average": total / number} if number else {}
         return {"n": number, "sum": total, **mean}
 
     def from_view(self, view: Mapping[str, Any]) -> tuple[int, Any]:
+        """Number and sum; the average follows from them."""
         return (view["n"], view["sum"])
 
     def dump(self, state: tuple[int, Any]) -> list[Any]:
+        """A list, which msgpack has."""
         return list(state)
 
     def load(self, data: Sequence[Any]) -> tuple[int, Any]:
+        """The tuple of that list."""
         return (data[0], data[1])

@@ -25,16 +25,20 @@ class OrderedLog(Aggregation):
         self._place_of = place_of
 
     def init(self) -> list[list[Any]]:
+        """No segments."""
         return []
 
     def create(self, state: Any, extracted: Segment) -> list[Any]:
+        """The place of the segment, and a copy of it."""
         return [self._place_of(extracted), dict(extracted)]
 
     def apply(self, state: list[list[Any]], update: list[Any]) -> list[list[Any]]:
+        """Append both; they are sorted when the state is viewed."""
         state.append(update)
         return state
 
     def view(self, state: list[list[Any]]) -> Any:
+        """What the other aggregation makes of the segments in order."""
         inner = self._inner
         total = inner.init()
         ordered = sorted(state, key=itemgetter(0))
@@ -43,7 +47,9 @@ class OrderedLog(Aggregation):
         return inner.view(total)
 
     def dump(self, state: list[list[Any]]) -> list[list[Any]]:
+        """The list, copied."""
         return list(state)
 
     def load(self, data: Sequence[list[Any]]) -> list[list[Any]]:
+        """The list, copied."""
         return list(data)

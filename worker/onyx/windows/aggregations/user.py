@@ -26,27 +26,35 @@ class UserAggregation(Aggregation):
         self.mergeable = "super_aggregation" in calls
 
     def init(self) -> Any:
+        """What the user's `init` returns, or a copy of the window's `init`."""
         if "init" in self._calls:
             return self._calls["init"](self._window)
         return deepcopy(self._window.init)
 
     def create(self, state: Any, extracted: Segment) -> Any:
+        """A copy of what `create_state_update` returns."""
         return deepcopy(self._create(self._window, state, extracted))
 
     def apply(self, state: Any, update: Any) -> Any:
+        """Call `apply_state_update` with a copy of the update, which is recorded too."""
         return self._apply(self._window, state, deepcopy(update))
 
     def merge(self, one: Any, other: Any) -> Any:
+        """Call `super_aggregation`."""
         return self._calls["super_aggregation"](self._window, one, other)
 
     def view(self, state: Any) -> Any:
+        """A copy."""
         return deepcopy(state)
 
     def from_view(self, view: Any) -> Any:
+        """A copy."""
         return deepcopy(view)
 
     def dump(self, state: Any) -> Any:
+        """A copy."""
         return deepcopy(state)
 
     def load(self, data: Any) -> Any:
+        """A copy."""
         return deepcopy(data)

@@ -29,7 +29,7 @@ def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
 @given(TILINGS, PLACES)
 def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
     parts = by_extent(tiling.split(places, True))
-    told = [
+    found = [
         (n, range(len(places)) if part.indices is None else part.indices)
         for part in parts
         for n in part.numbers
@@ -38,8 +38,8 @@ def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
     for index, place in enumerate(places):
         for number in tiling.numbers(place):
             wanted.setdefault(number, []).append(index)
-    assert {number: list(indices) for number, indices in told} == wanted
-    assert len(told) == len(wanted)
+    assert {number: list(indices) for number, indices in found} == wanted
+    assert len(found) == len(wanted)
 
 
 @pytest.mark.parametrize("far", [2**70, -(2**70), PLACE_MAX * 2 - 1])
