@@ -91,7 +91,7 @@ def test_nothing_has_to_be_given() -> None:
         ({"zookeeper": {"address": "zk:2181, b:1"}}, "spec.zookeeper.address:"),
         ({"data": {"claimName": "c", "mountPath": "data"}}, "an absolute path"),
         ({"data": {"claimName": "c", "mountPath": "/tmp/x"}}, "which the operator uses"),
-        ({"data": {"claimName": "c", "mountPath": "/data/../etc"}}, "leads elsewhere"),
+        ({"data": {"claimName": "c", "mountPath": "/data/../etc"}}, "contains . or .."),
         ({"settings": {"ONYX_LEGDER_ACK_INTERVAL_S": "1"}}, "mean ONYX_LEDGER_ACK_INTERVAL_S?"),
         ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": "soon"}}, "expected a number"),
         ({"settings": {"ONYX_LEDGER_ACK_INTERVAL_S": 1}}, "is the number 1, but must be text"),
@@ -110,7 +110,7 @@ def test_nothing_has_to_be_given() -> None:
              "settings": {"ONYX_TELEMETRY_LOG_LEVEL": "INFO"}},
             "is given under settings too",
         ),
-        ({"envFrom": [{"prefix": "A"}]}, "spec.envFrom[0]: names not exactly one"),
+        ({"envFrom": [{"prefix": "A"}]}, "spec.envFrom[0]: needs exactly one"),
         (
             {"envFrom": [{"secretRef": {"name": "s", "namespace": "other"}}]},
             "secretRef.namespace: is not a key of a secretRef (what it names is in the cluster's",

@@ -1,4 +1,4 @@
-"""A key that only informs is warned of, wherever a job is checked."""
+"""A key without an effect causes a warning, wherever a job is checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_mapping
 from onyx_operator.admission.validators import judge
 
-TOLD = "spec.catalog[1].medium: only informs whoever reads the job"
+TOLD = "spec.catalog[1].medium: is for readers of the job only"
 
 
 def job(**more: Any) -> dict[str, Any]:

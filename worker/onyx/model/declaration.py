@@ -1,8 +1,8 @@
 """How an OnyxJob's owner wants it to be run: what stands in the manifest beside the job itself.
 
-Read by the Kubernetes operator; `onyx run` and `onyx submit` check it and ignore it. None of it is
-part of the job: it is neither in the job's hash nor stored for the peers, so that suspending a job
-does not make another one of it.
+The operator reads it; `onyx run` and `onyx submit` check it and ignore it. It is no part of the
+job: neither in the job's hash nor stored for the peers, so that suspending a job does not create
+another one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class FailurePolicy:
     """What happens after a failing task has killed the job."""
 
     retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
-    """How often the job is submitted again under a new id: from its beginning, or with
-    upgradePolicy KeepState from the state of the previous attempt."""
+    """How often the job is submitted again, under a new id: from the beginning or, with
+    upgradePolicy KeepState, with the state of the previous attempt."""
     backoff_seconds: Annotated[int, Count(0, SECONDS_MAX, "seconds")] = 10
     """Delay before the job is submitted again."""
 
@@ -61,9 +61,9 @@ class Declaration:
     upgrade_policy: Annotated[
         UpgradePolicy, Key(restriction="KeepState is not for guarantee at-most-once.")
     ] = "Drain"
-    """What becomes of a job whose spec is edited. Drain lets it complete what it has begun, and
-    the new one begins from the beginning. KeepState upgrades it: the new one goes on
-    from its state, as with `onyx submit --upgrade`; so does a retry."""
+    """What happens when the spec is edited. `Drain`: the old job completes its in-flight segments
+    and ends, and the new job starts from the beginning. `KeepState`: the new job upgrades the old
+    one, whose state is carried over, as with `onyx submit --upgrade`; so does a retry."""
     ttl_seconds_after_finished: Annotated[int | None, Count(0, SECONDS_MAX, "seconds")] = None
     """Time after which the object of a finished job is deleted; by default it stays."""
     failure_policy: FailurePolicy = FailurePolicy()

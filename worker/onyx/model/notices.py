@@ -1,7 +1,6 @@
 """What a valid job says that has no effect: warnings, for who validates or applies it.
 
-A key that only informs people is not wrong, so it is not a rule; but whoever sets it may expect
-that it does something.
+A key for readers is not wrong, so no rule refuses it; but its author may expect an effect.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from onyx.model.report import at
 
 
 def notices(job: Job) -> tuple[Problem, ...]:
-    """One for each key of the job that only informs."""
+    """A notice for each key of the job that is for readers only."""
     return tuple(
         Problem(
             at(at("spec.catalog", index), "medium"),
-            "only informs whoever reads the job; nothing depends on it",
+            "is for readers of the job only, and has no effect",
             "the plugin decides what is read or written",
         )
         for index, entry in enumerate(job.catalog)

@@ -23,11 +23,11 @@ _SPEC_RULES = (
     (
         "(has(self.tenancyId) ? self.tenancyId : '') =="
         " (has(oldSelf.tenancyId) ? oldSelf.tenancyId : '')",
-        "tenancyId cannot be changed: make another cluster",
+        "tenancyId cannot be changed: create another cluster",
     ),
     (
         "self.jobScheduler == oldSelf.jobScheduler",
-        "jobScheduler cannot be changed: make another cluster",
+        "jobScheduler cannot be changed: create another cluster",
     ),
 )
 _NAME_RULE = (
@@ -55,11 +55,11 @@ def definition() -> dict[str, Any]:
 
 def _status() -> Schema:
     return object_of(
-        "What became of the cluster; written by the operator.",
-        observedGeneration=integer("Generation of the spec that this is about."),
-        replicas=integer("Pods of workers that there are."),
-        readyReplicas=integer("Workers that have joined."),
-        updatedReplicas=integer("Workers that are as the spec says now."),
+        "State of the cluster; written by the operator.",
+        observedGeneration=integer("Generation of the spec that this describes."),
+        replicas=integer("Worker pods that exist."),
+        readyReplicas=integer("Workers that have joined the cluster."),
+        updatedReplicas=integer("Workers that conform to the current spec."),
         selector=text("Selector of the pods, for autoscalers."),
         peers=integer("Virtual peers of the ready workers."),
         tenancyId=text("Tenancy of the workers."),

@@ -33,7 +33,7 @@ _SOURCE_RULES = (
     ("has(self.workflow) == has(self.catalog)", "workflow and catalog belong together"),
 )
 _EXTRA_RULES = {"": _SOURCE_RULES, "catalog": _PEER_RULES}
-_SAME_CLUSTER = ("self == oldSelf", "a job cannot move to another cluster: make another job")
+_SAME_CLUSTER = ("self == oldSelf", "a job cannot move to another cluster: create another job")
 
 
 def definition() -> dict[str, Any]:

@@ -25,19 +25,19 @@ TASKS_MAX = 200
 def schema() -> Schema:
     """The whole status."""
     return object_of(
-        "What became of the job; written by the operator.",
-        phase={**text("Where the job is in its life."), "enum": list(PHASES)},
-        reason=text("Why, in one word."),
-        message=text("Why, in a sentence."),
-        observedGeneration=integer("Generation of the spec that this is about."),
+        "State of the job; written by the operator.",
+        phase={**text("Phase of the job."), "enum": list(PHASES)},
+        reason=text("Reason, in one word."),
+        message=text("Reason, in a sentence."),
+        observedGeneration=integer("Generation of the spec that this describes."),
         jobId=text("Id of the job in the log; written before the job is submitted."),
         jobHash=text("SHA-256 of the canonical form of the job with this id."),
         restartNonce=integer("The restartNonce of the job with this id."),
         attempt=integer(
-            "How often a job was submitted before this one: of this spec after failures, and with "
-            "upgradePolicy KeepState of earlier specs."
+            "Number of earlier submissions: of this spec after failures and, with upgradePolicy "
+            "KeepState, of earlier specs."
         ),
-        firstAttempt=integer("The attempt with which this spec began; those after it are retries."),
+        firstAttempt=integer("First attempt of this spec; later ones are retries."),
         upgradedFrom=object_of(
             "The old job that this one upgrades.",
             jobId=text("Its id in the log."),
@@ -46,19 +46,22 @@ def schema() -> Schema:
             attempt=integer("Its attempt."),
             firstAttempt=integer("Its firstAttempt."),
         ),
-        submittedAt={**text("When the job was submitted."), "format": "date-time"},
-        finishedAt={**text("When the job was seen to have ended."), "format": "date-time"},
-        logPosition=integer("Position of the last log entry that this is about."),
+        submittedAt={**text("Time at which the job was submitted."), "format": "date-time"},
+        finishedAt={
+            **text("Time at which the operator saw that the job had ended."),
+            "format": "date-time",
+        },
+        logPosition=integer("Position of the last log entry that this takes into account."),
         peers=object_of(
             "Peers of the job.",
-            allocated=integer("Peers that work on it."),
-            required=integer("Peers that it needs to start."),
+            allocated=integer("Peers that work on the job."),
+            required=integer("Peers that the job needs to start."),
         ),
         progress=object_of(
-            "How far the inputs are, after the frontiers of their partitions.",
-            completed=integer("Segments read that are completely processed; a lower bound."),
+            "Progress of the inputs, by the frontiers of their partitions.",
+            completed=integer("Segments that are completely processed; a lower bound."),
             partitions=integer("Partitions of the sources."),
-            exhausted=integer("Partitions that are processed to their end."),
+            exhausted=integer("Partitions that are completely processed."),
         ),
         tasks=_tasks(),
         conditions=conditions(", ".join(CONDITIONS[:-1]) + f" or {CONDITIONS[-1]}"),
@@ -66,9 +69,11 @@ def schema() -> Schema:
 
 
 def _tasks() -> Schema:
-    item = object_of("A task.", name=text("Its name."), peers=integer("Peers on it."))
+    item = object_of(
+        "A task.", name=text("Name of the task."), peers=integer("Peers that work on it.")
+    )
     return {
-        "description": f"Peers by task; of the first {TASKS_MAX} tasks.",
+        "description": f"Peers of each task; only the first {TASKS_MAX} tasks.",
         "type": "array",
         "maxItems": TASKS_MAX,
         "x-kubernetes-list-type": "map",

@@ -35,10 +35,10 @@ class Upgrade:
         Mapping[TaskName, Literal["carry-over", "initialize"]],
         Key(restriction="Inputs, outputs, and tasks with windows."),
     ] = field(default_factory=lambda: EMPTY)
-    """initialize: the task begins anew. An input reads from the beginning, an output forgets
-    what it has written, a task with windows has empty ones. carry-over: the state is carried over
-    even where in-flight segments may count twice."""
+    """`initialize`: the task starts without state. An input reads from the beginning, an output
+    forgets what it has written, windows are empty. `carry-over`: the state is carried over even
+    where in-flight segments may count twice."""
     windows: Annotated[
         Mapping[WindowName, Literal["initialize"]], Key(restriction="Windows of the job.")
     ] = field(default_factory=lambda: EMPTY)
-    """initialize: the window begins empty."""
+    """`initialize`: the window starts empty."""

@@ -103,7 +103,7 @@ class _Reader:
         line = event.start_mark.line + 1
         path = self._place(INVALID, line)
         self.report.unreadable(
-            path, f"is an alias (*{event.anchor})", "aliases are not taken: repeat the value"
+            path, f"is an alias (*{event.anchor})", "aliases are not supported: repeat the value"
         )
 
     def _node(self, event: Any) -> None:
@@ -140,7 +140,7 @@ class _Reader:
 
     def _check_tag(self, event: Any, path: str) -> None:
         if event.tag is not None and event.tag not in _CORE_TAGS:
-            self.report.unreadable(path, f"has the tag {show(event.tag)}", "tags are not taken")
+            self.report.unreadable(path, f"has the tag {show(event.tag)}", "tags are not supported")
 
     def _place(self, value: Any, line: int) -> str:
         """Put a value, or a key, where it belongs. Returns its path."""

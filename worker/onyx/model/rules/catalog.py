@@ -122,8 +122,8 @@ def check_batch_timeouts(spec: Draft, path: str, report: Report) -> None:
         if waits_ms and good(draft, "type") == "input" and waits_ms >= patience_ms:
             report.add(
                 at(where, "pendingTimeout"),
-                f"is {patience_ms}, which batches may wait to be filled: all batchTimeout make "
-                f"{waits_ms} ms",
+                f"is {patience_ms} ms, but batches may wait {waits_ms} ms, the sum of all "
+                "batchTimeout",
                 "make it longer, or batchTimeout shorter",
             )
 

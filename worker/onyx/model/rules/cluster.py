@@ -92,7 +92,7 @@ def _taken(name: str, path: str, report: Report) -> None:
 def _check_sources(spec: Draft, path: str, report: Report) -> None:
     for draft, where in entries(spec, "env_from", path, "envFrom"):
         if bool(draft.get("config_map_ref")) == bool(draft.get("secret_ref")):
-            report.add(where, "names not exactly one of configMapRef and secretRef")
+            report.add(where, "needs exactly one of configMapRef and secretRef")
         for field, key in (("config_map_ref", "configMapRef"), ("secret_ref", "secretRef")):
             reference = good(draft, field)
             if reference:
@@ -107,7 +107,7 @@ def _check_reference(kind: str, reference: Any, path: str, report: Report) -> No
     keys = _REFERENCES.get(kind)
     if keys is None:
         hint = nearest(kind, _REFERENCES) or f"known: {', '.join(_REFERENCES)}"
-        report.add(path, "is no place where a value can come from", hint)
+        report.add(path, "is not a source of values", hint)
     elif not isinstance(reference, dict):
         report.add(path, f"must be a mapping with the keys {', '.join(keys)}")
     else:
@@ -124,7 +124,7 @@ def _check_mount(data: Draft | None, path: str, report: Report) -> None:
         return
     where = at(path, "mountPath")
     if any(part in (".", "..") for part in mount.split("/")):
-        report.add(where, "leads elsewhere by . or ..", "write the path itself")
+        report.add(where, "contains . or ..", "write the resolved path")
     elif any(mount == taken or mount.startswith(f"{taken}/") for taken in _TAKEN_PATHS):
         report.add(where, f"is {mount}, which the operator uses", "choose another, such as /data")
 

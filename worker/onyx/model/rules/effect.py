@@ -48,7 +48,7 @@ def check_window(draft: Draft, path: str, report: Report) -> None:
     kept = good(draft, "storage_strategy") or ()
     if "extents" in kept and "incremental" not in kept:
         _refuse(
-            report, path, "storage_strategy", "has extents, which keeps no more than incremental",
+            report, path, "storage_strategy", "has extents, which stores the same as incremental",
             "give [incremental] or [ordered-log], or leave it out",
         )  # fmt: skip
 
@@ -73,8 +73,8 @@ def check_windowed_tasks(spec: Draft, path: str, report: Report) -> None:
                 if (good(draft, field) or 1) > 1:
                     _refuse(
                         report, where, field,
-                        "is above 1, but the windows of a task without groups are one peer's, and "
-                        "the others would have nothing to do",
+                        "is above 1, but without groups one peer holds all windows of a task, and "
+                        "the others would be idle",
                         "add groupByKey or groupByFn, or leave it out",
                     )  # fmt: skip
 
