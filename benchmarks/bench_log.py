@@ -19,10 +19,12 @@ from benchmarks.figures import Figure, Measured, parser, publish
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.replica.entry import Command
+from onyx.replica.commands import AddVirtualPeer
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
-ARGUMENTS = {"id": "3f0c52c7-3d1a-4d5e-9f57-1f6f1f0f8b11", "note": "x" * 180}
+COMMAND = AddVirtualPeer(
+    id="3f0c52c7-3d1a-4d5e-9f57-1f6f1f0f8b11", group_id="g", peer_site={"note": "x" * 160}
+)
 SINGLE_APPENDS = 300
 GOAL_ENTRIES_S = 5_000
 
@@ -58,7 +60,7 @@ def measure(settings: Settings, entries: int) -> dict[str, float]:
 
             def append_and_arrive() -> None:
                 for _ in range(entries):
-                    group.append([Command("n", ARGUMENTS)])
+                    group.append([COMMAND])
                 arrived.wait()
 
             append_s = timed(append_and_arrive)
@@ -73,7 +75,7 @@ def measure(settings: Settings, entries: int) -> dict[str, float]:
 
             def append_singly() -> None:
                 for _ in range(SINGLE_APPENDS):
-                    late.append(Command("n", ARGUMENTS))
+                    late.append(COMMAND)
 
             single_s = timed(append_singly)
     return {

@@ -17,10 +17,27 @@ from typing import Any
 from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.ids import GroupId, Position
+from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.replica import canonical, machine
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AcceptJoinCluster,
+    AddVirtualPeer,
+    ExhaustInput,
+    Gc,
+    KillJob,
+    LeaveCluster,
+    NotifyJoinCluster,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    SealOutput,
+    SignalReady,
+    SubmitJob,
+)
+from onyx.replica.commands.join_cluster import acceptance
 from onyx.replica.derived import settle
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
+from onyx.replica.spec import JobSpec, TaskSpec
 from onyx.replica.state import Replica
 
 ENTRIES = 10_000
@@ -30,43 +47,47 @@ RUNS = 3
 TASKS = ("read", "parse", "write")
 
 
-def submission(job: str, most: int | str = "Infinity", tagged: int | str | None = None) -> Command:
-    """With `tagged`, the middle task needs a tag and has that many peers at most."""
-    args = {
-        "id": job,
-        "digest": "0" * 64,
-        "tasks": list(TASKS),
-        "inputs": ["read"],
-        "outputs": ["write"],
-        "task-scheduler": "balanced",
-        "task-saturation": {**dict.fromkeys(TASKS, most), **({"parse": tagged} if tagged else {})},
-        "required-tags": {"parse": ["gpu"]} if tagged else {},
-    }
-    return Command("submit-job", args)
+def submission(job: str, most: int | None = None, tagged: int | None = None) -> SubmitJob:
+    """`most`: peers of each task. With `tagged`, the middle task needs a tag and has that many
+    peers at most; 0 for no limit."""
+
+    def task(name: str) -> TaskSpec:
+        needs = name == "parse" and tagged is not None
+        return TaskSpec(
+            name=TaskName(name),
+            input=name == "read",
+            output=name == "write",
+            max_peers=(tagged or None) if needs else most,
+            required_tags=("gpu",) if needs else (),
+        )
+
+    spec = JobSpec(tasks=tuple(map(task, TASKS)), task_scheduler="balanced", digest="0" * 64)
+    return SubmitJob(id=JobId(job), spec=spec)
 
 
 def joining(groups: int, peers_each: int) -> Iterator[Command]:
     """Groups that join one after another, each with its peers; every fifth peer has a tag."""
     for group in (f"group-{number:04}" for number in range(groups)):
-        yield Command("prepare-join-cluster", {"joiner": group})
-        yield Command("notify-join-cluster", {"observer": group})
+        yield PrepareJoinCluster(joiner=group)
+        yield NotifyJoinCluster(observer=group)
         for peer in range(peers_each):
-            tags = ["gpu"] if peer % 5 == 0 else []
-            args = {"id": f"{group}-{peer}", "group-id": group, "tags": tags}
-            yield Command("add-virtual-peer", {**args, "peer-site": {"address": f"{group}:1"}})
+            yield AddVirtualPeer(
+                id=f"{group}-{peer}",
+                group_id=group,
+                tags=("gpu",) if peer % 5 == 0 else (),
+                peer_site={"address": f"{group}:1"},
+            )
 
 
 def life_of(job: str, signals: list[str]) -> Iterator[Command]:
     """All entries of a job that completes. Signals without a version are of the present one."""
     yield submission(job, most=2)
-    yield Command("register-partitions", {"job": job, "task": "read", "count": 8, "digest": "d"})
+    yield RegisterPartitions(job=job, task="read", count=8, digest="d")
     for peer in signals:
-        yield Command("signal-ready", {"id": peer})
-    yield Command("backpressure-on", {"peer": signals[0]})
-    yield Command("backpressure-off", {"peer": signals[0]})
+        yield SignalReady(id=peer)
     for partition in range(8):
-        yield Command("exhaust-input", {"job": job, "task": "read", "partitions": [partition]})
-    yield Command("seal-output", {"job": job, "task": "write"})
+        yield ExhaustInput(job=job, task="read", partitions=(partition,))
+    yield SealOutput(job=job, task="write")
 
 
 def mixed_log() -> list[bytes]:
@@ -74,16 +95,16 @@ def mixed_log() -> list[bytes]:
     commands: list[Command] = []
     for group in joining(20, 4):
         commands.append(group)
-        if group.fn == "notify-join-cluster":
-            commands.append(Command("accept-join-cluster", {}))
+        if isinstance(group, NotifyJoinCluster):
+            commands.append(AcceptJoinCluster("", "", "", ""))
     number = 0
     while len(commands) < ENTRIES:
         number += 1
         peers = [f"group-{group:04}-{group % 4}" for group in range(12)]
         commands += life_of(f"job-{number}", peers)
         if number % 10 == 0:
-            commands += [Command("gc", {"id": "client"})]
-            commands += [Command("leave-cluster", {"id": f"group-{number % 20:04}-3"})]
+            commands += [Gc(id="client")]
+            commands += [LeaveCluster(id=f"group-{number % 20:04}-3")]
     return _written(commands[:ENTRIES])
 
 
@@ -91,12 +112,9 @@ def _written(commands: list[Command]) -> list[bytes]:
     """The log; an accept says whom the replica had chosen, as the joiner would."""
     replica, log = Replica(), []
     for position, command in enumerate(commands):
-        if command.fn == "accept-join-cluster":
+        if isinstance(command, AcceptJoinCluster):
             watcher, joiner = next(iter(replica.accepted.items()), ("none", "none"))
-            ends = {"observer": joiner, "subject": replica.pairs.get(watcher, watcher)}
-            command = Command(
-                command.fn, {**ends, "accepted-observer": watcher, "accepted-joiner": joiner}
-            )
+            command = acceptance(replica, watcher, joiner)
         replica = machine.apply(replica, Entry(Position(position), command))
         log.append(encode_entry(command, "", 0, None))
     assert replica.rejected == 0
@@ -114,7 +132,7 @@ def replay(log: list[bytes], me: GroupId) -> Replica:
     return replica
 
 
-def cluster(tagged: int | str | None) -> Replica:
+def cluster(tagged: int | None) -> Replica:
     """50 jobs that have never been scheduled, and 1,000 peers of one group."""
     replica = Replica()
     for command in joining(1, PEERS):
@@ -139,12 +157,12 @@ def best_s(work: Any, runs: int = RUNS) -> float:
     return min(times)
 
 
-def scheduling_rows(tagged: int | str | None) -> dict[str, float]:
+def scheduling_rows(tagged: int | None) -> dict[str, float]:
     waiting = cluster(tagged)
     running = settle(Replica(), waiting, Position(1))
-    assert tagged == "Infinity" or len(running.allocations) == JOBS
-    dies = Entry(Position(5_000), Command("leave-cluster", {"id": running.peers[-1]}))
-    ends = Entry(Position(5_000), Command("kill-job", {"job": running.jobs[7]}))
+    assert tagged == 0 or len(running.allocations) == JOBS
+    dies = Entry(Position(5_000), LeaveCluster(id=running.peers[-1]))
+    ends = Entry(Position(5_000), KillJob(job=running.jobs[7]))
     return {
         "all jobs for the first time": best_s(lambda: settle(Replica(), waiting, Position(1))),
         "a peer leaves": best_s(lambda: machine.apply(running, dies)),
@@ -162,7 +180,7 @@ def main() -> None:
     columns = {
         "no tags": scheduling_rows(None),
         "tags": scheduling_rows(3),
-        "too many tags": scheduling_rows("Infinity"),
+        "too many tags": scheduling_rows(0),
     }
     print(f"replay of {ENTRIES:,} entries   {rate:>10,.0f} entries/s   goal {GOAL_ENTRIES_S:,}")
     print(f"digest, nothing changed   {digest_s * 1e6:>10.1f} us")

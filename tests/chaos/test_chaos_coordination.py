@@ -11,6 +11,7 @@ from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
+from onyx.replica.commands import GroupLeaveCluster, LeaveCluster
 
 pytestmark = pytest.mark.server
 
@@ -68,10 +69,9 @@ def test_a_worker_that_is_asked_to_end_leaves_by_the_log(
             assert worker.wait() == 0
             cluster.await_gone([group])
             own = [entry.command for entry in cluster.entries_by(group)]
-            left = {command.args["id"] for command in own if command.fn == "leave-cluster"}
+            left = {command.id for command in own if isinstance(command, LeaveCluster)}
             assert left == peers
-            assert own[-1].fn == "group-leave-cluster"
-            assert own[-1].args["id"] == group
+            assert own[-1] == GroupLeaveCluster(id=group)
             cluster.await_ready(job)
 
         files.await_reflected(5_000)

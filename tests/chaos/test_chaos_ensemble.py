@@ -13,11 +13,11 @@ from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster
 from tests.support.ensemble import Ensemble, RunningEnsemble, Server
 from tests.support.logs import settings_for
+from tests.support.markers import marker
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.ids import NO_POSITION
 from onyx.log.zookeeper.log import ZooKeeperClientLog
-from onyx.replica.entry import Command
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -180,7 +180,7 @@ def test_one_of_three_servers_refuses_to_stand_alone(tmp_path: Path) -> None:
 
 def append(settings: Settings, name: str) -> None:
     with closing(ZooKeeperClientLog(settings)) as log:
-        log.append(Command(name))
+        log.append(marker(name))
 
 
 def names(settings: Settings, *servers: Server) -> list[list[str]]:
@@ -189,5 +189,5 @@ def names(settings: Settings, *servers: Server) -> list[list[str]]:
     for server in servers:
         zookeeper = replace(settings.zookeeper, address=server.address)
         with closing(ZooKeeperClientLog(replace(settings, zookeeper=zookeeper))) as log:
-            found.append([entry.command.fn for entry in log.read(NO_POSITION)])
+            found.append([entry.command.id for entry in log.read(NO_POSITION)])
     return found

@@ -46,10 +46,10 @@ def appended_after_leave(cluster: Cluster, group: GroupId) -> list[str]:
     (leave,) = [
         entry
         for entry in cluster.entries_named("group-leave-cluster")
-        if entry.command.args["id"] == group and entry.writer != group
+        if entry.command.id == group and entry.writer != group
     ][:1]
     later = [entry for entry in cluster.entries_by(group) if entry.position > leave.position]
-    return [entry.command.fn for entry in later]
+    return [entry.command.NAME for entry in later]
 
 
 @pytest.mark.parametrize("task", ["even", "round"])

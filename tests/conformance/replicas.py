@@ -12,11 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from tests.support.raw_entries import raw_command
+from tests.support.submissions import submit_job
+
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine
 from onyx.replica.canonical import INFINITY
+from onyx.replica.command import Command
+from onyx.replica.commands import SignalReady, SubmitJob
 from onyx.replica.effects import StartTask
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 _FIELDS = {field.name for field in fields(Replica)}
@@ -56,44 +61,55 @@ def told(ours: Replica) -> dict[str, Any]:
 
 
 def entry(case: Mapping[str, Any], position: int | None = None) -> Entry:
-    """An entry as a client would have written it: no writer, so nothing distinguishes repeats."""
-    args = {key: _scheduler(key, text(value)) for key, value in case["args"].items()}
+    """An entry as a client would have written it: no writer, so every repeat counts."""
     at = case.get("message-id", 0) if position is None else position
-    return Entry(Position(at), Command(case["fn"], args))
+    return Entry(Position(at), command(case))
 
 
-def reactions(of: Entry, old: Replica, new: Replica, groups: Iterable[str]) -> dict[str, Any]:
-    """What each group writes in return, without those who write nothing."""
-    written = {group: machine.reactions(of, old, new, GroupId(group)) for group in groups}
-    return _by_group(written)
-
-
-def reactions_and_signals(
-    of: Entry, old: Replica, new: Replica, groups: Iterable[str]
-) -> dict[str, Any]:
-    """The same in a log where every peer that is given a task says at once that it is ready."""
-    written = {
-        group: machine.reactions(of, old, new, GroupId(group))
-        + tuple(
-            Command("signal-ready", {"id": effect.peer})
-            for effect in machine.effects(of, old, new, GroupId(group))
-            if isinstance(effect, StartTask)
-        )
-        for group in groups
+def command(case: Mapping[str, Any]) -> Command:
+    """A command as a reader of the log gets it."""
+    args = {
+        key: _scheduler(key, text(value))
+        for key, value in case["args"].items()
+        if value is not None
     }
-    return _by_group(written)
+    if case["fn"] != SubmitJob.NAME:
+        return raw_command(case["fn"], args)
+    return submit_job(**{key.replace("-", "_"): value for key, value in args.items()})
+
+
+Written = dict[str, list[Command]]
+
+
+def reactions(of: Entry, old: Replica, new: Replica, groups: Iterable[str]) -> Written:
+    """What each group writes in return, without those who write nothing."""
+    return _by_group({group: machine.reactions(of, old, new, GroupId(group)) for group in groups})
+
+
+def reactions_and_signals(of: Entry, old: Replica, new: Replica, groups: Iterable[str]) -> Written:
+    """The same in a log where every peer that is given a task says at once that it is ready."""
+    return _by_group(
+        {
+            group: machine.reactions(of, old, new, GroupId(group))
+            + tuple(
+                SignalReady(id=effect.peer)
+                for effect in machine.effects(of, old, new, GroupId(group))
+                if isinstance(effect, StartTask)
+            )
+            for group in groups
+        }
+    )
 
 
 def expected_reactions(
     listed: Iterable[tuple[str, Iterable[Mapping[str, Any]] | None]], old: Replica, new: Replica
-) -> dict[str, Any]:
+) -> Written:
     """The same from pairs of an actor, group or virtual peer, and its entries."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Command]] = {}
     for actor, entries in listed:
         group = old.groups_reverse_index.get(actor) or new.groups_reverse_index.get(actor) or actor
-        for each in entries or ():
-            found.setdefault(group, []).append({"fn": each["fn"], "args": dict(each["args"])})
-    return {group: _sorted(entries) for group, entries in sorted(found.items())}
+        found.setdefault(group, []).extend(map(command, entries or ()))
+    return _by_group(found)
 
 
 def counts(ours: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +143,24 @@ def _plain(name: str, value: Any) -> Any:
         if name in _POSITIONED:
             return sorted(value)
         return {key: sorted(each) for key, each in value.items() if each}
-    return _without_nothing(value)
+    return _without_nothing(_without_default(name, value))
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "acker_exclude_inputs": False,
+    "acker_exclude_outputs": False,
+    "min_required_peers": 1,
+    "task_saturation": INFINITY,
+}
+
+
+def _without_default(name: str, value: Any) -> Any:
+    """Without what we do not write because it is what is meant anyway."""
+    if name not in _DEFAULTS:
+        return value
+    if isinstance(value, dict):
+        return {key: _without_default(name, each) for key, each in value.items()}
+    return None if value == _DEFAULTS[name] else value
 
 
 def _scheduler(key: str, value: Any) -> Any:
@@ -162,13 +195,6 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, dict | list | tuple) and not value)
 
 
-def _by_group(written: Mapping[str, Iterable[Command]]) -> dict[str, Any]:
-    found = {
-        group: _sorted({"fn": each.fn, "args": dict(each.args)} for each in commands)
-        for group, commands in sorted(written.items())
-    }
-    return {group: entries for group, entries in found.items() if entries}
-
-
-def _sorted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(entries, key=lambda each: (each["fn"], str(sorted(each["args"].items()))))
+def _by_group(written: Mapping[str, Iterable[Command]]) -> Written:
+    found = {group: sorted(commands, key=repr) for group, commands in sorted(written.items())}
+    return {group: commands for group, commands in found.items() if commands}

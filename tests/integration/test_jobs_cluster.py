@@ -224,12 +224,12 @@ def test_the_log_can_be_subscribed_to_from_any_position(env: TestEnv) -> None:
     job = env.submit(flow.manifest)
     assert flow.finish(env, job).state == "completed"
     seen: list[Entry] = []
-    while not seen or seen[-1].command.fn != "seal-output":
+    while not seen or seen[-1].command.NAME != "seal-output":
         item = entries.get(timeout=30.0)
         assert isinstance(item, Entry)
         seen.append(item)
     api.shutdown_subscription(subscription)
-    assert seen[0].command.fn == "submit-job"
+    assert seen[0].command.NAME == "submit-job"
     assert [entry.position for entry in seen] == list(range(before + 1, before + 1 + len(seen)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.jobs import FUNCTIONS, channel, manifest, until
 
-from onyx.replica.commands import NAMES
+from onyx.replica.commands import COMMANDS
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.testing import with_test_env
 
@@ -38,7 +38,7 @@ OUTSIDE_A_QUIET_JOB = {
 
 
 def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
-    metrics = PrometheusGroupMetrics(NAMES, "1")
+    metrics = PrometheusGroupMetrics(COMMANDS, "1")
     out = channel()
     spec = f"""
         workflow: [[read, work], [work, write]]

@@ -88,7 +88,7 @@ def test_a_job_runs_with_tls_everywhere_and_no_secret_is_shown(
         assert submitted in shown
         told = [shown, *(worker.log.read_text() for worker in workers)]
         told += [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
-        told += [str(dict(entry.command.args)) for entry in cluster.entries]
+        told += [str(entry.command) for entry in cluster.entries]
     key = Path(secret.settings().key_file).read_text().splitlines()[1]
     password = Path(secure_zookeeper.auth_password_file).read_text().strip()
     assert [text for text in told if key in text or password in text] == []

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from tests.support.logs import Inbox, expire_session, settings_for
+from tests.support.markers import marker
 from tests.support.memory_log import MemoryLog
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, GroupLog, Origin, Session
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.settings import LogSettings, Settings
 
 LIMITS = LogSettings(entry_bytes_max=20_000, chunk_bytes_max=50_000)
@@ -100,35 +101,35 @@ def follow(log: Any, after: int = NO_POSITION) -> Inbox:
 
 
 def commands(*names: str) -> list[Command]:
-    return [Command(name) for name in names]
+    return [marker(name) for name in names]
 
 
 def test_everyone_reads_what_a_group_appends_in_order_with_writer_sequence_and_parent(world):
     writer, reader, client = world.group("g1"), world.group("g2"), world.client()
     inboxes = [follow(log) for log in (writer, reader, client)]
     writer.append(commands("a", "b"))
-    writer.append([Command("c", {"x": [1, {"y": None}]})], parent=Position(1))
+    writer.append([marker("c", x=1)], parent=Position(1))
     first, second, third = inboxes[0].take(3)
     assert [first.position, second.position, third.position] == [0, 1, 2]
-    assert [first.command.fn, second.command.fn] == ["a", "b"]
+    assert [first.command.id, second.command.id] == ["a", "b"]
     assert (first.writer, first.sequence, first.parent) == ("g1", 1, None)
     assert (third.writer, third.sequence, third.parent) == ("g1", 3, 1)
-    assert third.command == Command("c", {"x": [1, {"y": None}]})
+    assert third.command == marker("c", x=1)
     for inbox in inboxes[1:]:
         assert inbox.take(3) == [first, second, third]
 
 
 def test_a_client_knows_the_position_of_what_it_appended(world):
     client = world.client()
-    assert [client.append(Command("a")), client.append(Command("b"))] == [0, 1]
+    assert [client.append(marker("a")), client.append(marker("b"))] == [0, 1]
     assert [entry.writer for entry in client.read(NO_POSITION)] == ["", ""]
 
 
 def test_reading_starts_after_a_position_and_is_bounded(world):
     client = world.client()
     for name in "abcd":
-        client.append(Command(name))
-    assert [e.command.fn for e in client.read(Position(0), entries_max=2)] == ["b", "c"]
+        client.append(marker(name))
+    assert [e.command.id for e in client.read(Position(0), entries_max=2)] == ["b", "c"]
     assert client.read(Position(3)) == []
     assert follow(client, after=1).names(2) == ["c", "d"]
 
@@ -137,7 +138,7 @@ def test_a_burst_from_two_groups_reaches_a_reader_completely_and_in_each_writers
     writers = [world.group("g1"), world.group("g2")]
     inbox = follow(world.client())
     for number in range(300):
-        writers[number % 2].append([Command("n", {"number": number})])
+        writers[number % 2].append([marker("n", number=number)])
     entries = inbox.take(300)
     assert [entry.position for entry in entries] == list(range(300))
     for writer in ("g1", "g2"):
@@ -148,7 +149,7 @@ def test_after_unsubscribing_nothing_more_is_delivered(world):
     client = world.client()
     stopped, other = Inbox(), follow(client)
     client.subscribe(NO_POSITION, stopped)()
-    client.append(Command("a"))
+    client.append(marker("a"))
     assert other.names(1) == ["a"]
     assert stopped.is_empty
 
@@ -156,10 +157,10 @@ def test_after_unsubscribing_nothing_more_is_delivered(world):
 def test_bytes_that_are_no_entry_keep_their_position_and_do_not_stop_a_reader(world):
     client = world.client()
     inbox = follow(client)
-    client.append(Command("a"))
+    client.append(marker("a"))
     world.append_raw(b"\x00not an entry")
-    client.append(Command("b"))
-    assert inbox.names(3) == ["a", "unreadable-entry", "b"]
+    client.append(marker("b"))
+    assert inbox.names(3) == ["a", "undecodable", "b"]
 
 
 def test_a_group_without_a_pulse_writes_nothing(world):
@@ -185,8 +186,8 @@ def test_an_expired_group_hears_it_and_writes_neither_entries_nor_documents(worl
         group.append(commands("after"))
     with pytest.raises(Fenced):
         group.put_document("frontier", b"1", None)
-    client.append(Command("end"))
-    assert [e.command.fn for e in client.read(NO_POSITION)] == ["before", "end"]
+    client.append(marker("end"))
+    assert [e.command.id for e in client.read(NO_POSITION)] == ["before", "end"]
     assert client.get_document("frontier") is None
 
 
@@ -223,7 +224,7 @@ def test_closing_writes_first_what_was_enqueued(world):
     group.append(commands("a"))
     group.append(commands("group-leave-cluster"))
     group.close()
-    assert [e.command.fn for e in client.read(NO_POSITION)] == ["a", "group-leave-cluster"]
+    assert [e.command.id for e in client.read(NO_POSITION)] == ["a", "group-leave-cluster"]
 
 
 def test_a_closed_log_says_so(world):
@@ -236,33 +237,33 @@ def test_a_closed_log_says_so(world):
 def test_a_reader_behind_a_collection_gets_the_origin_and_then_the_rest(world):
     client = world.client()
     for name in "abcde":
-        client.append(Command(name))
+        client.append(marker(name))
     assert client.collect(Origin(Position(3), b"replica after d"))
     assert [e.position for e in client.read(NO_POSITION)] == [4]
     inbox = follow(client, after=1)
     assert inbox.take() == [Origin(Position(3), b"replica after d")]
     assert inbox.names(1) == ["e"]
-    assert client.append(Command("f")) == 5
+    assert client.append(marker("f")) == 5
     assert inbox.names(1) == ["f"]
 
 
 def test_a_reader_finds_the_origin_of_a_log_that_was_collected_entirely(world):
     client = world.client()
-    client.append(Command("a"))
+    client.append(marker("a"))
     client.collect(Origin(Position(0), b"r"))
     inbox = follow(client)
     assert inbox.take() == [Origin(Position(0), b"r")]
-    assert client.append(Command("b")) == 1
+    assert client.append(marker("b")) == 1
     assert inbox.names(1) == ["b"]
 
 
 def test_a_reader_that_is_not_behind_does_not_notice_a_collection(world):
     client = world.client()
     inbox = follow(client)
-    client.append(Command("a"))
+    client.append(marker("a"))
     assert inbox.names(1) == ["a"]
     client.collect(Origin(Position(0), b"r"))
-    client.append(Command("b"))
+    client.append(marker("b"))
     assert inbox.names(1) == ["b"]
 
 
@@ -270,7 +271,7 @@ def test_the_origin_only_goes_forward(world):
     client = world.client()
     assert client.origin() == Origin(NO_POSITION, b"")
     for name in "abc":
-        client.append(Command(name))
+        client.append(marker(name))
     large = b"r" * 120_000
     assert client.collect(Origin(Position(2), large))
     assert not client.collect(Origin(Position(1), b"older"))
@@ -331,7 +332,7 @@ def test_a_chunk_that_is_missing_is_unavailable(world):
 
 def test_what_is_too_large_is_refused_before_it_is_sent(world):
     group, client = world.group("g1"), world.client()
-    large = Command("submit-job", {"x": "y" * 20_000})
+    large = marker("b", x="y" * 20_000)
     with pytest.raises(UserError, match="at most 20000"):
         group.append([large])
     with pytest.raises(UserError, match="at most 20000"):

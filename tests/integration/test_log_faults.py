@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.logs import Inbox, expire_session, pulse_gone, settings_for
+from tests.support.markers import marker
 from tests.support.proxy import ReplyLossProxy
 from tests.support.tcp_proxy import TcpProxy
 
@@ -19,7 +20,7 @@ from onyx.log.interface import Session
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper import session
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
@@ -54,7 +55,7 @@ def effects(entries: list[Entry]) -> list[int]:
     for entry in entries:
         if entry.sequence > last:
             last = entry.sequence
-            kept.append(entry.command.args["number"])
+            kept.append(entry.command.peer_site["number"])
     return kept
 
 
@@ -73,7 +74,7 @@ def test_lost_replies_to_appends_have_each_effect_once_and_in_order(zookeeper, s
     group = open_group(stack, through, "g1")
     proxy.lose_replies_to(b"log/entry-", times=3)
     for number in range(200):
-        group.append([Command("n", {"number": number})])
+        group.append([marker("n", number=number)])
     entries = read_until(inbox, 200)
     assert effects(entries) == list(range(200))
     assert proxy.replies_lost == 3
@@ -99,12 +100,12 @@ def test_a_reader_whose_connection_broke_goes_on_where_it_was(zookeeper, stack):
     reader = open_group(stack, settings_for(proxy.address, tenancy=direct.tenancy_id), "g1")
     inbox, heard = follow(reader), Inbox()
     reader.on_session(heard)
-    writer.append(Command("a"))
+    writer.append(marker("a"))
     assert inbox.names(1) == ["a"]
     proxy.cut()
     assert heard.take(2) == [Session.SUSPENDED, Session.CONNECTED]
-    writer.append(Command("b"))
-    writer.append(Command("c"))
+    writer.append(marker("b"))
+    writer.append(marker("c"))
     assert inbox.names(2) == ["b", "c"]
 
 
@@ -139,10 +140,10 @@ def test_a_pulse_that_goes_after_a_reconnect_is_still_reported(zookeeper, stack)
 def test_a_client_whose_session_expired_follows_and_writes_under_a_new_one(zookeeper, stack):
     client = open_client(stack, settings_for(zookeeper.address))
     inbox = follow(client)
-    client.append(Command("a"))
+    client.append(marker("a"))
     assert inbox.names(1) == ["a"]
     expire_session(client, zookeeper.address)
-    client.append(Command("b"))
+    client.append(marker("b"))
     assert inbox.names(1) == ["b"]
 
 
@@ -161,12 +162,12 @@ def test_an_incarnation_that_was_cut_off_past_its_session_writes_nothing_when_it
     gone, heard = pulse_gone(observer, GroupId("g1")), Inbox()
     zombie.on_session(heard)
     proxy.hold()
-    zombie.append([Command("late", {"number": 1})])
+    zombie.append([marker("late", number=1)])
     assert gone.wait(WAIT_S), "the server ends the session of a group that it cannot hear"
     proxy.release()
     heard.take_until(Session.LOST)
     with pytest.raises(Fenced):
-        zombie.append([Command("later")])
+        zombie.append([marker("later")])
     assert observer.read(NO_POSITION) == []
 
 
@@ -177,12 +178,12 @@ def test_sessions_survive_a_killed_server_and_nothing_is_lost(tmp_path, stack):
     inbox, heard = follow(observer), Inbox()
     group.on_session(heard)
     gone = pulse_gone(observer, GroupId("g1"))
-    group.append([Command("n", {"number": 0})])
+    group.append([marker("n", number=0)])
     before = read_until(inbox, 1)
     server.kill()
     assert heard.take() == [Session.SUSPENDED]
     for number in range(1, 20):
-        group.append([Command("n", {"number": number})])
+        group.append([marker("n", number=number)])
     server.start()
     entries = before + read_until(inbox, 20)
     assert heard.take() == [Session.CONNECTED], "the same session"
@@ -203,7 +204,7 @@ def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_pat
     client._session.perform(lambda kazoo: kazoo.create_async(log))
     heard.take_until(Session.LOST)
     with pytest.raises(LogReplaced, match="deleted and made anew"):
-        group.append([Command("a")])
+        group.append([marker("a")])
     with pytest.raises(LogReplaced, match="deleted and made anew"):
         ZooKeeperClientLog(settings)
 
@@ -217,7 +218,7 @@ def test_a_wiped_zookeeper_ends_the_sessions_of_those_who_know_more_than_it_does
     group.on_session(heard)
     inbox = follow(group)
     for number in range(100):
-        group.append([Command("n", {"number": number})])
+        group.append([marker("n", number=number)])
     read_until(inbox, 100)
     server.kill()
     shutil.rmtree(tmp_path / "zk")
@@ -256,21 +257,23 @@ def test_a_number_that_was_never_an_entry_does_not_stop_a_reader(zookeeper, stac
     often = LogSettings(poll_interval_s=0.2)
     client = open_client(stack, settings_for(zookeeper.address, log=often))
     inbox = follow(client)
-    client.append(Command("a"))
+    client.append(marker("a"))
     assert inbox.names(1) == ["a"]
     client._session.perform(
         lambda kazoo: kazoo.create_async(f"{client._paths.log}/stray"),
     )
-    assert client.append(Command("b")) == 2
+    assert client.append(marker("b")) == 2
     client._session.perform(lambda kazoo: kazoo.delete_async(f"{client._paths.log}/stray"))
-    assert client.append(Command("c")) == 3
+    assert client.append(marker("c")) == 3
     assert inbox.names(2) == ["b", "c"]
 
 
 def test_a_backlog_of_the_largest_entries_is_read(zookeeper, stack):
     settings = settings_for(zookeeper.address)
     group, client = open_group(stack, settings, "g1"), open_client(stack, settings)
-    large = Command("n", {"text": "x" * (settings.log.entry_bytes_max - 200)})
+    large = marker("n", text="x" * (settings.log.entry_bytes_max - 200))
     group.append([large] * 70)
     inbox = follow(client)
-    assert [len(entry.command.args["text"]) for entry in inbox.take(70)] == [262_144 - 200] * 70
+    assert [len(entry.command.peer_site["text"]) for entry in inbox.take(70)] == [
+        262_144 - 200
+    ] * 70

@@ -17,6 +17,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.support.certificates import EXPIRED, Secret
 from tests.support.logs import Inbox, settings_for
+from tests.support.markers import marker
 from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import SettingsError, Unavailable, UserError
@@ -31,7 +32,6 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.log.zookeeper.tls_handler import TlsHandler
-from onyx.replica.entry import Command
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import ZOOKEEPER, CertificateFiles
@@ -152,13 +152,13 @@ def test_certificates_are_renewed_under_a_server_and_its_sessions(
     group, client = open_group(stack, settings, "g1"), open_client(stack, settings)
     inbox = Inbox()
     client.subscribe(NO_POSITION, inbox)
-    group.append([Command("before")])
+    group.append([marker("before")])
     assert inbox.names(1) == ["before"]
 
     secret.issue(stranger)
     newcomer = open_client(stack, settings)  # gets in once the server has the new files too
     proxy.cut()
-    group.append([Command("after")])
+    group.append([marker("after")])
     assert inbox.names(1) == ["after"]
     # What was under way when the connection broke is sent again, under the same sequence.
     assert {entry.sequence for entry in newcomer.read(NO_POSITION)} == {1, 2}
@@ -230,8 +230,8 @@ def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     addresses = ",".join(f"localhost:{server.port}" for server in servers)
     patient = ZooKeeperSettings(addresses, tls=tls, connect_timeout_s=60.0)
     client = open_client(stack, with_zookeeper(patient))
-    client.append(Command("a"))
-    assert [entry.command.fn for entry in client.read(NO_POSITION)] == ["a"]
+    client.append(marker("a"))
+    assert [entry.command.id for entry in client.read(NO_POSITION)] == ["a"]
     other = Secret(tmp_path / "other", stranger, trusted=authority).settings()
     files = CertificateFiles(other, ZOOKEEPER, serves=False)
     assert ask(ensembles[0], 2, servers[0].certificates) in (Holds.NOTHING, Holds.SHARED)
@@ -271,8 +271,8 @@ def free_ports(count: int) -> list[int]:
 def test_every_node_of_a_tenancy_belongs_to_its_user_alone(secure_zookeeper, stack):
     settings = with_zookeeper(secure_zookeeper)
     group, client = open_group(stack, settings, "g1"), open_client(stack, settings)
-    client.append(Command("a"))
-    group.append([Command("b")])
+    client.append(marker("a"))
+    group.append([marker("b")])
     client.put_chunk(b"x" * 600_000)
     client.put_document("exception/j", b"1", None)
     group.put_document("frontier/j/t/0", b"1", None)
@@ -293,7 +293,7 @@ def test_every_node_of_a_tenancy_belongs_to_its_user_alone(secure_zookeeper, sta
         for attempt in forbidden:
             with pytest.raises(NoAuthError):
                 attempt()
-    assert [entry.command.fn for entry in client.read(NO_POSITION)] == ["a", "b"]
+    assert [entry.command.id for entry in client.read(NO_POSITION)] == ["a", "b"]
 
 
 def tree(client: KazooClient, top: str) -> Iterator[str]:
@@ -312,7 +312,7 @@ def test_a_client_with_no_user_another_or_a_wrong_password_cannot_open_the_log(
     secure_zookeeper, stack, tmp_path
 ):
     settings = with_zookeeper(secure_zookeeper)
-    open_client(stack, settings).append(Command("a"))
+    open_client(stack, settings).append(marker("a"))
     nobody = replace(secure_zookeeper, auth_user="", auth_password_file="")
     for zookeeper in (
         nobody,
@@ -331,14 +331,14 @@ def test_users_share_a_server_each_with_a_tenancy_of_its_own(secure_zookeeper, s
     nobody = replace(secure_zookeeper, auth_user="", auth_password_file="")
     for zookeeper in (secure_zookeeper, other, nobody):
         client = open_client(stack, with_zookeeper(zookeeper))
-        client.append(Command("a"))
+        client.append(marker("a"))
         assert len(client.read(NO_POSITION)) == 1
 
 
 def test_a_tenancy_that_is_open_to_all_is_refused_by_a_process_with_a_user(secure_zookeeper, stack):
     nobody = replace(secure_zookeeper, auth_user="", auth_password_file="")
     settings = with_zookeeper(nobody)
-    open_client(stack, settings).append(Command("a"))
+    open_client(stack, settings).append(marker("a"))
     with pytest.raises(UserError, match="was made without access control"):
         open_client(stack, with_zookeeper(secure_zookeeper, settings.tenancy_id))
 
@@ -351,10 +351,10 @@ def test_a_group_that_loses_its_rights_says_so(secure_zookeeper, stack):
     lost = Inbox()
     group.on_session(lost)
     admin.set_acls(log, [make_acl("world", "anyone", read=True)])
-    group.append([Command("a")])
+    group.append([marker("a")])
     lost.take(1)
     with pytest.raises(UserError, match="refuses access"):
-        group.append([Command("b")])
+        group.append([marker("b")])
 
 
 def test_the_password_is_in_no_record_of_any_level(secure_zookeeper, stack, caplog):
@@ -362,7 +362,7 @@ def test_the_password_is_in_no_record_of_any_level(secure_zookeeper, stack, capl
     for name in ("onyx", "onyx.log.kazoo", "kazoo"):
         caplog.set_level(1, logger=name)
     client = open_client(stack, with_zookeeper(secure_zookeeper))
-    client.append(Command("a"))
+    client.append(marker("a"))
     assert "<hidden>" in caplog.text, "kazoo does tell its requests, the user's among them"
     assert PASSWORD not in caplog.text
     shown = repr(client._session.access)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.logs import settings_for
+from tests.support.markers import marker
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.ids import NO_POSITION
@@ -19,7 +20,6 @@ from onyx.log.server import process as server_module
 from onyx.log.server.config import Ensemble
 from onyx.log.server.process import ZooKeeperServer, find_jars, is_serving
 from onyx.log.zookeeper.log import ZooKeeperClientLog
-from onyx.replica.entry import Command
 
 OWNER = """
 import sys, time
@@ -37,11 +37,11 @@ def test_a_server_started_again_in_its_folder_has_its_port_and_its_data(tmp_path
     server.start()
     settings = settings_for(server.address)
     with closing(ZooKeeperClientLog(settings)) as log:
-        log.append(Command("a"))
+        log.append(marker("a"))
     server.stop()
     assert not is_serving("127.0.0.1", server.port)
     with server, closing(ZooKeeperClientLog(settings)) as log:
-        assert [entry.command.fn for entry in log.read(NO_POSITION)] == ["a"]
+        assert [entry.command.id for entry in log.read(NO_POSITION)] == ["a"]
 
 
 @pytest.mark.server
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_nobody_else_may_read_what_a_server_keeps(tmp_path: Path):
     with ZooKeeperServer(tmp_path / "data") as server:
         with closing(ZooKeeperClientLog(settings_for(server.address))) as log:
-            log.append(Command("a"))
+            log.append(marker("a"))
         kept = [path for path in (tmp_path / "data").rglob("*") if path.name != "zoo.cfg"]
         assert any(path.name.startswith("log.") for path in kept)
         assert {path.stat().st_mode & 0o077 for path in (tmp_path / "data", *kept)} == {0}

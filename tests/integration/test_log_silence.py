@@ -8,13 +8,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 from tests.support.logs import WAIT_S, Inbox, expire_session, pulse_gone, settings_for
+from tests.support.markers import marker
 from tests.support.tcp_proxy import TcpProxy
 
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.replica.entry import Command
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -73,7 +73,7 @@ def test_the_session_goes_on_at_another_server_before_it_expires(
     both = settings_for(f"{first.address},{second.address}", session_timeout_s=9.0)
     log, heard = opened(stack, both)
     (first if first.connections else second).hold()
-    log.append([Command("n", {"number": 1})])
+    log.append([marker("n", number=1)])
     assert heard.take(2) == [Session.SUSPENDED, Session.CONNECTED]
     with closing(ZooKeeperClientLog(direct(zookeeper, both))) as observer:
         inbox = Inbox()
@@ -93,7 +93,7 @@ def test_a_client_that_outlived_an_expiry_notices_the_next_silence_and_only_that
     inbox = Inbox()
     client._session.on_session(inbox)
     for number in range(40):
-        client.append(Command("n", {"number": number}))
+        client.append(marker("n", number=number))
         client._session._pause()
     assert "packets are lost" not in caplog.text
     inbox.take_until(Session.CONNECTED)

@@ -55,4 +55,4 @@ def told(api: FakeApi, *expected: str) -> None:
 
 
 def submitted(logs: Logs) -> list[str]:
-    return [str(command.args["id"]) for command in logs.commands("submit-job")]
+    return [str(command.id) for command in logs.commands("submit-job")]

@@ -101,7 +101,7 @@ class Logs:
         client = self.log(tenancy).client()
         commands = [entry.command for entry in client.read(Position(-1))]
         client.close()
-        return [command for command in commands if fn in ("", command.fn)]
+        return [command for command in commands if fn in ("", command.NAME)]
 
     def replica(self, tenancy: str = "default.onyx") -> Replica:
         client = self.log(tenancy).client()
@@ -121,7 +121,7 @@ class DoorLog:
         door.on_shut(log.close)
 
     def append(self, command: Command) -> Position:
-        return self._step(f"append {command.fn}", lambda: self._log.append(command))
+        return self._step(f"append {command.NAME}", lambda: self._log.append(command))
 
     def put_chunk(self, data: bytes) -> str:
         return self._step("put chunk", lambda: self._log.put_chunk(data))

@@ -86,8 +86,8 @@ class World:
                         self.resumed[job] = upgrades
                         self.tell("kill-job", upgrades)
                 self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
-            case Tell(fn, job):
-                self.tell(fn, job)
+            case Tell(command):
+                self.tell(command.NAME, command.job)
             case DeleteObject():
                 self.gone = True
         live = [each for each in self.jobs.values() if each.stage == "live"]

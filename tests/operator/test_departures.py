@@ -97,7 +97,9 @@ def test_an_object_of_the_same_name_starts_when_the_former_job_has_been_killed(
     with Operator(api, logs.connect, QUICK):
         found = api.wait_for("onyxjobs", "job", phase("Running", "Running"))
     second = found["status"]["jobId"]
-    order = [(each.fn, each.args.get("id", each.args.get("job"))) for each in logs.commands()]
+    order = [
+        (each.NAME, getattr(each, "job", getattr(each, "id", None))) for each in logs.commands()
+    ]
     assert order.index(("kill-job", first)) < order.index(("submit-job", second))
 
 

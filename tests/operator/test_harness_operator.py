@@ -59,4 +59,4 @@ def test_a_killed_operator_is_followed_by_another(
     assert len(operator.doors) == 2
     assert len(operator.steps) >= step
     assert after_effect or len(operator.steps) == step
-    assert {command.args["id"] for command in logs.commands("submit-job")} == {job_id}
+    assert {command.id for command in logs.commands("submit-job")} == {job_id}

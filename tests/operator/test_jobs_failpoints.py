@@ -74,16 +74,16 @@ def check(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
 def check_resumed(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
     first, second = jobs
     assert replica.killed_jobs == jobs
-    resumes = {each.args.get("resumes") for each in logs.commands("submit-job")}
+    resumes = {each.spec.upgrades for each in logs.commands("submit-job")}
     assert resumes == {None, first}
-    assert replica.resumed_jobs[JobId(second)] == first
+    assert replica.upgrades[JobId(second)] == first
     check_submissions(replica, logs, jobs)
 
 
 def check_submissions(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
     first, second = jobs
     assert not replica.jobs, "an orphan"
-    submissions = [str(each.args["id"]) for each in logs.commands("submit-job")]
+    submissions = [str(each.id) for each in logs.commands("submit-job")]
     assert list(dict.fromkeys(submissions)) == [first, second]
     assert replica.rejected == 0
 

@@ -17,7 +17,7 @@ from tests.operator.workers import Workers
 
 from onyx.errors import Unavailable
 from onyx.log.interface import ClientLog
-from onyx.replica.entry import Command
+from onyx.replica.commands import KillJob
 from onyx.settings import Settings
 
 
@@ -145,8 +145,11 @@ def test_an_edited_spec_is_another_job_after_the_former_one_was_drained(
     found = api.wait_for(
         "onyxjobs", "job", lambda each: phase("Running")(each) and each["status"]["jobId"] != first
     )
-    written = [(each.fn, str(each.args.get("id") or each.args["job"])) for each in logs.commands()
-            if each.fn in ("submit-job", "drain-job")]  # fmt: skip
+    written = [
+        (each.NAME, getattr(each, "job", getattr(each, "id", "")))
+        for each in logs.commands()
+        if each.NAME in ("submit-job", "drain-job")
+    ]
     second = found["status"]["jobId"]
     assert written == [("submit-job", first), ("drain-job", first), ("submit-job", second)]
     assert first in logs.replica().completed_jobs
@@ -207,7 +210,7 @@ def test_a_job_killed_by_a_command_is_not_tried_again(
 ) -> None:
     job_id = started(api, failurePolicy={"retries": 5, "backoffSeconds": 0})
     client = logs.log().client()
-    client.append(Command("kill-job", {"job": job_id}))
+    client.append(KillJob(job=job_id))
     client.close()
     api.wait_for("onyxjobs", "job", phase("Killed"))
     assert submitted(logs) == [job_id]

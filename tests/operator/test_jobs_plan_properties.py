@@ -10,6 +10,7 @@ from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
+from onyx.replica.commands import KillJob
 from onyx_operator.jobs.actions import Remember, Submit, Tell
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.record import Record, job_id
@@ -147,7 +148,7 @@ def test_who_had_the_name_before_has_ended_before_anything_is_submitted(world: W
     world.spec = replace(world.spec, deleted_at="")
     actions = plan(world.spec, world.seen()).actions
     if world.spec.job is not None:
-        assert actions[0] == Tell("kill-job", old)
+        assert actions[0] == Tell(KillJob(job=old))
 
 
 @given(worlds())

@@ -52,7 +52,7 @@ def job(of: World) -> JobId:
 
 
 def told(actions: list[Action]) -> list[str]:
-    return [each.fn for each in actions if isinstance(each, Tell)]
+    return [each.command.NAME for each in actions if isinstance(each, Tell)]
 
 
 def change(of: World, **changed: Any) -> None:

@@ -11,9 +11,9 @@ from tests.operator.declaring import condition, declare, phase, started, submitt
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
+from tests.support.submissions import submit_job
 
 from onyx.ids import GroupId, JobId
-from onyx.replica.entry import Command
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
 from onyx_operator.logs import worker_checks as checks
@@ -61,8 +61,8 @@ def test_an_edit_upgrades_the_old_job(
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
-    written = [(each.fn, each.args.get("resumes")) for each in logs.commands()
-            if each.fn in ("submit-job", "kill-job")]  # fmt: skip
+    written = [(each.NAME, each.spec.upgrades) for each in logs.commands("submit-job")]
+    assert not logs.commands("kill-job")
     assert written == [("submit-job", None), ("submit-job", first)]
     assert submitted(logs) == [first, second]
     assert logs.replica().killed_jobs == (first,)
@@ -144,7 +144,7 @@ def test_an_edit_that_would_have_no_peers_waits_for_more(
 
 def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
     replica = Replica(jobs=(JobId("a"),))
-    entry = Command("submit-job", {"id": "b", "digest": "d", "resumes": "a"})
+    entry = submit_job(id="b", digest="d", upgrades="a")
     judged, question = checks.Checks().judge(Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0)
     assert question is None
     assert "no worker is there" in judged.waits
@@ -152,7 +152,7 @@ def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
 
 def test_workers_that_did_not_answer_are_asked_again() -> None:
     replica = Replica(jobs=(JobId("a"),), groups=(GroupId("g"),))
-    entry = Command("submit-job", {"id": "b", "digest": "d", "resumes": "a"})
+    entry = submit_job(id="b", digest="d", upgrades="a")
     asked = checks.Checks()
     put = [
         asked.judge(Upgrade(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
@@ -169,7 +169,7 @@ def test_a_job_that_has_failed_is_mended_by_an_edit(
     api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", after(first))
-    assert logs.replica().resumed_jobs[found["status"]["jobId"]] == first
+    assert logs.replica().upgrades[found["status"]["jobId"]] == first
 
 
 def test_a_retry_goes_on_from_the_attempt_before(
@@ -180,7 +180,7 @@ def test_a_retry_goes_on_from_the_attempt_before(
     workers.fail(first, "boom")
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
-    assert logs.replica().resumed_jobs[second] == first
+    assert logs.replica().upgrades[second] == first
     workers.fail(second, "boom")
     found = api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
     assert "(after 1 retries)" in found["status"]["message"]
@@ -197,7 +197,7 @@ def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
     assert f"is carrying over the state of job {first}" in found["status"]["message"]
     take_over(logs, second)
     found = api.wait_for("onyxjobs", "job", after(second))
-    assert logs.replica().resumed_jobs[found["status"]["jobId"]] == second
+    assert logs.replica().upgrades[found["status"]["jobId"]] == second
 
 
 def test_what_a_first_version_answers_is_ignored(
@@ -205,7 +205,7 @@ def test_what_a_first_version_answers_is_ignored(
 ) -> None:
     first = started(api, upgradePolicy="KeepState", upgrade=ANSWER)
     (submission,) = logs.commands("submit-job")
-    assert "resumes" not in submission.args
+    assert submission.spec.upgrades is None
     client = logs.log().client()
     stored = client.get_chunk(logs.replica().job_digests[first])
     client.close()

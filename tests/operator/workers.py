@@ -16,8 +16,19 @@ from tests.support.memory_log import MemoryLog
 from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin
 from onyx.replica import machine
-from onyx.replica.effects import CheckJob, Effect, JobReady, RewireTask, SealOutput, StartTask
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    ExhaustInput,
+    KillJob,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    SealOutput,
+    SignalReady,
+    VouchJob,
+)
+from onyx.replica.effects import AnswerCheck, Effect, JobReady, RewireTask, SealTask, StartTask
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 
@@ -39,7 +50,7 @@ class Workers:
         self._log.register_pulse()
         self._thread.start()
         self._unsubscribe: Callable[[], None] = self._log.subscribe(Position(-1), self._inbox.put)
-        self._log.append([Command("prepare-join-cluster", {"joiner": self._group})])
+        self._log.append([PrepareJoinCluster(joiner=self._group)])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,7 +67,7 @@ class Workers:
         """A task of a job raises, which kills the job."""
         report = {"task": "read", "type": "ValueError", "message": message}
         self._log.put_document(f"exception/{job}", msgspec.json.encode(report), None)
-        self._log.append([Command("kill-job", {"job": job})])
+        self._log.append([KillJob(job=job)])
 
     def _follow(self) -> None:
         while (item := self._inbox.get()) is not None:
@@ -74,9 +85,10 @@ class Workers:
         self._replica = new
         commands = [*machine.reactions(entry, old, new, self._group)]
         if self._group in new.groups and self._group not in old.groups:
-            names = [f"{self._group}-{number}" for number in range(self._peers)]
-            peers = [{"id": name, "group-id": self._group} for name in names]
-            commands += [Command("add-virtual-peer", peer) for peer in peers]
+            commands += [
+                AddVirtualPeer(id=f"{self._group}-{number}", group_id=self._group)
+                for number in range(self._peers)
+            ]
         for effect in machine.effects(entry, old, new, self._group):
             commands += self._done(effect)
         for job in sorted(set(new.draining_jobs) - set(old.draining_jobs)):
@@ -86,20 +98,20 @@ class Workers:
     def _done(self, effect: Effect) -> list[Command]:
         match effect:
             case StartTask(peer, _, _, _, version) | RewireTask(peer, _, _, _, version):
-                return [Command("signal-ready", {"id": peer, "version": version})]
+                return [SignalReady(id=peer, version=version)]
             case JobReady(job, _):
                 return [*self._register(job), *self._exhaust(job)]
-            case CheckJob(check) if self.problems is not None:
-                args = {"id": check, "group": self._group, "problems": self.problems}
-                return [Command("vouch-job", args)]
-            case SealOutput(_, job, task):
-                return [Command("seal-output", {"job": job, "task": task})]
+            case AnswerCheck(check) if self.problems is not None:
+                problems = tuple(self.problems)
+                return [VouchJob(id=check, group=self._group, problems=problems)]
+            case SealTask(_, job, task):
+                return [SealOutput(job=job, task=task)]
         return []
 
     def _register(self, job: JobId) -> list[Command]:
         known = self._replica.partitions.get(job, {})
         return [
-            Command("register-partitions", {"job": job, "task": task, "count": 1, "digest": "none"})
+            RegisterPartitions(job=job, task=task, count=1, digest="none")
             for task in self._replica.input_tasks[job]
             if task not in known
         ]
@@ -108,4 +120,4 @@ class Workers:
         if job not in self._replica.draining_jobs and job not in self._ending:
             return []
         tasks = self._replica.input_tasks.get(job, ())
-        return [Command("exhaust-input", {"job": job, "task": task}) for task in tasks]
+        return [ExhaustInput(job=job, task=task) for task in tasks]

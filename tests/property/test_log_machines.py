@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.markers import marker
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
@@ -29,7 +30,6 @@ from onyx.log.tail import (
     LogTail,
     ReadOrigin,
 )
-from onyx.replica.entry import Command
 
 G = GroupId("g")
 STEPS = st.lists(st.integers(0, 99), max_size=120)
@@ -55,7 +55,7 @@ class AppendWorld:
     def enqueue(self) -> None:
         if not self.queue.fenced:
             self.enqueued += 1
-            self.send(self.queue.enqueue([Command("n", {"number": self.enqueued})]))
+            self.send(self.queue.enqueue([marker("n", number=self.enqueued)]))
 
     def serve(self) -> None:
         if self.requests and self.connected:
@@ -115,7 +115,7 @@ class AppendWorld:
             entry = decode_entry(Position(0), data)
             if entry.sequence > last:
                 last = entry.sequence
-                numbers.append(entry.command.args["number"])
+                numbers.append(entry.command.peer_site["number"])
         return numbers
 
 
@@ -215,7 +215,7 @@ class TailWorld:
                 listed = [Position(p) for p in reversed(self.entries)]
                 self.events.append(lambda: self.tail.on_children(listed))
             case GetEntry(position):
-                data = encode_entry(Command("n")) if position in self.entries else None
+                data = encode_entry(marker("n")) if position in self.entries else None
                 self.events.append(lambda: self.tail.on_entry(position, data))
             case ReadOrigin(above):
                 found = Origin(Position(self.origin), b"") if self.origin > above else None

@@ -14,6 +14,7 @@ from tests.support import invariants
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import GroupId, PeerId, Position
+from onyx.replica.commands import ReportLoss
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
@@ -52,13 +53,13 @@ class Checkers:
     def created(self, position: int, payload: bytes, session: int | None) -> None:
         require(position == len(self.replicas), "L1", "the numbering has a gap at", position)
         entry = decode_entry(Position(position), payload)
-        self.cluster.world.log("log", position, entry.writer, entry.command.fn, entry.command.args)
+        self.cluster.world.log("log", position, entry.writer, entry.command)
         if entry.writer:
             owner = self.cluster.server.pulses.get(entry.writer)
             require(
                 owner is not None and owner == session,
                 "L4",
-                f"{entry.writer} wrote {entry.command.fn} at {position} without its pulse",
+                f"{entry.writer} wrote {entry.command.NAME} at {position} without its pulse",
             )
         old = self.model
         new = self.cluster.fold.model(old, entry)
@@ -89,8 +90,8 @@ class Checkers:
         """A death is reported until somebody has heard of it, and counts once."""
         if new.losses == old.losses and new.suspects == old.suspects:
             return
-        if entry.command.fn == "report-loss":
-            name = str(entry.command.args["loss"])
+        if isinstance(entry.command, ReportLoss):
+            name = entry.command.loss
             require(name not in self.losses, "L8", f"{entry} counted again")
             self.losses.add(name)
         else:

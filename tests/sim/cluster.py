@@ -21,8 +21,10 @@ from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, JobId
 from onyx.peer import group
 from onyx.replica import canonical, machine
+from onyx.replica.command import Command
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 HEAL_S = 90.0
@@ -88,7 +90,11 @@ class Cluster:
 
     def write(self, command: Command) -> int:
         """A client appends."""
-        return self.server.create_entry(encode_entry(command, "", 0, None))
+        return self.write_raw(encode_entry(command, "", 0, None))
+
+    def write_raw(self, data: bytes) -> int:
+        """A client writes an entry of any bytes."""
+        return self.server.create_entry(data)
 
     def submit(self) -> None:
         job = draw_job(len(self.jobs), self.world.stream(f"job/{len(self.jobs)}"))
@@ -122,11 +128,10 @@ class Cluster:
         self._until(liveness.membership)
         self._until(liveness.allocation)
         for job in sorted(self.checkers.model.suspended_jobs):
-            self.write(Command("resume-job", {"job": job}))
+            self.write(ResumeJob(job=job))
         for number, job in enumerate(self.checkers.model.jobs):
             if not self.jobs[job].finite:
-                verb = "kill-job" if number % 2 else "drain-job"
-                self.write(Command(verb, {"job": job}))
+                self.write(KillJob(job=job) if number % 2 else DrainJob(job=job))
         self._until(liveness.completion)
         self._until(liveness.membership)
         self._idle()

@@ -5,30 +5,32 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from onyx.replica.entry import Command
+from tests.support.raw_entries import raw_entry
+
+from onyx.replica.commands import DrainJob, Gc, KillJob, ResumeJob, SuspendJob
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
     from tests.sim.process import Process
 
 JOBS_MAX = 6
-POISON = (
-    Command("no-such-command", {"id": "x"}),
-    Command("submit-job", {"id": 7}),
-    Command("prepare-join-cluster", {}),
-    Command("notify-join-cluster", {"observer": None}),
-    Command("accept-join-cluster", {"observer": ["a"]}),
-    Command("add-virtual-peer", {"id": "ghost", "group-id": "nobody"}),
-    Command("leave-cluster", {"id": {"a": 1}}),
-    Command("exhaust-input", {"job": "job-0", "task": "nowhere", "partitions": "all"}),
-    Command("seal-output", {"job": "job-0", "task": []}),
-    Command("restart-task", {"job": "job-0", "task": "in", "afresh": "yes"}),
-    Command("report-loss", {"job": "job-0", "task": "in", "loss": "", "runs": [[1]]}),
-    Command("register-partitions", {"job": "job-0", "task": "in", "count": -1}),
-    Command("signal-ready", {"id": "ghost", "version": "x"}),
-    Command("kill-job", {}),
-    Command("suspend-job", {"job": "nobody"}),
-    Command("drain-job", {"job": []}),
+POISON: tuple[tuple[str, dict[str, object]], ...] = (
+    ("no-such-command", {"id": "x"}),
+    ("submit-job", {"id": 7}),
+    ("prepare-join-cluster", {}),
+    ("notify-join-cluster", {"observer": None}),
+    ("accept-join-cluster", {"observer": ["a"]}),
+    ("add-virtual-peer", {"id": "ghost", "group-id": "nobody"}),
+    ("leave-cluster", {"id": {"a": 1}}),
+    ("exhaust-input", {"job": "job-0", "task": "nowhere", "partitions": "all"}),
+    ("seal-output", {"job": "job-0", "task": []}),
+    ("restart-task", {"job": "job-0", "task": "in", "afresh": "yes"}),
+    ("report-loss", {"job": "job-0", "task": "in", "loss": "", "runs": [[1]]}),
+    ("register-partitions", {"job": "job-0", "task": "in", "count": -1}),
+    ("signal-ready", {"id": "ghost", "version": "x"}),
+    ("kill-job", {}),
+    ("suspend-job", {"job": "nobody"}),
+    ("drain-job", {"job": []}),
 )
 
 
@@ -156,18 +158,18 @@ class Faults:
             self.cluster.submit()
         else:
             job = chance.choice(list(self.cluster.jobs))
-            self.cluster.write(Command("kill-job", {"job": job}))
+            self.cluster.write(KillJob(job=job))
 
     def _lifecycle(self, chance: random.Random) -> None:
         """Somebody suspends, resumes or drains a job, whatever it is doing."""
         if self.cluster.server.up:
-            verb = chance.choice(("suspend-job", "suspend-job", "resume-job", "drain-job"))
+            verb = chance.choice((SuspendJob, SuspendJob, ResumeJob, DrainJob))
             job = chance.choice(list(self.cluster.jobs))
-            self.cluster.write(Command(verb, {"job": job}))
+            self.cluster.write(verb(job=job))
 
     def _poison(self, chance: random.Random) -> None:
         if self.cluster.server.up:
-            self.cluster.write(chance.choice(POISON))
+            self.cluster.write_raw(raw_entry(*chance.choice(POISON)))
 
     def _collect(self, chance: random.Random) -> None:
         """Garbage collection by a client that may die between its steps."""
@@ -176,7 +178,7 @@ class Faults:
             return
         _, _, version = server.execute(None, "origin", ()).value
         self.collections += 1
-        position = self.cluster.write(Command("gc", {"id": f"collector-{self.collections}"}))
+        position = self.cluster.write(Gc(id=f"collector-{self.collections}"))
         if chance.random() < 0.9:
             delay_s = chance.uniform(0, 0.5)
             self.world.after(delay_s, self._replace_origin, position, version, chance)

@@ -1,14 +1,14 @@
-"""The jobs that a simulated cluster is given, and their `submit-job` arguments."""
+"""The jobs that a simulated cluster is given, and their submissions."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-from onyx.ids import JobId
-from onyx.replica.entry import Command
+from tests.support.submissions import submit_job
 
-UNLIMITED = "Infinity"
+from onyx.ids import JobId
+from onyx.replica.commands import SubmitJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +32,18 @@ class SimJob:
     def finite(self) -> bool:
         return self.partitions > 0
 
-    def submission(self) -> Command:
-        return Command(
-            "submit-job",
-            {
-                "id": self.id,
-                "digest": f"digest-{self.id}",
-                "tasks": list(self.tasks),
-                "inputs": list(self.inputs),
-                "outputs": list(self.outputs),
-                "task-scheduler": self.task_scheduler,
-                "saturation": UNLIMITED,
-                "task-saturation": {task: self._most(task) for task in self.tasks},
-                "min-required-peers": dict.fromkeys(self.tasks, 1),
-                "flux-policies": {},
-                "required-tags": {},
-                "exempt-tasks": [],
-                "acker-percentage": 1,
-                "acker-exclude-inputs": False,
-                "acker-exclude-outputs": False,
-            },
+    def submission(self) -> SubmitJob:
+        """The command that submits it."""
+        return submit_job(
+            self.id,
+            self.tasks,
+            digest=f"digest-{self.id}",
+            inputs=self.inputs,
+            outputs=self.outputs,
+            task_scheduler=self.task_scheduler,
+            task_saturation=dict.fromkeys(self.inputs, self.peers_max),
+            acker_percentage=1,
         )
-
-    def _most(self, task: str) -> int | str:
-        if self.peers_max is None or task not in self.inputs:
-            return UNLIMITED
-        return self.peers_max
 
 
 def draw_job(number: int, choice: random.Random) -> SimJob:

@@ -23,7 +23,8 @@ from onyx.peer import actions as do
 from onyx.peer import events as on
 from onyx.peer import group, lease
 from onyx.replica import effects, ring
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
+from onyx.replica.commands import ReportLoss, RestartTask
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Process:
         self.group = GroupId("")
         self.queue: append_queue.AppendQueue | None = None
         self.wanted: list[PeerId] = []
-        self.lost: list[Command] = []
+        self.lost: list[ReportLoss] = []
         """What dead incarnations have left to report, until its entry has been read."""
 
     # --- life -----------------------------------------------------------------------------------
@@ -79,9 +80,15 @@ class Process:
         running = self.tasks.running[self.chance.choice(sorted(self.tasks.running))]
         first = self.chance.randrange(4)
         last = first + self.chance.choice((0, 0, 3))
-        args = {"job": running.job, "task": running.task, "loss": f"{self.group}"[:64]}
-        runs, id = [[0, first, last]], "ab" if first == last else ""
-        self.lost.append(Command("report-loss", {**args, "runs": runs, "id": id}))
+        self.lost.append(
+            ReportLoss(
+                job=running.job,
+                task=running.task,
+                loss=f"{self.group}"[:64],
+                runs=((0, first, last),),
+                id="ab" if first == last else "",
+            )
+        )
 
     def freeze(self) -> None:
         if self.running and not self.frozen:
@@ -202,8 +209,8 @@ class Process:
         peer = self.wanted.pop(self.chance.randrange(len(self.wanted)))
         running = self.tasks.running.get(peer)
         if running is not None:
-            args = {"job": running.job, "task": running.task}
-            self.propose(peer, Command("restart-task", {**args, "afresh": len(self.wanted) == 0}))
+            afresh = len(self.wanted) == 0
+            self.propose(peer, RestartTask(job=running.job, task=running.task, afresh=afresh))
         self._feed(on.RemovePeer(peer))
         self.add_peer()
 
@@ -387,8 +394,8 @@ class Process:
             self._feed(on.OriginRead(item.position, self.cluster.decode(item.replica)))
         else:
             self._feed(on.EntryRead(item))
-            heard = item.command.args.get("loss")
-            self.lost = [each for each in self.lost if each.args["loss"] != heard]
+            heard = getattr(item.command, "loss", None)
+            self.lost = [each for each in self.lost if each.loss != heard]
         if self.state is not None:
             same = self.cluster.checkers.applied(self, self.state.replica)
             if same is not self.state.replica:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onyx.ids import AllocationVersion, JobId, PeerId, Slot, TaskName
-from onyx.replica.effects import JobReady, RewireTask, SealOutput, StartTask, StopTask
-from onyx.replica.entry import Command
+from onyx.replica.commands import ExhaustInput, RegisterPartitions, SealOutput, SignalReady
+from onyx.replica.effects import JobReady, RewireTask, SealTask, StartTask, StopTask
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
@@ -56,7 +56,7 @@ class Tasks:
                 for peer, running in self.running.items():
                     if running.job == job:
                         self._later(self._step, peer, version)
-            case SealOutput(peer, job, task):
+            case SealTask(peer, job, task):
                 self._later(self._seal, peer, job, task)
 
     def pause(self) -> None:
@@ -80,7 +80,7 @@ class Tasks:
     def _signal_ready(self, peer: PeerId, version: AllocationVersion) -> None:
         running = self.running.get(peer)
         if running is not None and running.version == version:
-            self._propose(peer, "signal-ready", id=peer, version=version)
+            self.process.propose(peer, SignalReady(id=peer, version=version))
 
     def _step(self, peer: PeerId, version: AllocationVersion) -> None:
         """One step of a task; the process decides nothing here that the replica does not say."""
@@ -107,21 +107,23 @@ class Tasks:
             return False
         partitions = replica.partitions.get(running.job, {}).get(running.task)
         if partitions is None:
-            self._propose(
+            self.process.propose(
                 peer,
-                "register-partitions",
-                job=running.job,
-                task=running.task,
-                count=0 if drains else job.partitions,
-                digest=f"partitions-{running.job}",
+                RegisterPartitions(
+                    job=running.job,
+                    task=running.task,
+                    count=0 if drains else job.partitions,
+                    digest=f"partitions-{running.job}",
+                ),
             )
             return True
         done = replica.exhausted_partitions.get(running.job, {})
         numbers = range(partitions.first, partitions.first + partitions.count)
         mine = [n for n in numbers if n not in done and self._deals(peer, running, n)]
         if mine:
-            self._propose(
-                peer, "exhaust-input", job=running.job, task=running.task, partitions=mine[:1]
+            some = tuple(mine[:1])
+            self.process.propose(
+                peer, ExhaustInput(job=running.job, task=running.task, partitions=some)
             )
         return bool(mine)
 
@@ -138,7 +140,4 @@ class Tasks:
             self._later(self._seal, peer, job, task)
             return
         self.process.emit(peer, running)
-        self._propose(peer, "seal-output", job=job, task=task)
-
-    def _propose(self, peer: PeerId, fn: str, **args: object) -> None:
-        self.process.propose(peer, Command(fn, args))
+        self.process.propose(peer, SealOutput(job=job, task=task))

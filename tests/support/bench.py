@@ -27,8 +27,15 @@ from onyx.model.workflow import topological_order
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recording
-from onyx.replica.commands import COMMANDS
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    ExhaustInput,
+    RegisterPartitions,
+    ReportLoss,
+    RestartTask,
+    SealOutput,
+    SignalReady,
+)
 from onyx.replica.state import Partitions, Replica
 from onyx.settings import Settings
 from onyx.state.stores.memory import MemoryChunkStore
@@ -162,7 +169,7 @@ class Bench:
             submitted = dataclasses.replace(
                 submitted,
                 job_digests=before.job_digests.set(self.id, digest),
-                resumed_jobs=Map({self.id: after.id}),
+                upgrades=Map({self.id: after.id}),
                 partitions=before.partitions,
             )
         self._replica = self._allocated(submitted, 1)
@@ -270,8 +277,8 @@ class Bench:
     def written(self, task: str) -> list[Segment]:
         return [segment for output in self.outputs[task] for segment in output.written]
 
-    def proposals(self, fn: str) -> list[Mapping[str, Any]]:
-        return [command.args for command in self.proposed if command.fn == fn]
+    def proposals(self, fn: str) -> list[Command]:
+        return [command for command in self.proposed if fn == command.NAME]
 
     @property
     def completed(self) -> bool:
@@ -285,25 +292,19 @@ class Bench:
 
     def propose(self, peer: PeerId, command: Command) -> None:
         self.proposed.append(command)
-        args = command.args
-        if command.fn == "register-partitions":
-            self._register(args)
-        elif command.fn == "signal-ready" and args["version"] == self._version:
-            self._ready.add(peer)
-            if self._ready == set(self._all_peers()):
-                self._all_ready()
-        elif command.fn == "exhaust-input":
-            self._exhaust(args["task"], args["partitions"])
-        elif command.fn == "seal-output":
-            self.sealed.add(args["task"])
-        elif command.fn in ("restart-task", "report-loss"):
-            self._apply(command)
-
-    def _apply(self, command: Command) -> None:
-        """As the replica does."""
-        module = COMMANDS[command.fn]
-        found = msgspec.convert(dict(command.args), module.Args)
-        self._replica = module.apply(self._replica, found, Position(0))
+        match command:
+            case RegisterPartitions():
+                self._register(command)
+            case SignalReady(version=self._version):
+                self._ready.add(peer)
+                if self._ready == set(self._all_peers()):
+                    self._all_ready()
+            case ExhaustInput():
+                self._exhaust(command.task, command.partitions)
+            case SealOutput():
+                self.sealed.add(command.task)
+            case RestartTask() | ReportLoss():
+                self._replica = command.apply(self._replica, Position(0))
 
     def permitted(self) -> bool:
         return self.allowed
@@ -423,13 +424,13 @@ class Bench:
         version = AllocationVersion(self._version)
         return AckerTask(self.transport, self.clock, self.id, version, _nothing, lambda: 480.0)
 
-    def _register(self, args: Mapping[str, Any]) -> None:
+    def _register(self, command: RegisterPartitions) -> None:
         known = self._replica.partitions.get(self.id, Map())
-        if args["task"] in known:
+        if command.task in known:
             return
         first = sum(each.count for each in known.values())
-        found = Partitions(first, args["count"], args.get("digest", ""))
-        partitions = self._replica.partitions.set(self.id, known.set(args["task"], found))
+        found = Partitions(first, command.count, command.digest or "")
+        partitions = self._replica.partitions.set(self.id, known.set(command.task, found))
         self._replica = dataclasses.replace(self._replica, partitions=partitions)
 
     def _all_ready(self) -> None:

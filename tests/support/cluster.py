@@ -254,7 +254,7 @@ class Cluster:
 
     def entries_named(self, fn: str) -> list[Entry]:
         """Entries of one command, in order."""
-        return [each for each in self._seen() if each.command.fn == fn]
+        return [each for each in self._seen() if fn == each.command.NAME]
 
     def _seen(self) -> list[Entry]:
         with self._changed:
@@ -278,7 +278,7 @@ class Cluster:
 
     def _show_logs(self) -> None:
         for entry in self._seen():
-            print(entry.position, entry.writer[:8], entry.command.fn, dict(entry.command.args))
+            print(entry.position, entry.writer[:8], entry.command)
         for worker in self.workers:
             text = worker.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
             print(f"--- {worker.tag} ({worker.state}):\n{text}")

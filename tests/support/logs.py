@@ -32,8 +32,8 @@ class Inbox:
         return [self._items.get(timeout=WAIT_S) for _ in range(count)]
 
     def names(self, count: int) -> list[str]:
-        """Command names of the next `count` entries."""
-        return [entry.command.fn for entry in self.take(count)]
+        """Names of the next `count` entries: of markers, or else of their commands."""
+        return [getattr(entry.command, "id", entry.command.NAME) for entry in self.take(count)]
 
     def take_until(self, wanted: Any) -> list[Any]:
         """Items up to and with `wanted`."""

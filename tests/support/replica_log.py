@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from tests.support.raw_entries import raw_command
+from tests.support.submissions import submit_job
+
 from onyx.ids import Position
 from onyx.replica import machine
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AcceptJoinCluster,
+    AddVirtualPeer,
+    ExhaustInput,
+    NotifyJoinCluster,
+    PrepareJoinCluster,
+    SealOutput,
+    SignalReady,
+)
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 
@@ -18,38 +32,52 @@ class ReplicaLog:
         self.old = self.new = Replica(job_scheduler=job_scheduler)
         self.entry: Entry | None = None
 
-    def tell(self, fn: str, *, writer: str = "", sequence: int = 0, **args: Any) -> Replica:
-        """Keys are written with underscores here and with hyphens in the log."""
-        kebab = {key.replace("_", "-"): value for key, value in args.items()}
-        self.entry = Entry(
-            Position(self.new.version + 1), Command(fn, kebab), writer=writer, sequence=sequence
-        )
+    def tell(self, command: Command, *, writer: str = "", sequence: int = 0) -> Replica:
+        """Append a command, as a reader of the log gets it."""
+        read = msgspec.convert(msgspec.to_builtins(command), type(command))
+        return self._apply(read, writer, sequence)
+
+    def tell_raw(self, fn: str, **args: Any) -> Replica:
+        """Append an entry with whatever arguments; `_` in names is `-` in the log."""
+        return self._apply(raw_command(fn, {k.replace("_", "-"): v for k, v in args.items()}))
+
+    def _apply(self, command: Command, writer: str = "", sequence: int = 0) -> Replica:
+        self.entry = Entry(Position(self.new.version + 1), command, writer, sequence)
         self.old, self.new = self.new, machine.apply(self.new, self.entry)
         return self.new
+
+    def complete(self, job: str = "j") -> ReplicaLog:
+        """All sources of a job are exhausted, and then its outputs sealed."""
+        for task in self.new.input_tasks[job] + self.new.windowed_tasks.get(job, ()):
+            self.tell(ExhaustInput(job=job, task=task))
+        for task in self.new.output_tasks[job]:
+            self.tell(SealOutput(job=job, task=task))
+        return self
 
     def join(self, *groups: str, peers: int = 0) -> ReplicaLog:
         """Groups join one after another, and each brings peers `group-0`, `group-1`, ..."""
         for group in groups:
-            self.tell("prepare-join-cluster", joiner=group)
+            self.tell(PrepareJoinCluster(joiner=group))
             if group not in self.new.groups:
-                self.tell("notify-join-cluster", observer=group)
+                self.tell(NotifyJoinCluster(observer=group))
                 watcher = next(w for w, joiner in self.new.accepted.items() if joiner == group)
                 self.tell(
-                    "accept-join-cluster",
-                    observer=group,
-                    subject=self.new.pairs.get(watcher, watcher),
-                    accepted_observer=watcher,
-                    accepted_joiner=group,
+                    AcceptJoinCluster(
+                        observer=group,
+                        subject=self.new.pairs.get(watcher, watcher),
+                        accepted_observer=watcher,
+                        accepted_joiner=group,
+                    )
                 )
             for number in range(peers):
-                self.tell("add-virtual-peer", id=f"{group}-{number}", group_id=group)
+                self.tell(AddVirtualPeer(id=f"{group}-{number}", group_id=group))
         return self
 
     def submit(self, job: str = "j", tasks: str = "read parse write", **more: Any) -> ReplicaLog:
         """A job whose first task is the input and whose last one is the output."""
         names = tasks.split()
         args = {"inputs": names[:1], "outputs": names[-1:], "task_scheduler": "balanced", **more}
-        self.tell("submit-job", id=job, tasks=names, **args)
+        self.tell(submit_job(id=job, tasks=names, **args))
         return self
 
     def ready(self, job: str = "j") -> ReplicaLog:
@@ -57,7 +85,7 @@ class ReplicaLog:
         version = self.new.allocation_version[job]
         for peers in list(self.new.allocations[job].values()):
             for peer in peers:
-                self.tell("signal-ready", id=peer, version=version)
+                self.tell(SignalReady(id=peer, version=version))
         return self
 
     def effects(self, group: str) -> tuple[Effect, ...]:

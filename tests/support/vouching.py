@@ -9,7 +9,8 @@ from tests.support.memory_log import MemoryLog
 
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Origin
-from onyx.replica.entry import Command, Entry
+from onyx.replica.commands import CheckJob, PrepareJoinCluster, VouchJob
+from onyx.replica.entry import Entry
 
 
 @contextmanager
@@ -21,12 +22,14 @@ def voucher(
     mine = log.group(group)
 
     def read(item: Entry | Origin) -> None:
-        if isinstance(item, Entry) and item.command.fn == "check-job" and problems is not None:
-            args = {"id": item.command.args["id"], "group": group, "problems": list(problems)}
-            mine.append([Command("vouch-job", args)])
+        if problems is None or not isinstance(item, Entry):
+            return
+        if isinstance(item.command, CheckJob):
+            vouch = VouchJob(id=item.command.id, group=group, problems=tuple(problems))
+            mine.append([vouch])
 
     mine.register_pulse()
-    mine.append([Command("prepare-join-cluster", {"joiner": group})])
+    mine.append([PrepareJoinCluster(joiner=group)])
     unsubscribe = mine.subscribe(Position(-1), read)
     try:
         yield

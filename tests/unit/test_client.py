@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from tests.support.memory_log import MemoryLog
+from tests.support.raw_entries import raw_entry
+from tests.support.submissions import submit_job
 
 from onyx.client import client as client_module
 from onyx.client.client import Client
@@ -14,7 +16,9 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands import Gc, KillJob
+from onyx.replica.entry import Entry
 
 JOB = {
     "apiVersion": "onyx.dev/v1alpha1",
@@ -124,8 +128,8 @@ def test_a_job_that_ends_while_garbage_is_collected_is_kept(memory: MemoryLog) -
     append = log.append
 
     def late(command: Command) -> Position:
-        if command.fn == "gc":
-            append(Command("kill-job", {"job": job(1)}))
+        if isinstance(command, Gc):
+            append(KillJob(job=job(1)))
         return append(command)
 
     log.append = late  # type: ignore[method-assign]
@@ -152,14 +156,16 @@ def test_an_entry_with_a_name_that_no_path_can_have_breaks_no_reader(
 ) -> None:
     with Client(memory.client(), "greedy") as client:
         sound = submit(client, 1)
-        digest = client.replica().job_digests[sound]
         for fn, args in (
-            ("submit-job", {"id": name, "digest": digest, "tasks": ["in"], "task-scheduler": "x"}),
+            (
+                "submit-job",
+                {"id": name, "spec": {"tasks": [{"name": "in"}], "task-scheduler": "x"}},
+            ),
             ("kill-job", {"job": name}),
-            ("submit-job", {"id": "j", "tasks": [name], "task-scheduler": "x"}),
+            ("submit-job", {"id": "j", "spec": {"tasks": [{"name": name}], "task-scheduler": "x"}}),
             ("group-leave-cluster", {"id": name}),
         ):
-            memory.client().append(Command(fn, args))
+            memory.append_raw(raw_entry(fn, args))
 
         assert [status.id for status in client.statuses()] == [sound]
         assert client.replica().rejected == 4
@@ -175,8 +181,7 @@ def test_a_job_whose_manifest_cannot_be_read_is_listed_beside_the_others(
         sound = submit(client, 1)
         garbage = client.log.put_chunk(b"garbage")
         for name, digest in (("lost", "0" * 64), ("garbage", garbage)):
-            args = {"id": name, "digest": digest, "tasks": ["in"], "task-scheduler": "balanced"}
-            client.log.append(Command("submit-job", args))
+            client.log.append(submit_job(name, "in", digest=digest))
 
         found = {status.id: status for status in client.statuses()}
         assert found[sound].name == "j"

@@ -14,7 +14,7 @@ from onyx.errors import JobRefused, UserError
 from onyx.ids import JobId
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica.entry import Command
+from onyx.replica.commands import RegisterPartitions
 from onyx.submission import upgrades
 from onyx.upgrade.plan import upgrading
 
@@ -47,8 +47,7 @@ def submit(client: Client, name: str, after: str | None = None) -> JobId:
 
 def read(client: Client, name: str, documents: int) -> None:
     """The job lists two partitions, of which so many have a frontier."""
-    args = {"job": name, "task": "in", "count": 2, "digest": "d"}
-    client.log.append(Command("register-partitions", args))
+    client.log.append(RegisterPartitions(job=name, task="in", count=2, digest="d"))
     for number in range(documents):
         client.log.put_document(f"frontier/{name}/{number}", b"{}", None)
 
@@ -140,7 +139,7 @@ def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
     client.hand_in(JobId("b"), upgrading(job("b"), "a"), owner="")
     replica = client.replica()
     assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
-    assert not replica.resumed_jobs
+    assert not replica.upgrades
 
 
 def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
@@ -168,4 +167,4 @@ def test_a_job_that_is_killed_before_it_has_taken_over_keeps_nothing(client: Cli
     submit(client, "b", after="a")
     client.kill(JobId("b"))
     assert client.gc().jobs == ("a", "b")
-    assert not client.replica().resumed_jobs
+    assert not client.replica().upgrades

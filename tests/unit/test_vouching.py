@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.memory_log import MemoryLog
+from tests.support.submissions import submit_job
 from tests.support.vouching import voucher
 
 from onyx.client.client import Client
@@ -17,7 +18,9 @@ from onyx.ids import JobId, Position
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import machine
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands import AddVirtualPeer, Gc, SubmitJob, VouchJob
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import worker_checks
 from onyx.submission.worker_checks import NOBODY, WorkerCheck, lacks_peers
@@ -30,11 +33,6 @@ class History:
     def __init__(self) -> None:
         self.replica = Replica()
         self.heard: list[WorkerCheck] = []
-
-    def add(self, fn: str, **args: Any) -> None:
-        """An entry; `_` in keys is `-`."""
-        named = {key.replace("_", "-"): value for key, value in args.items()}
-        self.write(Command(fn, named))
 
     def write(self, command: Command) -> None:
         entry = Entry(Position(self.replica.version + 1), command)
@@ -50,12 +48,12 @@ class History:
         )
         for number in range(peers):
             site = {"address": f"{group}.example:7777"}
-            self.add("add-virtual-peer", id=f"{group}-{number}", group_id=group, peer_site=site)
+            self.write(AddVirtualPeer(id=f"{group}-{number}", group_id=group, peer_site=site))
 
     def leave(self, group: str) -> None:
         left = tuple(each for each in self.replica.groups if each != group)
         self.replica = dataclasses.replace(self.replica, groups=left)
-        self.add("complete-job", job="none")
+        self.write(Gc(id="none"))
 
 
 def asked(history: History) -> WorkerCheck:
@@ -66,7 +64,7 @@ def asked(history: History) -> WorkerCheck:
 
 
 def vouch(history: History, found: WorkerCheck, group: str, *problems: str) -> None:
-    history.add("vouch-job", id=found.check, group=group, problems=list(problems))
+    history.write(VouchJob(id=found.check, group=group, problems=problems))
 
 
 def test_a_job_may_come_when_every_worker_has_said_that_it_can_run_it() -> None:
@@ -140,14 +138,18 @@ def test_a_check_and_its_answers_change_nothing() -> None:
     assert dataclasses.replace(history.replica, version=before.version) == before
 
 
-def submission(job: str, resumes: str | None = None, **args: Any) -> Command:
-    needed = {"min-required-peers": args.pop("least", {}), "required-tags": args.pop("tags", {})}
-    named = {"resumes": resumes} if resumes else {}
-    return Command(
-        "submit-job",
-        {"id": job, "tasks": ["in", "out"], "inputs": ["in"], "outputs": ["out"],
-         "task-scheduler": "balanced", **needed, **named},
-    )  # fmt: skip
+def submission(
+    job: str, upgrades: str | None = None, least: Any = None, tags: Any = None
+) -> SubmitJob:
+    return submit_job(
+        job,
+        "in out",
+        inputs=["in"],
+        outputs=["out"],
+        min_required_peers=least,
+        required_tags=tags,
+        upgrades=upgrades,
+    )
 
 
 @pytest.mark.parametrize(

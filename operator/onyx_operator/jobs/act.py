@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from onyx.replica.entry import Command
 from onyx.upgrade.plan import upgrading
 from onyx_operator.jobs.actions import (
     Action,
@@ -24,7 +23,6 @@ from onyx_operator.logs.owners import owner_of
 from onyx_operator.logs.view import LogView
 from onyx_operator.metrics import OperatorMetrics
 
-KILLING = "kill-job"
 _EVENTS = {
     "suspend-job": ("Suspending", "job {job} gives its peers to others"),
     "resume-job": ("Resuming", "job {job} asks for peers again"),
@@ -66,11 +64,12 @@ class Actor:
                 assert_never(action)
         return body
 
-    async def tell(self, body: Object, view: LogView, command: Tell) -> None:
+    async def tell(self, body: Object, view: LogView, action: Tell) -> None:
         """Write a command about a job of an object, and an event about it."""
-        await view.tell(Command(command.fn, {"job": command.job}))
-        self._metrics.log_written(command.fn)
-        reason, message = _EVENTS[command.fn]
+        command = action.command
+        await view.tell(command)
+        self._metrics.log_written(command.NAME)
+        reason, message = _EVENTS[command.NAME]
         await self._kube.event(body, reason, message.format(job=command.job))
 
     async def write_status(self, body: Object, patch: dict[str, Any]) -> Object:

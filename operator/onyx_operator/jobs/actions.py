@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onyx.ids import JobId
+from onyx.replica.commands.drain_job import DrainJob
+from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands.resume_job import ResumeJob
+from onyx.replica.commands.suspend_job import SuspendJob
 from onyx_operator.jobs.record import Record
 
 
@@ -28,11 +32,9 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Write one of the commands about a job that the log takes: `suspend-job`, `resume-job`,
-    `drain-job`, `kill-job`. All may be repeated."""
+    """Write a command about a job to the log. All may be repeated."""
 
-    fn: str
-    job: JobId
+    command: KillJob | SuspendJob | ResumeJob | DrainJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
+from onyx.replica.commands.kill_job import KillJob
 from onyx.settings import Settings
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
-from onyx_operator.jobs.act import KILLING, Actor
+from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.actions import Tell
 from onyx_operator.jobs.record import read_record
 from onyx_operator.kube import JOBS, KubeError, Object
@@ -134,7 +135,7 @@ class Departures:
         if meant is not None and view.stage_of(meant) == "unknown":
             doomed[meant] = None
         for job in doomed:
-            await self._actor.tell(body, view, Tell(KILLING, job))
+            await self._actor.tell(body, view, Tell(KillJob(job=job)))
 
     async def _give_up(self, body: Object, why: str) -> None:
         """Say what is left behind; it is searched for again when the log is found."""

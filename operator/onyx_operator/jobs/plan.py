@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from onyx.ids import JobId
+from onyx.replica.commands.drain_job import DrainJob
+from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands.resume_job import ResumeJob
+from onyx.replica.commands.suspend_job import SuspendJob
 from onyx_operator.jobs.actions import (
     Action,
     DeleteObject,
@@ -70,7 +74,7 @@ def plan(spec: Spec, seen: Seen) -> Plan:
     found = _live(spec, seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
     ends = (*seen.log.orphans, *_come_back(seen.record, seen.log, found.actions))
-    return replace(found, actions=(*(Tell("kill-job", each) for each in ends), *found.actions))
+    return replace(found, actions=(*(Tell(KillJob(job=each)) for each in ends), *found.actions))
 
 
 def _come_back(record: Record, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
@@ -98,7 +102,7 @@ def _delete(spec: Spec, seen: Seen, log: Log) -> Plan:
     # An id that is only intended is killed too: a submission under way then comes too late.
     intended = seen.record.job_id if not seen.record.submitted_at else None
     to_kill = [each for each in candidates if log.job(each).stage == "live" or each == intended]
-    kills = tuple(Tell("kill-job", each) for each in to_kill if not log.job(each).ended)
+    kills = tuple(Tell(KillJob(job=each)) for each in to_kill if not log.job(each).ended)
     phase = _phase(seen.record) if seen.record.finished and not kills else "Killed"
     return Plan(kills, phase, "Deleted", "the object is being deleted")
 
@@ -175,7 +179,7 @@ def _fence(spec: Spec, record: Record, log: Log) -> tuple[Action, ...]:
     given_up = only_meant(record, log) and not is_of(spec, record)
     if record.job_id is None or not given_up or log.job(record.job_id).ended:
         return ()
-    return (Tell("kill-job", record.job_id),)
+    return (Tell(KillJob(job=record.job_id)),)
 
 
 def _begin(spec: Spec, seen: Seen, job: LogJob, record: Record, by: Upgrade = _ANEW) -> Plan:
@@ -215,7 +219,7 @@ def _upgrade(spec: Spec, seen: Seen, log: Log, old: Record, new: Record) -> Plan
     if job.stage == "live" and by.upgrades != old.job_id:
         # It has no state of its own yet. Once it has ended, the holder of the state is final.
         unsent = (each for each in actions if not isinstance(each, Submit))
-        actions = (*unsent, Tell("kill-job", old.job_id))
+        actions = (*unsent, Tell(KillJob(job=old.job_id)))
     return replace(begun, actions=(*_fence(spec, seen.record, log), *actions))
 
 
@@ -234,7 +238,7 @@ def _refused(record: Record, job: LogJob, by: Upgrade) -> Plan:
 def _replace(spec: Spec, old: JobId, job: LogJob) -> Plan:
     """The spec was edited: the old job completes what it has begun."""
     if spec.declaration.desired_state == "Suspended":
-        actions = () if job.suspended else (Tell("suspend-job", old),)
+        actions = () if job.suspended else (Tell(SuspendJob(job=old)),)
         message = f"job {old} is suspended; the new spec is taken when desiredState is Running"
         return Plan(actions, "Suspended", "SpecChanged", message)
     message = f"job {old} of the previous spec completes what it has begun, then the new one starts"
@@ -245,8 +249,8 @@ def _replace(spec: Spec, old: JobId, job: LogJob) -> Plan:
 
 def _drained(job_id: JobId, job: LogJob) -> tuple[Action, ...]:
     """Drain, and only then resume, so that it reads nothing new in between."""
-    drain = () if job.draining else (Tell("drain-job", job_id),)
-    resume = (Tell("resume-job", job_id),) if job.suspended else ()
+    drain = () if job.draining else (Tell(DrainJob(job=job_id)),)
+    resume = (Tell(ResumeJob(job=job_id)),) if job.suspended else ()
     return (*drain, *resume)
 
 
@@ -279,9 +283,9 @@ def _keep(spec: Spec, seen: Seen, job: LogJob) -> Plan:
     desired, job_id = spec.declaration.desired_state, spec.job_id(seen.record.attempt)
     actions: tuple[Action, ...] = ()
     if desired == "Suspended" and not job.suspended:
-        actions = (Tell("suspend-job", job_id),)
+        actions = (Tell(SuspendJob(job=job_id)),)
     elif desired == "Running" and job.suspended:
-        actions = (Tell("resume-job", job_id),)
+        actions = (Tell(ResumeJob(job=job_id)),)
     elif desired == "Stopped":
         actions = _drained(job_id, job)
     phase, reason, message = _going_on(job)

@@ -20,7 +20,8 @@ from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.entry import Entry
 from onyx.replica.jobs import input_partitions
 from onyx.replica.state import Replica
 from onyx.settings import Settings

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 from onyx.ids import JobId
 from onyx.model.job import Job
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers
 from onyx_operator.logs.state import Upgrade
@@ -35,14 +37,14 @@ class Checks:
 
     def __init__(self) -> None:
         self._questions: dict[str, _Question] = {}
-        self._prepared: dict[JobId, tuple[Job, Command]] = {}
+        self._prepared: dict[JobId, tuple[Job, SubmitJob]] = {}
 
-    def prepared(self, old: JobId, job: Job) -> Command | None:
+    def prepared(self, old: JobId, job: Job) -> SubmitJob | None:
         """The command that would submit a job to upgrade `old`, if it was remembered."""
         known, entry = self._prepared.get(old, (None, None))
         return entry if known == job else None
 
-    def remember(self, old: JobId, job: Job, entry: Command) -> None:
+    def remember(self, old: JobId, job: Job, entry: SubmitJob) -> None:
         """See `prepared`."""
         while len(self._prepared) >= CHECKS_MAX:
             del self._prepared[next(iter(self._prepared))]
@@ -61,7 +63,7 @@ class Checks:
         return [each.old for each in done]
 
     def judge(
-        self, found: Upgrade, old: JobId, submission: Command, replica: Replica, now_s: float
+        self, found: Upgrade, old: JobId, submission: SubmitJob, replica: Replica, now_s: float
     ) -> tuple[Upgrade, Command | None]:
         """Whether a job can upgrade `old`, as far as that is known, and a question to append to the
         log.
@@ -80,7 +82,7 @@ class Checks:
         if lacking := lacks_peers(replica, old, submission):
             waits = f"{goes_on}, for the new one has no peers: {lacking}"
             return replace(found, waits=waits, again_in_s=AGAIN_S), None
-        digest = str(submission.args["digest"])
+        digest = submission.spec.digest
         known, question = self._questions.get(digest), None
         if known is None or self._is_stale(known, replica, now_s):
             known = self._ask(digest, old, now_s)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.conformance import replicas
+from tests.conformance.diffs import diff_difference
 
 from onyx.replica import machine
 from onyx.replica.entry import Entry
@@ -21,7 +22,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     if case.get("unchanged") and replace(new, version=old.version) != old:
         return "it changes the replica"
     return (
-        difference(replicas.normal(case["new_replica"]), replicas.told(new))
+        difference(replicas.told(replicas.replica(case["new_replica"])), replicas.told(new))
         or (diff_difference(case, entry, old, new) if case["diff_checked"] else None)
         or _reactions(case, entry, old, new)
     )
@@ -61,13 +62,6 @@ def _comparable(name: str, value: Any) -> Any:
             for job, tasks in value.items()
         }
     return value
-
-
-def diff_difference(case: dict[str, Any], entry: Entry, old: Replica, new: Replica) -> str | None:
-    wanted, got = replicas.text(case["diff"]), machine.diff(entry, old, new)
-    if isinstance(wanted, list):
-        wanted = {"killed": wanted}
-    return None if (wanted or None) == (got or None) else f"diff: got {got}, not {wanted}"
 
 
 def _reactions(case: dict[str, Any], entry: Entry, old: Replica, new: Replica) -> str | None:

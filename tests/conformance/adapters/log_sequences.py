@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance import replicas
-from tests.conformance.adapters.log_commands import diff_difference, difference
+from tests.conformance.adapters.log_commands import difference
+from tests.conformance.diffs import diff_difference
 
 from onyx.replica import jobs, machine
 from onyx.replica.entry import Entry
@@ -28,11 +29,15 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         if step["entry"]["fn"] == "leave-cluster":
             names = names | _swapped(before, replica, step["entry"]["args"]["id"])
         entry = replicas.entry(_renamed(step["entry"], names))
-        groups.update(str(each) for each in entry.command.args.values() if isinstance(each, str))
+        groups.update(
+            each
+            for each in _renamed(step["entry"], names)["args"].values()
+            if isinstance(each, str)
+        )
         old, replica = replica, machine.apply(replica, entry)
         found = _step(_renamed(step, names), entry, old, replica, groups)
         if found:
-            wrong.append(f"step {number} ({entry.command.fn}): {found}")
+            wrong.append(f"step {number} ({entry.command.NAME}): {found}")
         before = step["replica"]["allocations"]
     steps = len(case["steps"])
     return f"{len(wrong)} of {steps} steps differ: {'; '.join(wrong)}" if wrong else None

@@ -9,7 +9,16 @@ from tests.conformance import replicas
 
 from onyx.ids import Position
 from onyx.replica import machine
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AcceptJoinCluster,
+    AddVirtualPeer,
+    KillJob,
+    LeaveCluster,
+    NotifyJoinCluster,
+    PrepareJoinCluster,
+)
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 ORDERS = 12
@@ -34,12 +43,11 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
 def _log(case: dict[str, Any], order: random.Random) -> list[Command]:
     """Groups first; then peers and jobs in any order, a job's end after it; then peers leave."""
     groups = [
-        Command("prepare-join-cluster", {"joiner": "g1"}),
-        Command("prepare-join-cluster", {"joiner": "g2"}),
-        Command("notify-join-cluster", {"observer": "g2"}),
-        Command(
-            "accept-join-cluster",
-            {"observer": "g2", "subject": "g1", "accepted-observer": "g1", "accepted-joiner": "g2"},
+        PrepareJoinCluster(joiner="g1"),
+        PrepareJoinCluster(joiner="g2"),
+        NotifyJoinCluster(observer="g2"),
+        AcceptJoinCluster(
+            observer="g2", subject="g1", accepted_observer="g1", accepted_joiner="g2"
         ),
     ]
     number = case["n_peers_joining"]
@@ -48,7 +56,7 @@ def _log(case: dict[str, Any], order: random.Random) -> list[Command]:
     order.shuffle(turns)
     mixed = [rows[index].pop(0) for index in turns]
     leaving = order.sample(range(number), case["peers_leaving_after_joining"])
-    return [*groups, *mixed, *(Command("leave-cluster", {"id": f"p{peer}"}) for peer in leaving)]
+    return [*groups, *mixed, *(LeaveCluster(id=f"p{peer}") for peer in leaving)]
 
 
 def _joins(case: dict[str, Any], peer: int) -> Command:
@@ -56,13 +64,12 @@ def _joins(case: dict[str, Any], peer: int) -> Command:
     group = GROUPS[peer * 2 // case["n_peers_joining"]]
     required = (job["submit_entry"]["args"]["required-tags"] for job in case["jobs"])
     tags = sorted({tag for tasks in required for each in tasks.values() for tag in each})
-    args = {"id": f"p{peer}", "group-id": group, "tags": tags if group == "g1" else []}
-    return Command("add-virtual-peer", args)
+    return AddVirtualPeer(id=f"p{peer}", group_id=group, tags=tuple(tags) if group == "g1" else ())
 
 
 def _job(job: dict[str, Any]) -> list[Command]:
-    submitted = replicas.entry(job["submit_entry"]).command
-    ended = [Command("kill-job", {"job": job["job_id"]})] if job["killed_after_submit"] else []
+    submitted = replicas.command(job["submit_entry"])
+    ended = [KillJob(job=job["job_id"])] if job["killed_after_submit"] else []
     return [submitted, *ended]
 
 

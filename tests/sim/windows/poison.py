@@ -21,7 +21,6 @@ from onyx import recorder
 from onyx.cli.processes import losses
 from onyx.ids import TaskName
 from onyx.recorder import Recorder
-from onyx.replica.commands import report_loss
 from onyx.replica.state import Replica
 
 if TYPE_CHECKING:
@@ -81,10 +80,8 @@ class Poison:
         known = dataclasses.replace(replica, jobs=(job,), tasks=Map({job: tasks}))
         for report in losses.reports(process.deaths or (), lived_s=1.0):
             self._reports += 1
-            named = {**report, "loss": f"{self._reports}"}
-            known = report_loss.apply(
-                known, msgspec.convert(named, report_loss.Args), known.version
-            )
+            named = msgspec.structs.replace(report, loss=f"{self._reports}")
+            known = named.apply(known, known.version)
         return dataclasses.replace(
             replica,
             suspects=known.suspects,

@@ -33,7 +33,8 @@ from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
+from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
 from onyx.replica.state import Partitions, Replica
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
 
@@ -306,22 +307,22 @@ class World:
 
     def commit(self, process: Process, peer: PeerId, command: Command) -> None:
         """A command, as the replica would take it."""
-        args = command.args
         if process.group not in self.members:
             return
-        if command.fn == "register-partitions":
-            self._register(args["task"], args["count"], args.get("digest", ""))
-        elif command.fn == "signal-ready" and args["version"] == self._version:
-            self._ready.add(peer)
-            if self._ready == set(self._allocated_peers()):
-                self.note(f"version {self._version} is ready")
-                self._enter("ready")
-        elif command.fn == "exhaust-input":
-            self._exhaust(args["task"], args["partitions"])
-        elif command.fn == "seal-output":
-            self._sealed.add(args["task"])
-        elif command.fn == "kill-job":
-            raise Violation("U: the job was killed")
+        match command:
+            case RegisterPartitions():
+                self._register(command.task, command.count, command.digest or "")
+            case SignalReady(version=self._version):
+                self._ready.add(peer)
+                if self._ready == set(self._allocated_peers()):
+                    self.note(f"version {self._version} is ready")
+                    self._enter("ready")
+            case ExhaustInput():
+                self._exhaust(command.task, command.partitions)
+            case SealOutput():
+                self._sealed.add(command.task)
+            case KillJob():
+                raise Violation("U: the job was killed")
 
     def _enter(self, kind: str, **changed: Any) -> None:
         self.replica = dataclasses.replace(self.replica, **changed)

@@ -1,26 +1,27 @@
 """Appending: what is sent, repeated and dropped, told as a conversation with the server."""
 
 import pytest
+from tests.support.markers import marker
 
 from onyx.codec.entries import decode_entry
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import GroupId, Position
 from onyx.log.append_queue import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Append, AppendQueue, Reply
 from onyx.log.interface import Session
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.settings import LogSettings
 
 G = GroupId("g1")
 
 
 def commands(*names: str) -> list[Command]:
-    return [Command(name) for name in names]
+    return [marker(name) for name in names]
 
 
 def sent(request: Append | None) -> list[tuple[str, int]]:
     assert request is not None, "nothing was sent"
     entries = [decode_entry(Position(0), data) for data in request.payloads]
-    return [(entry.command.fn, entry.sequence) for entry in entries]
+    return [(entry.command.id, entry.sequence) for entry in entries]
 
 
 def test_an_entry_is_sent_at_once_with_writer_sequence_parent_and_fence():
@@ -91,8 +92,8 @@ def test_a_full_queue_refuses_a_call_as_a_whole():
 
 def test_a_large_command_is_refused_before_it_is_sent_and_burns_no_sequence():
     queue = AppendQueue(G, LogSettings(entry_bytes_max=200))
-    with pytest.raises(UserError, match=r"submit-job takes .* at most 200"):
-        queue.enqueue([Command("a"), Command("submit-job", {"x": "y" * 200})])
+    with pytest.raises(UserError, match=r"add-virtual-peer takes .* at most 200"):
+        queue.enqueue([marker("a"), marker("b", x="y" * 200)])
     assert sent(queue.enqueue(commands("b"))) == [("b", 1)]
 
 
@@ -104,6 +105,6 @@ def test_transactions_are_bounded_in_entries_and_bytes():
     second = queue.on_reply(first.attempt, Reply.WRITTEN)
     assert second is not None
     assert len(second.payloads) == BATCH_ENTRIES_MAX
-    big = AppendQueue(G).enqueue([Command("a", {"x": "y" * 200_000})] * 4)
+    big = AppendQueue(G).enqueue([marker("a", x="y" * 200_000)] * 4)
     assert big is not None
     assert sum(map(len, big.payloads)) <= BATCH_BYTES_MAX

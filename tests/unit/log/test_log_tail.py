@@ -1,5 +1,7 @@
 """Following the log, told as events and what the reader asks for and delivers."""
 
+from tests.support.markers import marker
+
 from onyx.codec.entries import encode_entry
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
@@ -13,11 +15,11 @@ from onyx.log.tail import (
     LogTail,
     ReadOrigin,
 )
-from onyx.replica.entry import Command
+from onyx.replica.command import Undecodable
 
 
 def data(position: int) -> bytes:
-    return encode_entry(Command(f"c{position}"))
+    return encode_entry(marker(f"c{position}"))
 
 
 def delivered(actions: Actions) -> list[int]:
@@ -154,4 +156,4 @@ def test_bytes_that_are_no_entry_are_delivered_as_an_unreadable_one():
     tail.on_children([0])
     (action,) = tail.on_entry(Position(0), b"\xff{")
     assert isinstance(action, Deliver)
-    assert action.item.command.fn == "unreadable-entry"
+    assert isinstance(action.item.command, Undecodable)

@@ -10,8 +10,9 @@ from onyx.ids import GroupId, PeerId, Position
 from onyx.peer import group
 from onyx.peer.actions import Action, Append
 from onyx.peer.events import AddPeers, EntryRead, Event, OriginRead, PulseGone
+from onyx.replica.command import Command
 from onyx.replica.effects import ProbePulse, WatchPulse
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.ring import watched_by
 from onyx.replica.state import Replica
 
@@ -38,9 +39,8 @@ class Ring:
         self._perform(name, actions)
         return actions
 
-    def write(self, fn: str, *, writer: str = "", **args: object) -> None:
-        """Append; underscores in argument names stand for hyphens."""
-        command = Command(fn, {key.replace("_", "-"): value for key, value in args.items()})
+    def write(self, command: Command, *, writer: str = "") -> None:
+        """Append."""
         self._write(writer, command, None)
 
     def read(self, name: str) -> bool:
@@ -74,7 +74,7 @@ class Ring:
 
     def written(self, name: str) -> list[str]:
         """Names of the commands that a group has written."""
-        return [entry.command.fn for entry in self.log if entry.writer == name]
+        return [entry.command.NAME for entry in self.log if entry.writer == name]
 
     def pairs(self, name: str) -> dict[str, str]:
         return dict(self.states[name].replica.pairs)

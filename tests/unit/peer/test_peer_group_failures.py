@@ -7,6 +7,7 @@ import pytest
 from onyx.log.interface import Session
 from onyx.peer.actions import Restart
 from onyx.peer.events import BackOffElapsed, PulseGone, SessionChanged
+from onyx.replica.commands import GroupLeaveCluster
 
 
 def grow(ring, names: str) -> None:
@@ -16,11 +17,7 @@ def grow(ring, names: str) -> None:
 
 
 def reports(ring, dead: str) -> list[str]:
-    return [
-        entry.writer
-        for entry in ring.log
-        if entry.command.fn == "group-leave-cluster" and entry.command.args["id"] == dead
-    ]
+    return [entry.writer for entry in ring.log if entry.command == GroupLeaveCluster(id=dead)]
 
 
 def test_a_death_is_reported_once_by_the_one_who_watched(ring):
@@ -92,7 +89,7 @@ def test_a_joiner_whose_watcher_dies_tries_again_with_another(ring):
 
 def test_one_who_reads_of_its_own_death_starts_again_and_does_nothing_more(ring):
     grow(ring, "ab")
-    ring.write("group-leave-cluster", id="b", writer="a")
+    ring.write(GroupLeaveCluster(id="b"), writer="a")
     ring.play()
 
     assert ring.actions["b"][-1] == Restart("declared dead")

@@ -22,7 +22,7 @@ def test_a_second_group_joins_in_three_phases_and_both_watch_each_other(ring):
     ring.start("b", "b1")
     ring.play()
 
-    assert [entry.command.fn for entry in ring.log[1:]] == [
+    assert [entry.command.NAME for entry in ring.log[1:]] == [
         "prepare-join-cluster",
         "notify-join-cluster",
         "accept-join-cluster",

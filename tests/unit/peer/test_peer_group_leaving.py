@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.submissions import submit_job
 
 from onyx.log.interface import Session
 from onyx.peer.actions import Append, Left
 from onyx.peer.events import AddPeers, Leave, PauseDue, Propose, PulseGone, SessionChanged
+from onyx.replica.commands import ExhaustInput, KillJob
 from onyx.replica.effects import StartTask, StopTask
-from onyx.replica.entry import Command
 
 SUSPENDED = SessionChanged(Session.SUSPENDED)
 JOB = {
@@ -16,11 +17,11 @@ JOB = {
     "tasks": ["in", "out"],
     "inputs": ["in"],
     "outputs": ["out"],
-    "task-scheduler": "balanced",
+    "task_scheduler": "balanced",
     "saturation": 2,
-    "task-saturation": {"in": 1, "out": 1},
-    "min-required-peers": {"in": 1, "out": 1},
-    "acker-percentage": 1,
+    "task_saturation": {"in": 1, "out": 1},
+    "min_required_peers": {"in": 1, "out": 1},
+    "acker_percentage": 1,
 }
 
 
@@ -79,30 +80,30 @@ def running(ring) -> dict[str, str]:
     """A group with two peers and a job on them; task -> peer."""
     ring.start("a", "a1", "a2")
     ring.play()
-    ring.write("submit-job", **JOB)
+    ring.write(submit_job(**JOB))
     ring.play()
     return {each.task: each.peer for each in ring.actions["a"] if isinstance(each, StartTask)}
 
 
 def test_what_a_task_proposes_is_written_while_its_peer_has_it(ring):
     peers = running(ring)
-    command = Command("exhaust-input", {"job": "job", "task": "in"})
+    command = ExhaustInput(job="job", task="in")
 
     assert ring.feed("a", Propose(peers["in"], command)) == (Append((command,)),)
 
 
 def test_what_a_stopped_task_still_says_is_dropped(ring):
     peers = running(ring)
-    ring.write("kill-job", job="job")
+    ring.write(KillJob(job="job"))
     ring.play()
 
     assert any(isinstance(action, StopTask) for action in ring.actions["a"])
-    command = Command("exhaust-input", {"job": "job", "task": "in"})
+    command = ExhaustInput(job="job", task="in")
     assert ring.feed("a", Propose(peers["in"], command)) == ()
 
 
 def test_a_peer_cannot_speak_for_another_job(ring):
     peers = running(ring)
-    command = Command("kill-job", {"job": "other"})
+    command = KillJob(job="other")
 
     assert ring.feed("a", Propose(peers["in"], command)) == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.peer.actions import Left
 from onyx.peer.events import Leave
+from onyx.replica.commands import Gc, GroupLeaveCluster
 
 
 def test_a_watcher_that_missed_the_request_notifies_its_joiner(ring):
@@ -46,7 +47,7 @@ def test_one_whom_the_origin_no_longer_has_starts_again(ring):
     for name in "abc":
         ring.start(name)
         ring.play()
-    ring.write("group-leave-cluster", id="b", writer="a")
+    ring.write(GroupLeaveCluster(id="b"), writer="a")
     ring.play("a", "c")
     ring.jump("b", "a")
 
@@ -59,7 +60,7 @@ def test_one_on_its_way_out_has_left_when_the_origin_does_not_know_it(ring):
         ring.play()
     ring.feed("b", Leave())
     ring.play("a")
-    ring.write("gc", id="collector")
+    ring.write(Gc(id="collector"))
     ring.play("a")
 
     assert ring.jump("b", "a") == (Left(),)

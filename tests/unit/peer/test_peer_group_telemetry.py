@@ -88,7 +88,7 @@ def test_an_entry_that_every_replica_rejects_is_counted_and_logged_with_the_reas
     telemetry = GroupTelemetry(G, metrics)
     log = ReplicaLog()
     for job in ("../..", "good"):
-        log.tell("kill-job", job=job)
+        log.tell_raw("kill-job", job=job)
         assert log.entry is not None
         telemetry.applied(log.entry, log.new, 0.001)
 

@@ -7,17 +7,23 @@ from tests.support.replica_log import ReplicaLog
 
 from onyx.errors import UserError
 from onyx.replica import canonical
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    ExhaustInput,
+    GroupLeaveCluster,
+    RegisterPartitions,
+)
 from onyx.replica.state import Replica
 
 
 def busy_replica():
     log = ReplicaLog().join("g1", "g2", "g3", peers=3)
-    log.submit("j1", task_saturation={"read": 2, "parse": "Infinity"}, required_tags={"parse": []})
+    log.submit("j1", task_saturation={"read": 2}, required_tags={"parse": []})
     log.submit("j2", "in out", flux_policies={"out": "continue"})
-    log.tell("register-partitions", job="j1", task="read", count=3, digest="names")
-    log.tell("exhaust-input", job="j1", task="read", partitions=[2, 0])
-    log.tell("group-leave-cluster", id="g2")
-    log.tell("no-such-command")
+    log.tell(RegisterPartitions(job="j1", task="read", count=3, digest="names"))
+    log.tell(ExhaustInput(job="j1", task="read", partitions=(2, 0)))
+    log.tell(GroupLeaveCluster(id="g2"))
+    log.tell_raw("no-such-command")
     return log.ready("j1").new
 
 
@@ -33,7 +39,11 @@ def test_what_is_written_is_read_back_equal(replica):
 def test_a_job_without_limit_is_written_as_text_for_json_has_no_infinity():
     plain = canonical.to_plain(busy_replica())
     assert plain["saturation"] == {"j1": "Infinity", "j2": "Infinity"}
-    assert plain["task_saturation"]["j1"] == {"read": 2, "parse": "Infinity"}
+    assert plain["task_saturation"]["j1"] == {
+        "read": 2,
+        "parse": "Infinity",
+        "write": "Infinity",
+    }
 
 
 def test_sets_are_sorted_lists():
@@ -44,7 +54,7 @@ def test_the_digest_tells_any_change():
     log = ReplicaLog().join("g", peers=2)
     digests = {canonical.digest(log.new)}
     for step in range(1, 20):
-        log.tell("add-virtual-peer", id=f"p{step}", group_id="g")
+        log.tell(AddVirtualPeer(id=f"p{step}", group_id="g"))
         digests.add(canonical.digest(log.new))
     assert len(digests) == 20
 
@@ -54,7 +64,7 @@ def test_the_digest_of_an_old_replica_is_the_same_after_many_others():
     before = canonical.digest(replica)
     log = ReplicaLog().join("g")
     for step in range(3 * canonical.FIELD_VALUES_KEPT_MAX):
-        log.tell("add-virtual-peer", id=f"p{step}", group_id="g")
+        log.tell(AddVirtualPeer(id=f"p{step}", group_id="g"))
         canonical.digest(log.new)
     assert canonical.digest(replica) == before == canonical.digest(busy_replica())
 

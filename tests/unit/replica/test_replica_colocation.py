@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support.invariants import transition_violations, violations
 from tests.support.replica_log import ReplicaLog
 
+from onyx.replica.commands import AddVirtualPeer, KillJob, LeaveCluster, ResumeJob, SuspendJob
 from onyx.replica.scheduling.colocation import tasks_on
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
@@ -26,9 +27,7 @@ def machines(scheduler: str = "greedy", **sizes: int) -> ReplicaLog:
 
 def add(log: ReplicaLog, machine: str, number: int, **more: Any) -> Replica:
     site = {"address": f"{machine}:7700"}
-    return log.tell(
-        "add-virtual-peer", id=f"{machine}-{number}", group_id="g", peer_site=site, **more
-    )
+    return log.tell(AddVirtualPeer(id=f"{machine}-{number}", group_id="g", peer_site=site, **more))
 
 
 def colocated(log: ReplicaLog, job: str = "j", **more: Any) -> ReplicaLog:
@@ -106,7 +105,7 @@ def test_it_stays_where_it_is_when_machines_come_and_go() -> None:
         add(log, "a", number)
     assert batches(log) == {"a": 1, "b": 1}
     assert all(set(before[task]) <= set(log.new.allocations["j"][task]) for task in before)
-    log.tell("leave-cluster", id="a-0")
+    log.tell(LeaveCluster(id="a-0"))
     assert batches(log) == {"b": 1}
     assert log.new.allocations["j"] == before
 
@@ -128,7 +127,7 @@ steps = st.one_of(
     st.tuples(st.just("add"), st.sampled_from("abc")),
     st.tuples(st.just("leave"), st.integers(0, 30)),
     st.tuples(st.just("submit"), st.sampled_from(["colocated", "colocated", "balanced"])),
-    st.tuples(st.sampled_from(["suspend-job", "resume-job", "kill-job"]), st.integers(0, 3)),
+    st.tuples(st.sampled_from([SuspendJob, ResumeJob, KillJob]), st.integers(0, 3)),
 )
 
 
@@ -142,7 +141,7 @@ def test_batches_stay_whole_whatever_happens(scheduler: str, plan: list[tuple[st
             add(log, value, added)
         elif what == "leave":
             log.tell(
-                "leave-cluster", id=log.new.peers[value % len(log.new.peers)]
+                LeaveCluster(id=log.new.peers[value % len(log.new.peers)])
             ) if log.new.peers else None
         elif what == "submit":
             jobs += 1
@@ -150,6 +149,6 @@ def test_batches_stay_whole_whatever_happens(scheduler: str, plan: list[tuple[st
             log.submit(f"j{jobs}", task_scheduler=value, flux_policies=policies,
                        task_saturation={"parse": 2})  # fmt: skip
         else:
-            log.tell(what, job=f"j{value}")
+            log.tell(what(job=f"j{value}"))
         assert violations(log.new) == []
         assert transition_violations(log.old, log.new) == []

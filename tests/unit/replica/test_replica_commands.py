@@ -1,4 +1,5 @@
 import pkgutil
+import re
 
 import pytest
 from immutables import Map
@@ -7,26 +8,41 @@ from tests.support.invariants import violations
 from tests.support.replica_log import ReplicaLog
 
 from onyx.replica import canonical, commands
-from onyx.replica.commands import COMMANDS, NAMES
+from onyx.replica.commands import (
+    COMMANDS,
+    AddVirtualPeer,
+    ExhaustInput,
+    Gc,
+    GroupLeaveCluster,
+    KillJob,
+    LeaveCluster,
+    NotifyJoinCluster,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    SealOutput,
+    SignalReady,
+)
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 
 
-def test_every_command_module_is_registered_under_its_own_name():
-    modules = {each.name for each in pkgutil.iter_modules(commands.__path__)} - {"contract"}
-    assert {name.replace("-", "_") for name in NAMES} == modules
+def test_every_command_is_registered_under_its_own_name():
+    modules = {each.name for each in pkgutil.iter_modules(commands.__path__)}
+    assert {each.__module__.rpartition(".")[2] for each in COMMANDS.values()} == modules
     assert all(
-        name.replace("-", "_") == COMMANDS[name].__name__.rpartition(".")[2] for name in NAMES
+        re.sub("-(.)", lambda found: found[1].upper(), name.capitalize()) == command.__name__
+        for name, command in COMMANDS.items()
     )
-    assert list(NAMES) == sorted(NAMES)
+    assert list(COMMANDS) == sorted(COMMANDS)
+
+
+def spec(**more):
+    return {"tasks": [{"name": "a"}], "task_scheduler": "balanced", **more}
 
 
 NAMED = (
-    ("submit-job", lambda name: {"id": name, "tasks": ["a"], "task_scheduler": "balanced"}),
-    ("submit-job", lambda name: {"id": "k", "tasks": [name], "task_scheduler": "balanced"}),
-    (
-        "submit-job",
-        lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "resumes": name},
-    ),
+    ("submit-job", lambda name: {"id": name, "spec": spec()}),
+    ("submit-job", lambda name: {"id": "k", "spec": spec(tasks=[{"name": name}])}),
+    ("submit-job", lambda name: {"id": "k", "spec": spec(upgrades=name)}),
     ("kill-job", lambda name: {"job": name}),
     ("seal-output", lambda name: {"job": "j", "task": name}),
     ("prepare-join-cluster", lambda name: {"joiner": name}),
@@ -35,7 +51,7 @@ NAMED = (
 )
 """Commands with a name that becomes a part of a path somewhere."""
 WITH_DIGEST = (
-    ("submit-job", lambda name: {"id": "k", "tasks": ["a"], "task_scheduler": "x", "digest": name}),
+    ("submit-job", lambda name: {"id": "k", "spec": spec(digest=name)}),
     ("register-partitions", lambda n: {"job": "j", "task": "read", "count": 1, "digest": n}),
 )
 """Here an empty text means that there is none."""
@@ -45,6 +61,7 @@ WITH_DIGEST = (
     ("fn", "args"),
     [
         ("no-such-command", {}),
+        ("undecodable", {"reason": "none"}),
         ("kill-job", {}),
         ("kill-job", {"job": 7}),
         ("kill-job", {"job": ""}),
@@ -53,15 +70,12 @@ WITH_DIGEST = (
         ("add-virtual-peer", {"id": "p", "group_id": "g", "peer_site": {"address": {}}}),
         ("exhaust-input", {"job": "j", "task": "read", "partitions": [-1]}),
         ("register-partitions", {"job": "j", "task": "read", "count": -1, "digest": "d"}),
-        ("submit-job", {"id": "k", "tasks": [], "task_scheduler": "balanced"}),
-        ("submit-job", {"id": "k", "tasks": ["a", "a"], "task_scheduler": "balanced"}),
-        ("submit-job", {"id": "k", "tasks": ["a"], "task_scheduler": "balanced", "inputs": ["b"]}),
-        ("submit-job", {"id": "k", "tasks": ["a"], "task_scheduler": "balanced", "saturation": -1}),
-        ("submit-job", {"id": "k", "tasks": ["a"], "task_scheduler": "x", "saturation": "many"}),
-        (
-            "submit-job",
-            {"id": "k", "tasks": ["a"], "task_scheduler": "x", "saturation": float("nan")},
-        ),
+        ("submit-job", {"id": "k", "spec": spec(tasks=[])}),
+        ("submit-job", {"id": "k", "spec": spec(tasks=[{"name": "a"}, {"name": "a"}])}),
+        ("submit-job", {"id": "k", "spec": spec(tasks=["a"])}),
+        ("submit-job", {"id": "k", "spec": spec(max_peers=-1)}),
+        ("submit-job", {"id": "k", "spec": spec(max_peers="many")}),
+        ("submit-job", {"id": "k", "spec": spec(max_peers=float("nan"))}),
         *((fn, args(name)) for name in KNOWN for fn, args in NAMED),
         *((fn, args(name)) for name in filter(None, KNOWN) for fn, args in WITH_DIGEST),
     ],
@@ -70,13 +84,13 @@ WITH_DIGEST = (
 def test_what_is_not_well_formed_is_counted_and_changes_nothing(fn, args):
     log = ReplicaLog().join("g", peers=3).submit()
     before = canonical.to_plain(log.new)
-    after = canonical.to_plain(log.tell(fn, **args))
+    after = canonical.to_plain(log.tell_raw(fn, **args))
     assert after == before | {"version": before["version"] + 1, "rejected": 1}
 
 
 def test_keys_of_later_versions_are_ignored():
-    log = ReplicaLog().join("g").tell("add-virtual-peer", id="p", group_id="g", colour="blue")
-    assert log.peers == ("p",)
+    log = ReplicaLog().join("g")
+    assert log.tell_raw("add-virtual-peer", id="p", group_id="g", colour="blue").peers == ("p",)
 
 
 def test_a_task_scheduler_of_a_later_version_leaves_its_job_waiting():
@@ -86,13 +100,11 @@ def test_a_task_scheduler_of_a_later_version_leaves_its_job_waiting():
 
 def test_a_repeat_has_no_effect_and_no_reaction():
     log = ReplicaLog().join("g1")
-    log.tell("prepare-join-cluster", joiner="g2")
-    log.tell("notify-join-cluster", observer="g2", writer="g1", sequence=1)
-    assert [each.fn for each in log.reactions("g2")] == ["accept-join-cluster"]
+    log.tell(PrepareJoinCluster(joiner="g2"))
+    log.tell(NotifyJoinCluster(observer="g2"), writer="g1", sequence=1)
+    assert [each.NAME for each in log.reactions("g2")] == ["accept-join-cluster"]
     before = canonical.to_plain(log.new)
-    after = canonical.to_plain(
-        log.tell("notify-join-cluster", observer="g2", writer="g1", sequence=1)
-    )
+    after = canonical.to_plain(log.tell(NotifyJoinCluster(observer="g2"), writer="g1", sequence=1))
     assert after == before | {"version": before["version"] + 1}
     assert log.reactions("g2") == ()
     assert log.effects("g2") == ()
@@ -100,17 +112,17 @@ def test_a_repeat_has_no_effect_and_no_reaction():
 
 def test_the_dead_have_no_say():
     log = ReplicaLog().join("g1", "g2", peers=1)
-    log.tell("group-leave-cluster", id="g2")
-    log.tell("kill-job", job="j", writer="g2", sequence=99)
+    log.tell(GroupLeaveCluster(id="g2"))
+    log.tell(KillJob(job="j"), writer="g2", sequence=99)
     assert log.new.killed_jobs == ()
     assert "g2" not in log.new.last_sequence
 
 
 def test_a_group_that_was_declared_dead_does_not_come_back_under_its_name():
     log = ReplicaLog().join("g1", "g2")
-    log.tell("group-leave-cluster", id="g2")
-    log.tell("prepare-join-cluster", joiner="g2")
-    log.tell("add-virtual-peer", id="p", group_id="g2")
+    log.tell(GroupLeaveCluster(id="g2"))
+    log.tell(PrepareJoinCluster(joiner="g2"))
+    log.tell(AddVirtualPeer(id="p", group_id="g2"))
     assert log.new.groups == ("g1",)
     assert log.new.groups_reverse_index == Map()
 
@@ -118,7 +130,7 @@ def test_a_group_that_was_declared_dead_does_not_come_back_under_its_name():
 def test_the_dead_are_not_remembered_for_ever():
     log = ReplicaLog().join("g")
     for number in range(LEFT_GROUPS_KEPT_MAX + 5):
-        log.tell("group-leave-cluster", id=f"dead-{number:05}")
+        log.tell(GroupLeaveCluster(id=f"dead-{number:05}"))
     assert len(log.new.left) == LEFT_GROUPS_KEPT_MAX
     assert "dead-00000" not in log.new.left
     assert f"dead-{LEFT_GROUPS_KEPT_MAX + 4:05}" in log.new.left
@@ -127,54 +139,53 @@ def test_the_dead_are_not_remembered_for_ever():
 
 def test_a_peer_that_restarts_is_announced_again_by_its_group_as_it_was():
     log = ReplicaLog().join("g")
-    log.tell("add-virtual-peer", id="p", group_id="g", peer_site={"address": "h:1"}, tags=["gpu"])
-    log.tell("leave-cluster", id="p", **{"restart?": True}, restarted_id="q")
+    log.tell(AddVirtualPeer(id="p", group_id="g", peer_site={"address": "h:1"}, tags=("gpu",)))
+    log.tell(LeaveCluster(id="p", restarted_id="q", restart=True))
     (again,) = log.reactions("g")
-    assert again.fn == "add-virtual-peer"
-    assert again.args == {
-        "id": "q", "group-id": "g", "peer-site": {"address": "h:1"}, "tags": ["gpu"],
-    }  # fmt: skip
+    assert again == AddVirtualPeer(
+        id="q", group_id="g", peer_site={"address": "h:1"}, tags=("gpu",)
+    )
     assert log.reactions("other") == ()
 
 
 def test_the_first_registration_of_partitions_wins_and_numbers_go_on_within_the_job():
     log = ReplicaLog().join("g", peers=3).submit(tasks="a b out", inputs=["a", "b"])
-    log.tell("register-partitions", job="j", task="b", count=2, digest="first")
-    log.tell("register-partitions", job="j", task="b", count=9, digest="second")
-    log.tell("register-partitions", job="j", task="a", count=3, digest="of-a")
+    log.tell(RegisterPartitions(job="j", task="b", count=2, digest="first"))
+    log.tell(RegisterPartitions(job="j", task="b", count=9, digest="second"))
+    log.tell(RegisterPartitions(job="j", task="a", count=3, digest="of-a"))
     found = {task: (p.first, p.count, p.digest) for task, p in log.new.partitions["j"].items()}
     assert found == {"b": (0, 2, "first"), "a": (2, 3, "of-a")}
 
 
 def test_a_job_has_at_most_65_535_partitions():
     log = ReplicaLog().join("g", peers=3).submit(tasks="a b out", inputs=["a", "b"])
-    log.tell("register-partitions", job="j", task="a", count=65_535, digest="d")
-    log.tell("register-partitions", job="j", task="b", count=1, digest="d")
+    log.tell(RegisterPartitions(job="j", task="a", count=65_535, digest="d"))
+    log.tell(RegisterPartitions(job="j", task="b", count=1, digest="d"))
     assert set(log.new.partitions["j"]) == {"a"}
 
 
 def test_a_source_without_partitions_is_exhausted_at_once():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("register-partitions", job="j", task="read", count=0, digest="d")
+    log.tell(RegisterPartitions(job="j", task="read", count=0, digest="d"))
     assert set(log.new.sealers["j"]) == {"write"}
 
 
 def test_an_input_is_exhausted_when_all_its_partitions_are():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("exhaust-input", job="j", task="read", partitions=[0])
-    log.tell("register-partitions", job="j", task="read", count=2, digest="d")
-    log.tell("exhaust-input", job="j", task="read", partitions=[1, 7])
+    log.tell(ExhaustInput(job="j", task="read", partitions=(0,)))
+    log.tell(RegisterPartitions(job="j", task="read", count=2, digest="d"))
+    log.tell(ExhaustInput(job="j", task="read", partitions=(1, 7)))
     assert log.new.exhausted_inputs == Map()
-    log.tell("exhaust-input", job="j", task="read", partitions=[0])
+    log.tell(ExhaustInput(job="j", task="read", partitions=(0,)))
     assert set(log.new.exhausted_inputs["j"]) == {"read"}
 
 
 def test_a_job_completes_with_its_last_output():
     log = ReplicaLog().join("g", peers=4).submit(tasks="in out1 out2", outputs=["out1", "out2"])
-    log.tell("exhaust-input", job="j", task="in")
-    log.tell("seal-output", job="j", task="out1")
+    log.tell(ExhaustInput(job="j", task="in"))
+    log.tell(SealOutput(job="j", task="out1"))
     assert (log.new.completed_jobs, set(log.new.sealers["j"])) == ((), {"out2"})
-    log.tell("seal-output", job="j", task="out2")
+    log.tell(SealOutput(job="j", task="out2"))
     assert (log.new.jobs, log.new.completed_jobs) == ((), ("j",))
     assert log.new.allocations == Map()
     assert set(log.new.peer_state.values()) == {"idle"}
@@ -182,11 +193,11 @@ def test_a_job_completes_with_its_last_output():
 
 def test_a_sealer_stays_until_it_leaves_its_task():
     log = ReplicaLog().join("g1", "g2", peers=3).submit()
-    log.tell("exhaust-input", job="j", task="read")
+    log.tell(ExhaustInput(job="j", task="read"))
     elected = log.new.sealers["j"]["write"]
-    log.tell("add-virtual-peer", id="late", group_id="g1")
+    log.tell(AddVirtualPeer(id="late", group_id="g1"))
     assert log.new.sealers["j"]["write"] == elected
-    log.tell("leave-cluster", id=elected)
+    log.tell(LeaveCluster(id=elected))
     after = log.new.sealers["j"]["write"]
     assert after != elected
     assert after in log.new.allocations["j"]["write"]
@@ -194,45 +205,45 @@ def test_a_sealer_stays_until_it_leaves_its_task():
 
 def test_a_job_that_has_ended_has_one_end():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("complete-job", job_id="j")
-    log.tell("kill-job", job="j")
+    log.complete("j")
+    log.tell(KillJob(job="j"))
     log.submit()
     assert (log.new.jobs, log.new.completed_jobs, log.new.killed_jobs) == ((), ("j",), ())
 
 
 def test_a_kill_that_comes_before_the_job_keeps_it_out():
     log = ReplicaLog().join("g", peers=3)
-    log.tell("kill-job", job="j")
+    log.tell(KillJob(job="j"))
     assert log.submit().new.jobs == ()
 
 
 def test_collection_leaves_nothing_of_jobs_that_have_ended():
     fresh = ReplicaLog().join("g", peers=3)
     log = ReplicaLog().join("g", peers=3).submit("a").submit("b")
-    log.tell("kill-job", job="a")
-    log.tell("complete-job", job_id="b")
-    log.tell("gc", id="client")
+    log.tell(KillJob(job="a"))
+    log.complete("b")
+    log.tell(Gc(id="client"))
     kept, wanted = canonical.to_plain(log.new), canonical.to_plain(fresh.new)
     assert kept == wanted | {"version": log.new.version}
 
 
 def test_collection_forgets_only_what_it_names_and_what_has_ended():
     log = ReplicaLog().join("g", peers=3).submit("a").submit("b").submit("c")
-    log.tell("kill-job", job="a")
-    log.tell("complete-job", job_id="b")
-    log.tell("gc", id="client", jobs=["b", "c", "nobody"])
+    log.tell(KillJob(job="a"))
+    log.complete("b")
+    log.tell(Gc(id="client", jobs=("b", "c", "nobody")))
     assert (log.new.jobs, log.new.completed_jobs, log.new.killed_jobs) == (("c",), (), ("a",))
     assert set(log.new.tasks) == {"a", "c"}
 
 
 def test_a_late_signal_means_nothing():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("signal-ready", id="g-0", version=log.new.allocation_version["j"] - 1)
+    log.tell(SignalReady(id="g-0", version=log.new.allocation_version["j"] - 1))
     assert log.new.ready == Map()
     assert log.new.peer_state["g-0"] == "idle"
 
 
 def test_the_shards_of_a_windowed_task_are_registered_without_a_document():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("register-partitions", job="j", task="read", count=128, digest="")
+    log.tell(RegisterPartitions(job="j", task="read", count=128, digest=""))
     assert log.new.partitions["j"]["read"].count == 128

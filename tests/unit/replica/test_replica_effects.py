@@ -1,13 +1,29 @@
 from tests.support.replica_log import ReplicaLog
 
-from onyx.replica.effects import (
-    BackOff,
+from onyx.replica.commands import (
+    AbortJoinCluster,
+    AddVirtualPeer,
     CheckJob,
+    ExhaustInput,
+    Gc,
+    GroupLeaveCluster,
+    KillJob,
+    LeaveCluster,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    ResumeJob,
+    SignalReady,
+    SuspendJob,
+    VouchJob,
+)
+from onyx.replica.effects import (
+    AnswerCheck,
+    BackOff,
     JobReady,
     ProbePulse,
     RestartGroup,
     RewireTask,
-    SealOutput,
+    SealTask,
     StartTask,
     StopTask,
 )
@@ -31,7 +47,7 @@ def test_each_group_starts_its_own_peers_only():
 def test_who_stays_is_rewired_when_another_comes():
     log = ReplicaLog().join("g1", peers=3).submit()
     before = dict(log.new.task_slot_ids["j"])
-    log.join("g2").tell("add-virtual-peer", id="more", group_id="g2")
+    log.join("g2").tell(AddVirtualPeer(id="more", group_id="g2"))
     rewired = log.effects("g1")
     assert [type(each) for each in rewired] == [RewireTask] * 3
     assert all(before[each.task][each.peer] == each.slot for each in rewired)
@@ -40,26 +56,26 @@ def test_who_stays_is_rewired_when_another_comes():
 
 def test_stops_come_before_starts_and_say_why():
     log = ReplicaLog().join("g", peers=3).submit("j1").submit("j2")
-    log.tell("kill-job", job="j1")
+    log.tell(KillJob(job="j1"))
     kinds = [type(each) for each in log.effects("g")]
     assert kinds == [StopTask] * 3 + [StartTask] * 3
     assert {each.reason for each in of_kind(log.effects("g"), StopTask)} == {"job-killed"}
-    log.tell("complete-job", job_id="j2")
+    log.complete("j2")
     assert {each.reason for each in of_kind(log.effects("g"), StopTask)} == {"job-completed"}
 
 
 def test_peers_of_a_suspended_job_stop_and_say_why():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("suspend-job", job="j")
+    log.tell(SuspendJob(job="j"))
     assert [type(each) for each in log.effects("g")] == [StopTask] * 3
     assert {each.reason for each in log.effects("g")} == {"job-suspended"}
-    log.tell("resume-job", job="j")
+    log.tell(ResumeJob(job="j"))
     assert [type(each) for each in log.effects("g")] == [StartTask] * 3
 
 
 def test_a_peer_that_left_stops():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell("leave-cluster", id="g-1")
+    log.tell(LeaveCluster(id="g-1"))
     stopped = {each.peer: each.reason for each in of_kind(log.effects("g"), StopTask)}
     assert stopped.pop("g-1") == "peer-left"
     assert set(stopped.values()) == {"peer-reallocated"}
@@ -70,7 +86,7 @@ def test_a_job_is_ready_once_with_its_last_peer():
     version = log.new.allocation_version["j"]
     said = []
     for peer in ("g1-0", "g1-1", "g2-0", "g2-0"):
-        log.tell("signal-ready", id=peer, version=version)
+        log.tell(SignalReady(id=peer, version=version))
         said.append((log.effects("g1"), log.effects("g2")))
     ready = (JobReady("j", version),)
     assert said == [((), ()), ((), ()), (ready, ready), ((), ())]
@@ -78,51 +94,51 @@ def test_a_job_is_ready_once_with_its_last_peer():
 
 def test_the_sealer_is_told_once_and_again_after_a_rewiring():
     log = ReplicaLog().join("g", peers=3).submit().ready()
-    log.tell("exhaust-input", job="j", task="read")
+    log.tell(ExhaustInput(job="j", task="read"))
     (told,) = log.effects("g")
-    assert isinstance(told, SealOutput)
+    assert isinstance(told, SealTask)
     assert told.task == "write"
-    log.tell("exhaust-input", job="j", task="read")
+    log.tell(ExhaustInput(job="j", task="read"))
     assert log.effects("g") == ()
-    log.tell("add-virtual-peer", id="more", group_id="g")
-    assert of_kind(log.effects("g"), SealOutput) == []
+    log.tell(AddVirtualPeer(id="more", group_id="g"))
+    assert of_kind(log.effects("g"), SealTask) == []
     log.ready()
-    assert of_kind(log.effects("g"), SealOutput) == [
-        SealOutput(log.new.sealers["j"]["write"], "j", "write")
+    assert of_kind(log.effects("g"), SealTask) == [
+        SealTask(log.new.sealers["j"]["write"], "j", "write")
     ]
 
 
 def test_an_aborted_joiner_backs_off_and_looks_whether_anybody_lives():
     log = ReplicaLog().join("g1")
-    log.tell("prepare-join-cluster", joiner="g2")
-    log.tell("prepare-join-cluster", joiner="g3")
+    log.tell(PrepareJoinCluster(joiner="g2"))
+    log.tell(PrepareJoinCluster(joiner="g3"))
     assert log.effects("g3") == (ProbePulse("g1"),)
     assert log.effects("g1") == ()
-    log.tell("abort-join-cluster", id="g3")
+    log.tell(AbortJoinCluster(id="g3"))
     assert log.effects("g3") == (BackOff(),)
 
 
 def test_a_group_that_is_declared_dead_starts_again():
     log = ReplicaLog().join("g1", "g2")
-    log.tell("group-leave-cluster", id="g2")
+    log.tell(GroupLeaveCluster(id="g2"))
     assert of_kind(log.effects("g2"), RestartGroup) == [RestartGroup()]
     assert of_kind(log.effects("g1"), RestartGroup) == []
 
 
 def test_a_check_of_a_job_is_for_every_member_that_reads_it():
     log = ReplicaLog().join("g1", "g2")
-    log.tell("check-job", id="c", digest="d")
-    assert log.effects("g1") == log.effects("g2") == (CheckJob("c", "d"),)
+    log.tell(CheckJob(id="c", digest="d"))
+    assert log.effects("g1") == log.effects("g2") == (AnswerCheck("c", "d"),)
     assert log.effects("stranger") == ()
 
 
 def test_entries_that_move_nobody_ask_nothing():
     log = ReplicaLog().join("g", peers=3).submit().ready()
-    for fn, args in [
-        ("register-partitions", {"job": "j", "task": "read", "count": 1, "digest": "d"}),
-        ("kill-job", {"job": "other"}),
-        ("gc", {"id": "client"}),
-        ("vouch-job", {"id": "c", "group": "g"}),
+    for command in [
+        RegisterPartitions(job="j", task="read", count=1, digest="d"),
+        KillJob(job="other"),
+        Gc(id="client"),
+        VouchJob(id="c", group="g"),
     ]:
-        log.tell(fn, **args)
+        log.tell(command)
         assert log.effects("g") == ()

@@ -1,6 +1,14 @@
 import pytest
 from tests.support.replica_log import ReplicaLog
 
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    DrainJob,
+    GroupLeaveCluster,
+    KillJob,
+    RegisterPartitions,
+    SuspendJob,
+)
 from onyx.replica.scheduling.explain import displaced, why_waiting
 
 
@@ -12,7 +20,7 @@ def test_a_job_that_runs_has_nothing_to_wait_for():
 def test_a_job_that_is_not_running_waits_for_nothing(end):
     log = ReplicaLog().submit()
     if end == "kill-job":
-        log.tell("kill-job", job="j")
+        log.tell(KillJob(job="j"))
     assert why_waiting(log.new, "j" if end == "kill-job" else "other") is None
 
 
@@ -45,7 +53,7 @@ def test_a_job_whose_peers_were_given_to_others_is_displaced():
         "needs 4 peers (read 1, parse 2, write 1); the cluster has 4, 0 of them free; "
         "it ran until the job scheduler gave its peers to other jobs"
     )
-    log.tell("kill-job", job="new")
+    log.tell(KillJob(job="new"))
     assert not displaced(log.new, "j")
 
 
@@ -53,10 +61,10 @@ def test_a_job_that_never_ran_or_lost_its_workers_or_is_suspended_is_not_displac
     log = ReplicaLog().join("g", peers=3).submit("first").submit("j")
     assert not displaced(log.new, "j")
     assert not displaced(log.new, "unknown")
-    log.tell("group-leave-cluster", id="g")
+    log.tell(GroupLeaveCluster(id="g"))
     assert not displaced(log.new, "first")
     log.join("h", peers=3)
-    log.tell("suspend-job", job="first")
+    log.tell(SuspendJob(job="first"))
     assert not displaced(log.new, "first")
 
 
@@ -67,7 +75,7 @@ def test_tags_that_nobody_has_are_told_first():
 
 def test_tags_that_too_few_have():
     log = ReplicaLog().join("g", peers=9)
-    log.tell("add-virtual-peer", id="strong", group_id="g", tags=["ssd", "gpu"])
+    log.tell(AddVirtualPeer(id="strong", group_id="g", tags=("ssd", "gpu")))
     log.submit(required_tags={"parse": ["gpu"]}, min_required_peers={"parse": 2})
     assert why_waiting(log.new, "j") == "task parse needs 2 peers with tags [gpu]; 1 has them"
 
@@ -87,17 +95,17 @@ def test_behind_a_job_that_is_greedy():
 
 def test_a_suspended_job_says_how_it_goes_on():
     log = ReplicaLog().join("g", peers=3).submit().ready()
-    log.tell("register-partitions", job="j", task="read", count=1, digest="d")
-    log.tell("suspend-job", job="j")
+    log.tell(RegisterPartitions(job="j", task="read", count=1, digest="d"))
+    log.tell(SuspendJob(job="j"))
     assert why_waiting(log.new, "j") == "it is suspended: `onyx resume j` lets it go on"
-    log.tell("drain-job", job="j")
+    log.tell(DrainJob(job="j"))
     told = "it is suspended: `onyx resume j` lets it finish what is pending"
     assert why_waiting(log.new, "j") == told
 
 
 def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():
     log = ReplicaLog("greedy").join("g", peers=3).submit("first").submit()
-    log.tell("suspend-job", job="first")
+    log.tell(SuspendJob(job="first"))
     assert why_waiting(log.new, "j") is None
 
 

@@ -5,11 +5,13 @@ from immutables import Map
 from tests.support.invariants import STATES, STEPS, transition_violations, violations
 from tests.support.replica_log import ReplicaLog
 
+from onyx.replica.commands import DrainJob, ExhaustInput
+
 
 def healthy():
     log = ReplicaLog().join("g1", "g2", "g3", peers=2).submit().ready()
-    log.tell("drain-job", job="j")
-    log.tell("exhaust-input", job="j", task="read")
+    log.tell(DrainJob(job="j"))
+    log.tell(ExhaustInput(job="j", task="read"))
     return log.new
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.replica_log import ReplicaLog
 
 from onyx.replica import canonical, losses
+from onyx.replica.commands import KillJob, ReportLoss
 
 
 def running() -> ReplicaLog:
@@ -16,7 +17,7 @@ def running() -> ReplicaLog:
 
 def lost(log: ReplicaLog, name: str, *runs: tuple[int, int, int], **more: Any) -> ReplicaLog:
     args = {"job": "j", "task": "parse", "loss": name, "runs": [list(run) for run in runs], **more}
-    log.tell("report-loss", **args)
+    log.tell(ReportLoss(**args))
     return log
 
 
@@ -71,7 +72,7 @@ def test_nothing_is_known_of_jobs_that_have_ended_or_of_tasks_that_do_not_exist(
     lost(log, "b", (0, 7, 7), task="nowhere")
     assert not log.new.suspects
     lost(log, "c", (0, 7, 7), id="ab")
-    log.tell("kill-job", job="j")
+    log.tell(KillJob(job="j"))
     assert not log.new.suspects
     assert not log.new.losses
     assert not log.new.loss_reports
@@ -103,6 +104,6 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
 def test_reports_that_are_not_well_formed_are_rejected(wrong: dict[str, Any]) -> None:
     log = running()
     args = {"job": "j", "task": "parse", "loss": "a", "runs": [[0, 1, 2]]}
-    log.tell("report-loss", **{**args, **wrong})
+    log.tell_raw("report-loss", **{**args, **wrong})
     assert log.new.rejected == 1
     assert not log.new.suspects

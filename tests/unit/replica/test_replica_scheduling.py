@@ -7,10 +7,19 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 from tests.support import invariants
+from tests.support.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import machine
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    GroupLeaveCluster,
+    KillJob,
+    LeaveCluster,
+    PrepareJoinCluster,
+)
+from onyx.replica.entry import Entry
 from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
@@ -28,25 +37,23 @@ def play(replica: Replica, *commands: Command) -> Replica:
 
 def cluster(*tags_of_peers: list[str], scheduler: str = "balanced") -> Replica:
     """One group with a peer `p<n>` for each list of tags."""
-    join = Command("prepare-join-cluster", {"joiner": "g"})
+    join = PrepareJoinCluster(joiner="g")
     return play(Replica(job_scheduler=scheduler), join, *added(0, *tags_of_peers))
 
 
 def added(first: int, *tags_of_peers: list[str]) -> list[Command]:
     return [
-        Command("add-virtual-peer", {"id": f"p{first + n}", "group-id": "g", "tags": tags})
+        AddVirtualPeer(id=f"p{first + n}", group_id="g", tags=tuple(tags))
         for n, tags in enumerate(tags_of_peers)
     ]
 
 
 def job(name: str, *tasks: str, **more: object) -> Command:
-    args = {key.replace("_", "-"): value for key, value in more.items()}
-    base = {"id": name, "tasks": tasks, "inputs": tasks[:1], "outputs": tasks[-1:]}
-    return Command("submit-job", {"task-scheduler": "balanced", **base, **args})
+    return submit_job(name, tasks, inputs=tasks[:1], outputs=tasks[-1:], **more)
 
 
 def leave(*peers: str) -> list[Command]:
-    return [Command("leave-cluster", {"id": peer, "group-id": "g"}) for peer in peers]
+    return [LeaveCluster(id=peer, group_id="g") for peer in peers]
 
 
 def counts(replica: Replica, name: str = "j") -> dict[str, int]:
@@ -85,7 +92,7 @@ def test_greedy_gives_everything_to_the_first_job_and_the_next_one_is_told() -> 
     replica = play(cluster([], [], [], scheduler="greedy"), job("j", "a"), job("k", "b"))
     assert (counts(replica), counts(replica, "k")) == ({"a": 3}, {})
     assert why_waiting(replica, JobId("k")) is not None
-    assert counts(play(replica, Command("kill-job", {"job": "j"})), "k") == {"b": 3}
+    assert counts(play(replica, KillJob(job="j")), "k") == {"b": 3}
 
 
 def test_a_tagged_task_gets_no_more_peers_than_have_its_tags() -> None:
@@ -216,9 +223,9 @@ def test_a_later_job_takes_nothing_from_those_that_run_until_one_of_them_ends() 
     before = replica.allocations
     replica = play(replica, job("m", "c", percentage=80))
     assert replica.allocations == before
-    replica = play(replica, Command("kill-job", {"job": "j"}))
+    replica = play(replica, KillJob(job="j"))
     assert (counts(replica, "k"), counts(replica, "m")) == ({"b": 12}, {}), "30 and 80 are too many"
-    replica = play(replica, Command("kill-job", {"job": "k"}))
+    replica = play(replica, KillJob(job="k"))
     assert counts(replica, "m") == {"c": 12}
 
 
@@ -247,7 +254,7 @@ def test_an_unrelated_job_is_not_touched_when_a_group_without_peers_leaves() -> 
     replica = play(
         cluster([], []),
         job("j", "a"),
-        Command("prepare-join-cluster", {"joiner": "h"}),
-        Command("group-leave-cluster", {"id": GroupId("h")}),
+        PrepareJoinCluster(joiner="h"),
+        GroupLeaveCluster(id=GroupId("h")),
     )
     assert replica.allocation_version[JobId("j")] == 3

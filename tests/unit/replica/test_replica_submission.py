@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.support.replica_log import ReplicaLog
 
 from onyx.errors import JobRefused
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job, Window
+from onyx.replica.commands import Gc, KillJob
 from onyx.replica.state import Replica
 from onyx.replica.submission import submission
 
@@ -21,33 +23,37 @@ JOB = Job(
 SHARED = replace(JOB, percentage=40)
 
 
-def args(job=JOB, scheduler="balanced"):
-    return submission(JobId("j"), job, "d", scheduler).args
+def spec(job=JOB, scheduler="balanced"):
+    return submission(JobId("j"), job, "d", scheduler).spec
+
+
+def of_tasks(found, field):
+    return {task.name: getattr(task, field) for task in found.tasks}
 
 
 def test_tasks_stand_in_the_order_of_the_workflow():
-    assert args()["tasks"] == ["read", "parse", "write"]
-    assert (args()["inputs"], args()["outputs"]) == (["read"], ["write"])
+    assert [task.name for task in spec().tasks] == ["read", "parse", "write"]
+    assert (spec().inputs, spec().outputs) == (("read",), ("write",))
 
 
 def test_peers_of_tasks_are_at_least_and_at_most_as_many_as_the_catalog_says():
-    assert args()["min-required-peers"] == {"read": 2, "parse": 3, "write": 1}
-    assert args()["task-saturation"] == {"read": 2, "parse": "Infinity", "write": 1}
-    assert args()["saturation"] == "Infinity"
+    assert of_tasks(spec(), "min_peers") == {"read": 2, "parse": 3, "write": 1}
+    assert of_tasks(spec(), "max_peers") == {"read": 2, "parse": None, "write": 1}
+    assert spec().max_peers is None
 
 
-def test_only_the_percentage_schedulers_are_told_percentages():
-    assert not {"percentage", "task-percentages"} & set(args())
-    assert args(SHARED, scheduler="percentage")["percentage"] == 40
-    assert "percentage" not in args(scheduler="percentage")
+def test_only_the_percentage_schedulers_get_percentages():
+    assert spec().percentage is None
+    assert set(of_tasks(spec(), "percentage").values()) == {None}
+    assert spec(SHARED, scheduler="percentage").percentage == 40
     by_share = Job("b", JOB.workflow, JOB.catalog, task_scheduler="percentage")
-    assert args(by_share)["task-percentages"] == {"read": 30, "parse": 70}
+    assert of_tasks(spec(by_share), "percentage") == {"read": 30, "parse": 70, "write": None}
 
 
 @pytest.mark.parametrize("scheduler", ["balanced", "greedy"])
 def test_a_share_that_nothing_would_read_is_refused(scheduler):
     with pytest.raises(JobRefused, match=f"percentage, which has no effect: .* is {scheduler}"):
-        args(SHARED, scheduler=scheduler)
+        spec(SHARED, scheduler=scheduler)
 
 
 def windowed(**keys):
@@ -67,23 +73,23 @@ def windowed(**keys):
         ({"max_peers": 4}, 1),
         ({"min_peers": 2}, 2),
         ({"n_peers": 3}, 3),
-        ({"group_by_key": "k", "flux_policy": "continue"}, "Infinity"),
+        ({"group_by_key": "k", "flux_policy": "continue"}, None),
         ({"group_by_fn": "app:key", "flux_policy": "continue", "max_peers": 4}, 4),
     ],
 )
 def test_state_without_groups_has_one_owner_so_that_more_peers_are_not_asked_for(keys, most):
-    assert args(windowed(**keys))["task-saturation"]["sums"] == most
+    assert of_tasks(spec(windowed(**keys)), "max_peers")["sums"] == most
 
 
 def test_a_reduce_task_at_the_end_is_no_output_but_a_source_that_has_to_end():
-    assert args(windowed())["outputs"] == ["write"]
-    assert args(windowed())["windowed"] == ["sums"]
+    assert spec(windowed()).outputs == ("write",)
+    assert spec(windowed()).windowed == ("sums",)
 
 
 def test_the_machine_takes_what_is_submitted():
     command = submission(JobId("j"), JOB, "d", "balanced")
     log = ReplicaLog()
-    replica = log.tell(command.fn, **{k.replace("-", "_"): v for k, v in command.args.items()})
+    replica = log.tell(command)
     assert (replica.rejected, replica.jobs) == (0, ("j",))
     assert replica.job_digests["j"] == "d"
     assert replica.task_saturation["j"]["parse"] == float("inf")
@@ -93,9 +99,9 @@ def test_the_machine_takes_what_is_submitted():
 @pytest.mark.parametrize(
     ("guarantee", "with_windows", "stateful"),
     [
-        ("at-most-once", True, None),
+        ("at-most-once", True, False),
         ("at-least-once", True, True),
-        ("at-least-once", False, None),
+        ("at-least-once", False, False),
         ("exactly-once", False, True),
     ],
 )
@@ -104,16 +110,16 @@ def test_a_job_keeps_state_for_its_windows_and_for_outputs_that_write_once(
 ):
     job = replace(windowed(), guarantee=guarantee)
     job = job if with_windows else replace(job, windows=(), triggers=())
-    assert args(job).get("stateful") == stateful
+    assert spec(job).stateful is stateful
 
 
 @pytest.mark.parametrize(("owner", "kept"), [("OnyxJob/a/b", True), ("x" * 2_000, False)])
 def test_the_owner_of_a_job_is_kept_with_it_and_is_no_novel(owner, kept):
     command = submission(JobId("j"), JOB, "d", "balanced", owner)
     log = ReplicaLog()
-    log.tell(command.fn, **{k.replace("-", "_"): v for k, v in command.args.items()})
+    log.tell_raw(command.NAME, **msgspec.to_builtins(command))
     assert (log.new.job_owners.get("j") == owner, log.new.rejected) == (kept, int(not kept))
-    log.tell("kill-job", job="j")
+    log.tell(KillJob(job="j"))
     assert log.new.job_owners.get("j") == (owner if kept else None)
-    log.tell("gc", id="someone")
+    log.tell(Gc(id="someone"))
     assert not log.new.job_owners

@@ -2,53 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
+from tests.support.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.replica import machine
+from onyx.replica.command import Command
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    ExhaustInput,
+    Gc,
+    KillJob,
+    PrepareJoinCluster,
+    RegisterPartitions,
+    SealOutput,
+    SubmitJob,
+)
 from onyx.replica.effects import RemoveState
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.state import Partitions, Replica
 
 JOB, READ, COUNT, WRITE = JobId("job"), TaskName("read"), TaskName("count"), TaskName("write")
 
 
-def applied(*commands: tuple[str, dict[str, Any]]) -> Replica:
+def applied(*commands: Command) -> Replica:
     replica = Replica()
-    for number, (name, args) in enumerate(commands, 1):
-        replica = machine.apply(replica, Entry(Position(number), Command(name, args)))
+    for number, command in enumerate(commands, 1):
+        replica = machine.apply(replica, Entry(Position(number), command))
     return replica
 
 
-def submitted(**args: Any) -> tuple[str, dict[str, Any]]:
-    tasks = {"tasks": [READ, COUNT, *args.get("outputs", ())], "inputs": [READ]}
-    return "submit-job", {
-        "id": JOB,
-        **tasks,
-        "windowed": [COUNT],
-        "task-scheduler": "balanced",
-        **args,
-    }
+def submitted(outputs: Sequence[str] = (), *, stateful: bool = False) -> SubmitJob:
+    return submit_job(
+        JOB,
+        (READ, COUNT, *outputs),
+        inputs=[READ],
+        outputs=outputs,
+        windowed=[COUNT],
+        stateful=stateful,
+    )
 
 
 GROUP = [
-    ("prepare-join-cluster", {"joiner": "g"}),
-    *(("add-virtual-peer", {"id": f"p{n}", "group-id": "g", "peer-site": {}}) for n in range(3)),
+    PrepareJoinCluster(joiner="g"),
+    *(AddVirtualPeer(id=f"p{n}", group_id="g", peer_site={}) for n in range(3)),
 ]
 
 
-def partitions(task: str, count: int) -> tuple[str, dict[str, Any]]:
-    return "register-partitions", {"job": JOB, "task": task, "count": count, "digest": "d"}
+def partitions(task: str, count: int) -> Command:
+    return RegisterPartitions(job=JOB, task=task, count=count, digest="d")
 
 
-def exhausted(task: str, *numbers: int) -> tuple[str, dict[str, Any]]:
-    return "exhaust-input", {"job": JOB, "task": task, "partitions": list(numbers)}
+def exhausted(task: str, *numbers: int) -> Command:
+    return ExhaustInput(job=JOB, task=task, partitions=numbers)
 
 
 def test_shards_are_numbered_after_the_partitions_of_inputs() -> None:
-    shards = ("register-partitions", {"job": JOB, "task": COUNT, "count": 128})
+    shards = RegisterPartitions(job=JOB, task=COUNT, count=128)
     replica = applied(submitted(), partitions(READ, 3), shards)
     assert replica.partitions[JOB][COUNT] == Partitions(3, 128, "")
 
@@ -73,18 +85,18 @@ def test_a_job_without_outputs_is_complete_when_its_sources_have_ended(last: str
 def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(groups: int) -> None:
     names = [GroupId(f"g{n}") for n in range(groups)]
     joined = Replica(groups=tuple(names))
-    submission = Entry(Position(1), Command(*submitted(stateful=True)))
+    submission = Entry(Position(1), submitted(outputs=[WRITE], stateful=True))
     running = machine.apply(joined, submission)
     for ended in (
-        Entry(Position(5), Command("complete-job", {"job-id": JOB})),
-        Entry(Position(6), Command("kill-job", {"job": JOB})),
+        Entry(Position(5), SealOutput(job=JOB, task=WRITE)),
+        Entry(Position(6), KillJob(job=JOB)),
     ):
         after = machine.apply(running, ended)
-        gone = machine.apply(after, Entry(Position(9), Command("gc", {"id": "client"})))
+        gone = machine.apply(after, Entry(Position(9), Gc(id="client")))
         told = [
             [each for name in names for each in machine.effects(entry, old, new, name)]
             for entry, old, new in ((ended, running, after), (ended, after, gone))
         ]
         removals = [[each for each in some if isinstance(each, RemoveState)] for some in told]
-        kept = ended.command.fn == "kill-job"
+        kept = isinstance(ended.command, KillJob)
         assert removals == [[] if kept else [RemoveState(JOB)], [RemoveState(JOB)]]

@@ -185,8 +185,8 @@ def test_a_source_of_several_partitions_is_shared_by_the_peers_of_the_task() -> 
     job = chain([{"n": n} for n in range(20)], partitions=5)
     bench = finish(Bench(job, {"m:same": lambda s: s}, peers={"read": 2}))
     assert sorted(numbers(bench)) == list(range(20))
-    exhausted = [args["partitions"] for args in bench.proposals("exhaust-input")]
-    assert sorted(exhausted) == [[0, 2, 4], [1, 3]]
+    exhausted = [each.partitions for each in bench.proposals("exhaust-input")]
+    assert sorted(exhausted) == [(0, 2, 4), (1, 3)]
 
 
 def test_what_is_read_again_is_what_was_at_its_position_though_some_has_completed_since() -> None:

@@ -59,7 +59,7 @@ def test_a_source_that_was_not_listed_yet_is_not_listed_any_more() -> None:
     bench.drain()
     bench.settle()
     (registered,) = bench.proposals("register-partitions")
-    assert registered["count"] == 0
+    assert registered.count == 0
 
 
 def test_what_was_pending_is_replayed_after_a_reallocation_and_nothing_new_is_read() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.model.job import Lifecycle
+from onyx.replica.commands import KillJob
 from onyx.task.lifecycles import Lifecycles
 from onyx.task.phases.table import Phase
 
@@ -164,7 +165,7 @@ def test_an_exception_of_a_hook_is_told_with_its_phase(phase: str, task: str) ->
     assert len(bench.exceptions) == 1
     told = bench.exceptions[0]
     assert (told["task"], told["phase"], told["type"]) == (task, name, "KeyError")
-    assert bench.proposals("kill-job") == [{"job": "job-1"}]
+    assert bench.proposals("kill-job") == [KillJob(job="job-1")]
 
 
 def test_an_exception_of_the_function_is_told_as_of_the_function() -> None:

@@ -62,7 +62,7 @@ def test_only_outputs_seal_and_only_when_all_input_is_exhausted() -> None:
     bench.start()
     bench.settle()
     assert [task for task, phases in bench.trace.items() if Phase.SEAL in phases] == ["write"]
-    order = [command.fn for command in bench.proposed]
+    order = [command.NAME for command in bench.proposed]
     assert order.index("exhaust-input") < order.index("seal-output")
     assert bench.completed
 

@@ -14,7 +14,7 @@ from onyx.flow.batch import Segment
 from onyx.peer.stall_facts import facts_of
 from onyx.plugins.generator import GeneratorInput
 from onyx.recorder import Recorder
-from onyx.replica.entry import Command
+from onyx.replica.commands import KillJob, ReportLoss
 from onyx.settings import Settings, TaskSettings
 from onyx.stalls import Reason
 from onyx.task.diagnosis import diagnose
@@ -47,8 +47,9 @@ class Job(Bench):
         return segments
 
     def lost(self, name: str, first: int, last: int, id: str = "", task: str = "work") -> None:
-        args = {"job": self.id, "task": task, "loss": name, "runs": [[0, first, last]], "id": id}
-        self.propose(self.task("work").peer, Command("report-loss", args))
+        runs = ((0, first, last),)
+        found = ReportLoss(job=self.id, task=task, loss=name, runs=runs, id=id)
+        self.propose(self.task("work").peer, found)
 
     def id_of(self, position: int) -> str:
         """Of a segment of the task's: found by working on it once."""
@@ -122,8 +123,8 @@ def test_suspects_are_worked_on_one_by_one_behind_the_others(job: Callable[..., 
 def test_losses_of_another_task_or_partition_change_nothing(job: Callable[..., Job]) -> None:
     bench = job()
     bench.lost("a", 6, 8, task="write")
-    args = {"job": bench.id, "task": "work", "loss": "b", "runs": [[5, 6, 8]]}
-    bench.propose(bench.task("work").peer, Command("report-loss", args))
+    found = ReportLoss(job=bench.id, task="work", loss="b", runs=((5, 6, 8),))
+    bench.propose(bench.task("work").peer, found)
     bench.settle()
     assert sorted(map(len, bench.batches)) == [10, 10]
 
@@ -148,7 +149,7 @@ def test_one_that_has_lost_too_many_is_refused_and_the_job_killed_with_its_place
         bench.lost(f"{number}", POISON, POISON, bench.id_of(POISON))
     bench.settle()
     assert not any(POISON in batch for batch in bench.batches)
-    assert bench.proposals("kill-job") == [{"job": bench.id}]
+    assert bench.proposals("kill-job") == [KillJob(job=bench.id)]
     report = bench.exceptions[0]
     assert report["type"] == "PoisonSegment"
     assert str(report["detail"]).startswith(
@@ -186,8 +187,8 @@ def test_a_task_whose_hooks_end_the_process_again_and_again_kills_the_job(
 ) -> None:
     bench = job()
     for number in range(3):
-        args = {"job": bench.id, "task": "work", "loss": f"{number}"}
-        bench.propose(bench.task("work").peer, Command("report-loss", args))
+        found = ReportLoss(job=bench.id, task="work", loss=f"{number}")
+        bench.propose(bench.task("work").peer, found)
     bench.settle()
     assert bench.batches == []
     assert "over no segment" in bench.exceptions[0]["detail"]
@@ -299,7 +300,7 @@ def test_what_is_refused_leaves_no_trace_in_windows_and_goes_to_the_dead_letter(
     for number in range(3):
         args = {"job": bench.id, "task": "work", "loss": f"{number}"}
         runs = {"runs": [[0, POISON, POISON]], "id": id}
-        bench.propose(work.peer, Command("report-loss", {**args, **runs}))
+        bench.propose(work.peer, ReportLoss(**args, **runs))
     bench.crash(work)
     bench.settle()
     assert bench.completed, bench.exceptions

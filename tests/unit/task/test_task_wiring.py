@@ -10,6 +10,7 @@ from tests.support.replica_log import ReplicaLog
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.replica.commands import AddVirtualPeer
 from onyx.replica.state import Replica
 from onyx.task.channels.wiring import Wiring, wire
 
@@ -20,8 +21,8 @@ def allocated(scheduler: str) -> Replica:
     log = ReplicaLog().join("g")
     for machine in "ab":
         for number in range(3):
-            log.tell("add-virtual-peer", id=f"{machine}{number}", group_id="g",
-                     peer_site={"address": f"{machine}:1"})  # fmt: skip
+            site = {"address": f"{machine}:1"}
+            log.tell(AddVirtualPeer(id=f"{machine}{number}", group_id="g", peer_site=site))
     log.submit("j", " ".join(TASKS), task_scheduler=scheduler, acker_percentage=100)
     return log.new
 

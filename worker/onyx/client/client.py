@@ -25,7 +25,13 @@ from onyx.model.keys.kinds import JOB_ID
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.path_names import path_name
 from onyx.replica import canonical, machine
-from onyx.replica.entry import Command, Entry
+from onyx.replica.commands.drain_job import DrainJob
+from onyx.replica.commands.gc import Gc
+from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands.resume_job import ResumeJob
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands.suspend_job import SuspendJob
+from onyx.replica.entry import Entry
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.replica.submission import submission
@@ -155,7 +161,7 @@ class Client:
         """
         return self.log.append(self.prepare(job_id, job, owner))
 
-    def prepare(self, job_id: JobId, job: Job, owner: str = "") -> Command:
+    def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
         job = drop_unused_upgrade(job)
         return self._entry(job_id, job, self._store(job), owner)
@@ -163,7 +169,7 @@ class Client:
     def _store(self, job: Job) -> str:
         return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
 
-    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> Command:
+    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> SubmitJob:
         scheduler = self._parameters()["job-scheduler"]
         return submission(job_id, job, digest, scheduler, owner)
 
@@ -174,7 +180,7 @@ class Client:
             UserError: no job has this id.
         """
         self._require(self.replica(), job)
-        self.log.append(Command("kill-job", {"job": job}))
+        self.log.append(KillJob(job=job))
 
     def suspend(self, job: JobId) -> None:
         """Take its peers from a job until it is resumed; what it has done stays.
@@ -184,7 +190,7 @@ class Client:
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(job, "suspend")
+        self._change(SuspendJob(job=job), "suspended")
 
     def resume(self, job: JobId) -> None:
         """Let a suspended job ask for peers again; its inputs replay from their frontiers.
@@ -194,7 +200,7 @@ class Client:
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(job, "resume")
+        self._change(ResumeJob(job=job), "resumed")
 
     def drain(self, job: JobId) -> None:
         """Let a job read nothing new, complete what is pending, seal its outputs and complete.
@@ -205,18 +211,18 @@ class Client:
         Raises:
             UserError: no job has this id, or it has ended.
         """
-        self._change(job, "drain")
+        self._change(DrainJob(job=job), "drained")
 
-    def _change(self, job: JobId, verb: Literal["suspend", "resume", "drain"]) -> None:
-        replica = self.replica()
+    def _change(self, command: SuspendJob | ResumeJob | DrainJob, done: str) -> None:
+        job, replica = command.job, self.replica()
         self._require(replica, job)
         for ended, jobs in (
             ("completed", replica.completed_jobs),
             ("killed", replica.killed_jobs),
         ):
             if job in jobs:
-                raise UserError(f"job {job} is {ended}: only a job that runs can be {_PAST[verb]}")
-        self.log.append(Command(f"{verb}-job", {"job": job}))
+                raise UserError(f"job {job} is {ended}: only a job that runs can be {done}")
+        self.log.append(command)
 
     def gc(self) -> Collected:
         """Forget the jobs that have ended, with all that is kept of them, and start the log from
@@ -238,10 +244,9 @@ class Client:
             self.log.delete_documents(job_documents.place(job))
         position, caller = before.version, str(uuid.uuid4())
         for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
-            some = list(ended[start : start + FORGOTTEN_AT_ONCE])
-            done = [job for job in taken if before.resumed_jobs[job] in some]
-            args = {"id": caller, "jobs": some, "taken-over": done}
-            position = self.log.append(Command("gc", args))
+            some = ended[start : start + FORGOTTEN_AT_ONCE]
+            done = tuple(job for job in taken if before.upgrades[job] in some)
+            position = self.log.append(Gc(id=caller, jobs=some, carried_over=done))
         replica = self.replica(at=position)
         self.log.collect(Origin(replica.version, canonical.encode(replica)))
         return Collected(ended, replica.version)
@@ -431,4 +436,3 @@ def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
 
 
 _NOBODY: dict[Any, Any] = {}
-_PAST = {"suspend": "suspended", "resume": "resumed", "drain": "drained"}

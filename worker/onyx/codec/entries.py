@@ -1,40 +1,36 @@
 """Log entries as bytes: a small JSON object, versioned, bounded, total to read.
 
+    {"v": 2, "fn": "kill-job", "args": {"job": "flights"}, "writer": "g1", "sequence": 7}
+
 JSON and not msgpack, because people read the log with ZooKeeper's own tools when something is
-wrong; coordination is not where bytes count. Writing is strict: what would not come back as it was
-(a number that is not finite, a key that is not text) is refused here, before it is in the log for
-ever. Reading never raises: bytes that are no entry of this version become a command named
-`unreadable-entry`, which every replica rejects alike (an exception would stop all peers at the same
-position, again after each restart).
+wrong; coordination is not where bytes count.
+
+Writing is strict: an entry is read back before it is in the log for ever, and a command that would
+not come back as it was (an invalid name, a number that is not finite) is refused. Reading never
+raises: bytes that are no entry, and arguments that their command does not take, become an
+`Undecodable`, which every replica rejects alike.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from onyx.errors import UserError
-from onyx.ids import Position
-from onyx.replica.entry import Command, Entry
+from onyx.ids import NO_POSITION, Position
+from onyx.replica.command import Command, Undecodable
+from onyx.replica.commands import COMMANDS
+from onyx.replica.entry import Entry
 
-FORMAT_VERSION = 1
-UNREADABLE = "unreadable-entry"
-"""Name of the command that stands for bytes which are not an entry."""
-NESTING_MAX = 32
-"""Deepest nesting of lists and maps within the arguments."""
+FORMAT_VERSION = 2
 ENTRY_BYTES_MAX = 1_048_576
 """Largest entry that is read at all (ZooKeeper's own limit); writers have a lower one."""
 _NAME_CHARACTERS_MAX = 256
-_INTEGER_BITS_MAX = 64
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     v: int
     fn: str
-    args: dict[str, Any] = {}
+    args: msgspec.Raw = msgspec.Raw(b"{}")
     writer: str = ""
     sequence: int = 0
     parent: int | None = None
@@ -42,6 +38,8 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Stored)
+_ARGUMENTS = {name: msgspec.json.Decoder(command) for name, command in COMMANDS.items()}
+_FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def encode_entry(
@@ -50,16 +48,21 @@ def encode_entry(
     """The bytes of an entry; its position is where it is stored.
 
     Raises:
-        UserError: the arguments hold something that JSON would change or that is too deep.
+        UserError: no reader would accept the command, or not as it is.
     """
-    args = {
-        str(key): _plain(value, f"{command.fn}: {key}", 1) for key, value in command.args.items()
-    }
-    stored = _Stored(FORMAT_VERSION, command.fn, args, writer, sequence, parent)
     try:
-        return _ENCODER.encode(stored)
-    except UnicodeEncodeError as error:
-        raise UserError(f"{command.fn}: text with a lone surrogate cannot be written") from error
+        args = msgspec.Raw(_ENCODER.encode(command))
+        data = _ENCODER.encode(
+            _Stored(FORMAT_VERSION, command.NAME, args, writer, sequence, parent)
+        )
+    except (msgspec.EncodeError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{command.NAME} cannot be written to the log: {error}") from error
+    read = decode_entry(NO_POSITION, data).command
+    if isinstance(read, Undecodable):
+        raise UserError(f"{command.NAME} cannot be written to the log: {read.reason}")
+    if read != command:
+        raise UserError(f"{command.NAME} cannot be written to the log: JSON has no form for it")
+    return data
 
 
 def decode_entry(position: Position, data: bytes) -> Entry:
@@ -68,13 +71,23 @@ def decode_entry(position: Position, data: bytes) -> Entry:
         return _unreadable(position, f"{len(data)} bytes, at most {ENTRY_BYTES_MAX} are read")
     try:
         stored = _DECODER.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except _FAULTS:
         return _unreadable(position, "not a log entry")
     fault = _fault(stored)
     if fault:
         return _unreadable(position, fault)
     parent = None if stored.parent is None else Position(stored.parent)
-    return Entry(position, Command(stored.fn, stored.args), stored.writer, stored.sequence, parent)
+    return Entry(position, _command(stored), stored.writer, stored.sequence, parent)
+
+
+def _command(stored: _Stored) -> Command:
+    decoder = _ARGUMENTS.get(stored.fn)
+    if decoder is None:
+        return Undecodable(stored.fn, "no such command")
+    try:
+        return decoder.decode(stored.args)
+    except _FAULTS as error:
+        return Undecodable(stored.fn, str(error))
 
 
 def _fault(stored: _Stored) -> str:
@@ -84,39 +97,8 @@ def _fault(stored: _Stored) -> str:
         return "a name is too long"
     if stored.sequence < 0 or bool(stored.writer) != (stored.sequence > 0):
         return "writer and sequence do not belong together"
-    if not _is_plain(stored.args):
-        return f"arguments nested deeper than {NESTING_MAX}, or a number beyond 64 bits"
     return ""
 
 
 def _unreadable(position: Position, reason: str) -> Entry:
-    return Entry(position, Command(UNREADABLE, {"reason": reason}))
-
-
-def _plain(value: Any, where: str, depth: int) -> Any:
-    """The same value of dicts, lists and scalars, or UserError with the place of the fault."""
-    if depth > NESTING_MAX:
-        raise UserError(f"{where}: nested deeper than {NESTING_MAX}, which the log does not take")
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise UserError(f"{where}: key {key!r} is not text")
-        return {key: _plain(each, f"{where}.{key}", depth + 1) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(value)]
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, int) and value.bit_length() <= _INTEGER_BITS_MAX - 1:
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    raise UserError(f"{where}: {value!r} cannot be written to the log as JSON")
-
-
-def _is_plain(args: dict[str, Any]) -> bool:
-    """Whether a reader and a writer agree on these arguments (bounded depth, 64-bit numbers)."""
-    try:
-        _plain(args, "", 0)
-    except UserError:
-        return False
-    return True
+    return Entry(position, Undecodable("", reason))

@@ -29,7 +29,7 @@ from onyx.codec.entries import encode_entry
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import GroupId, Position
 from onyx.log.interface import Session
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.settings import LogSettings
 
 BATCH_ENTRIES_MAX = 100
@@ -172,6 +172,6 @@ def check_size(command: Command, payload: bytes, entry_bytes_max: int) -> None:
     """
     if len(payload) > entry_bytes_max:
         raise UserError(
-            f"command {command.fn} takes {len(payload)} bytes and a log entry at most "
+            f"command {command.NAME} takes {len(payload)} bytes and a log entry at most "
             f"{entry_bytes_max}; put large values into a chunk (`put_chunk`) and log its digest"
         )

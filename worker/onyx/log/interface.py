@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.entry import Entry
 
 
 class Session(enum.Enum):

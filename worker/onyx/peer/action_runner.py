@@ -29,7 +29,7 @@ from onyx.peer.job_checker import JobChecker
 from onyx.peer.lease import Lease
 from onyx.peer.running_tasks import RunningTasks
 from onyx.replica.effects import (
-    CheckJob,
+    AnswerCheck,
     Effect,
     ProbePulse,
     RemoveState,
@@ -83,7 +83,7 @@ class ActionRunner:
                     self._probe(other)
                 case RemoveState(job):
                     self._remove_state(job)
-                case CheckJob():
+                case AnswerCheck():
                     self._checker.ask(action)
                 case StartPauseTimer(suspension):
                     self._events.post_after(self._lease.remaining_s(), PauseDue(suspension))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onyx.ids import Position
+from onyx.replica.command import Command
 from onyx.replica.effects import Effect
-from onyx.replica.entry import Command
 
 
 @dataclass(frozen=True, slots=True)

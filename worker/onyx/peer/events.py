@@ -8,7 +8,8 @@ from typing import Any
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.log.interface import Session
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 

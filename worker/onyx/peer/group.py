@@ -10,8 +10,8 @@ Decisions:
 
 * Before the group has joined, it writes only the join protocol (`add-virtual-peer` waits as well,
   which the original writes at once): a group that dies before anybody watches it leaves no trace.
-* Watches and tasks are level-based (`replica.duties`): the difference of what two replicas ask of
-  this group. An edge-based version would have to handle every pair of events by hand.
+* Watches and tasks are level-based (`replica.reconcile`): the difference of what two replicas ask
+  of this group. An edge-based version must handle every pair of events by hand.
 * A jump to an origin skips entries to which this group may have owed a reaction, so the reactions
   owed by the new replica are computed from its state (`peer.joining.owed`).
 * A group that leaves waits until it reads its own departure in the log. When ZooKeeper is
@@ -56,7 +56,12 @@ from onyx.peer.events import (
     Report,
     SessionChanged,
 )
-from onyx.replica import machine
+from onyx.replica import machine, reconcile
+from onyx.replica.command import Command
+from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
+from onyx.replica.commands.group_leave_cluster import GroupLeaveCluster
+from onyx.replica.commands.join_cluster import PrepareJoinCluster
+from onyx.replica.commands.leave_cluster import LeaveCluster
 from onyx.replica.effects import (
     BackOff,
     Effect,
@@ -64,7 +69,7 @@ from onyx.replica.effects import (
     StartTask,
     StopTask,
 )
-from onyx.replica.entry import Command, Entry
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 _NOTHING: Map[Any, Any] = Map()
@@ -107,7 +112,7 @@ def start(group: GroupId, replica: Replica) -> Result:
         replica: the origin from which the log is read on (or the empty replica with the
             cluster's parameters).
     """
-    return GroupState(group, replica), (Append((joining.prepare(group),)),)
+    return GroupState(group, replica), (Append((PrepareJoinCluster(joiner=group),)),)
 
 
 def step(state: GroupState, event: Event) -> Result:
@@ -156,8 +161,7 @@ def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
     assert position > state.replica.version, "an origin is read only by those who are behind it"
     if state.leaving and not joining.is_known(replica, state.group):
         return _end(state, "left before the origin")
-    entry = Entry(position, Command("set-replica"))
-    effects = machine.effects(entry, state.replica, replica, state.group)
+    effects = tuple(reconcile.changes(state.replica, replica, state.group))
     backing_off = bool(state.retry)
     commands = joining.owed(replica, state.group, backing_off=backing_off)
     return _settle(state, replica, position, commands, effects)
@@ -207,8 +211,8 @@ def _release(
     if state.joined:
         held = state.held
         return (replace(state, held=()) if held else state), held + commands
-    join = tuple(each for each in commands if each.fn in joining.PROTOCOL)
-    rest = tuple(each for each in commands if each.fn not in joining.PROTOCOL)
+    join = tuple(each for each in commands if isinstance(each, joining.PROTOCOL))
+    rest = tuple(each for each in commands if not isinstance(each, joining.PROTOCOL))
     return (replace(state, held=state.held + rest) if rest else state), join
 
 
@@ -224,14 +228,16 @@ def _may_propose(state: GroupState, peer: PeerId, command: Command) -> bool:
     if state.leaving or not state.joined or peer not in state.tasks:
         return False
     job, _ = state.tasks[peer]
-    return bool(command.args.get("job", job) == job)
+    return getattr(command, "job", job) == job
 
 
 def _remove(state: GroupState, peer: PeerId) -> Result:
-    held = tuple(each for each in state.held if each.args.get("id") != peer)
+    held = tuple(
+        each for each in state.held if not (isinstance(each, AddVirtualPeer) and each.id == peer)
+    )
     if state.leaving or held != state.held:
         return replace(state, held=held), ()
-    return _propose(state, (joining.removal(state.group, peer),))
+    return _propose(state, (LeaveCluster(id=peer, group_id=state.group),))
 
 
 def _still_there(dead: Map[GroupId, None], new: Replica) -> Map[GroupId, None]:
@@ -245,7 +251,7 @@ def _pulse_gone(state: GroupState, group: GroupId) -> Result:
     news = group not in state.dead and joining.is_known(state.replica, group)
     if not news or state.leaving or group == state.group:
         return state, ()
-    return replace(state, dead=state.dead.set(group, None)), _append((joining.departure(group),))
+    return replace(state, dead=state.dead.set(group, None)), _append((GroupLeaveCluster(id=group),))
 
 
 def _session(state: GroupState, session: Session) -> Result:
@@ -255,7 +261,7 @@ def _session(state: GroupState, session: Session) -> Result:
             return replace(state, connected=False, suspensions=number), (StartPauseTimer(number),)
         case Session.CONNECTED if not state.connected:
             resume = (Resume(),) if state.paused else ()
-            again = tuple(joining.departure(group) for group in sorted(state.dead))
+            again = tuple(GroupLeaveCluster(id=group) for group in sorted(state.dead))
             return replace(state, connected=True, paused=False), (*resume, *_append(again))
         case Session.LOST:
             return _end(state, "session lost")
@@ -274,8 +280,10 @@ def _leave(state: GroupState) -> Result:
     if state.leaving:
         return state, ()
     peers = state.replica.groups_index.get(state.group, ())
-    commands = tuple(joining.removal(state.group, peer) for peer in peers)
-    commands += (joining.departure(state.group),)
+    commands: tuple[Command, ...] = (
+        *(LeaveCluster(id=peer, group_id=state.group) for peer in peers),
+        GroupLeaveCluster(id=state.group),
+    )
     state = replace(state, leaving=True, held=(), retry=())
     return (
         _end(state, "left while ZooKeeper was unreachable")

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 
 from onyx.ids import GroupId, JobId
-from onyx.replica import machine
+from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.telemetry.catalog import (
@@ -46,7 +46,6 @@ class GroupTelemetry:
         self._jobs: dict[JobId, tuple[str, str]] = {}
         self._seen: tuple[object, ...] = ()
         self._reported = Counters()
-        self._rejected = 0
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:
         """A peer of this group works on the job; from any thread."""
@@ -68,19 +67,19 @@ class GroupTelemetry:
 
     def applied(self, entry: Entry, replica: Replica, seconds: float) -> None:
         """The replica after an entry, which may have been rejected; it took so long."""
-        fn, metrics = entry.command.fn, self._metrics
+        command, metrics = entry.command, self._metrics
+        fn = command.NAME
         metrics.add(LOG_ENTRIES, 1, fn)
         metrics.observe(LOG_APPLY_SECONDS, seconds, fn)
         metrics.set(LOG_APPLIED, entry.position)
         metrics.set(REPLICA_VERSION, entry.position)
-        before, self._rejected = self._rejected, replica.rejected
-        if replica.rejected != before and (refusal := machine.refusal(entry.command)):
+        if isinstance(command, Undecodable):
             metrics.add(LOG_REJECTED)
             logger.warning(
                 "entry %d of the log, %s, is rejected by every worker: %s",
                 entry.position,
-                ascii(entry.command.fn),
-                ascii(refusal)[:REFUSAL_CHARACTERS_MAX],
+                ascii(command.fn),
+                ascii(command.reason)[:REFUSAL_CHARACTERS_MAX],
             )
 
     def report_traffic(self, now: Counters) -> None:

@@ -17,9 +17,9 @@ import msgspec
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica.commands.vouch_job import NAME, PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX
-from onyx.replica.effects import CheckJob
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
+from onyx.replica.commands.vouch_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
+from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options
 from onyx.task.services import Services
 from onyx.task.start_check import problems
@@ -39,10 +39,10 @@ class JobChecker:
         self._services = services
         self._group = group
         self._answer = answer
-        self._waiting: queue.Queue[CheckJob | None] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[AnswerCheck | None] = queue.Queue(WAITING_MAX)
         self._thread: threading.Thread | None = None
 
-    def ask(self, check: CheckJob) -> None:
+    def ask(self, check: AnswerCheck) -> None:
         """Answer in a while; from one thread."""
         if self._thread is None:
             name = f"onyx-checker-{self._group}"
@@ -70,11 +70,10 @@ class JobChecker:
                 continue
             except BaseException as error:
                 found = [describe(error)]
-            shown = [each[:PROBLEM_CHARACTERS_MAX] for each in found[:PROBLEMS_MAX]]
-            args = {"id": check.check, "group": self._group, "problems": shown}
-            self._answer(Command(NAME, args))
+            shown = tuple(each[:PROBLEM_CHARACTERS_MAX] for each in found[:PROBLEMS_MAX])
+            self._answer(VouchJob(id=check.check, group=self._group, problems=shown))
 
-    def _problems(self, check: CheckJob) -> list[str]:
+    def _problems(self, check: AnswerCheck) -> list[str]:
         chunk = self._services.log.get_chunk(check.digest)
         job = parse_mapping(msgspec.json.decode(chunk))
         wrong = [str(each) for each in wrong_options(job)]

@@ -9,27 +9,24 @@ from __future__ import annotations
 import msgspec
 
 from onyx.recorder import Recorder
-from onyx.replica.commands.report_loss import NAME
-from onyx.replica.entry import Command, Entry
+from onyx.replica.commands.report_loss import ReportLoss
+from onyx.replica.entry import Entry
+
+_DECODER = msgspec.json.Decoder(list[ReportLoss])
 
 
-def pending(recorder: Recorder | None) -> tuple[Command, ...]:
+def pending(recorder: Recorder | None) -> tuple[ReportLoss, ...]:
     """Commands that report the losses in the recorder."""
     data = recorder.losses() if recorder is not None else b""
     try:
-        found = msgspec.json.decode(data or b"[]", type=list[dict[str, object]])
-    except msgspec.DecodeError:  # what has ended the process may have written anywhere before
-        found = []
-    return tuple(Command(NAME, each) for each in found)
+        return tuple(_DECODER.decode(data or b"[]"))
+    except msgspec.DecodeError:  # the code that ended the process may have written anywhere before
+        return ()
 
 
 def heard(recorder: Recorder | None, entry: Entry) -> None:
     """An entry was read: if it is one of the reports, drop it from the recorder."""
-    if recorder is None or entry.command.fn != NAME:
+    if recorder is None or not isinstance(entry.command, ReportLoss):
         return
-    left = [
-        each.args
-        for each in pending(recorder)
-        if each.args.get("loss") != entry.command.args.get("loss")
-    ]
+    left = [each for each in pending(recorder) if each.loss != entry.command.loss]
     recorder.keep(msgspec.json.encode(left) if left else b"")

@@ -20,7 +20,7 @@ from onyx.replica.effects import (
     Effect,
     JobReady,
     RewireTask,
-    SealOutput,
+    SealTask,
     StartTask,
     StopTask,
 )
@@ -69,7 +69,7 @@ class RunningTasks:
                     self._stop_task(peer, reason)
                 case RewireTask(peer, version=version):
                     self._post(peer, Rewire(version))
-                case SealOutput(peer):
+                case SealTask(peer):
                     self._post(peer, Seal())
                 case JobReady(job, version):
                     self._ready(replica, job, version)

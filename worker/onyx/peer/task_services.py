@@ -28,7 +28,7 @@ from onyx.peer.lease import Lease
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recording
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.state.stores.interface import ChunkStore
 from onyx.state.stores.memory import MemoryChunkStore

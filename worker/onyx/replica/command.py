@@ -1,65 +1,76 @@
-"""The fixed contract of a log command: one module each, four functions, all pure.
+"""The contract of a log command: a frozen struct of its arguments, with what it does as methods.
 
-    NAME                                        as written in the log
-    Args                                        frozen struct; what does not decode is rejected
-    apply(replica, args, position) -> Replica   the same object when nothing changes; never raises
-    diff(old, new, args) -> Diff                a small value: what happened
-    reactions(old, new, diff, args, me)         what the group `me` writes in return
+A command is one module in `replica.commands` and one row of its table. Its name in the log is the
+name of its class in kebab case. All methods are pure:
+
+    apply(replica, position)             the replica after it; the same object if nothing changes
+    reactions(old, new, me)              what the group `me` writes to the log in return
+    effects(position, old, new, me)      what the group `me` must do once, because of this entry
 
 A command changes only what it is about. What follows for every command alike (scheduling, slots,
-versions, sealers) is done once, in `replica.machine`.
+versions, sealers) is derived once, in `replica.derived`.
+
+A name and a dict were rejected: a misspelled key would be found by the replicas, after it is in the
+log for ever, and not by the type checker.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol
+import re
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
-from onyx.model.names import NAME
+from onyx.ids import GroupId, PeerId, Position
 from onyx.path_names import CHARACTERS_MAX, PATH_NAME
-from onyx.replica.entry import Command
+from onyx.replica.effects import Effect
 from onyx.replica.state import Replica
 
 _PATH_NAME = Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})\Z")
 
 Group = Annotated[GroupId, _PATH_NAME]
 Peer = Annotated[PeerId, _PATH_NAME]
-Job = Annotated[JobId, _PATH_NAME]
-Digest = Annotated[str, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})?\Z")]
-"""Of a document in the chunk store; empty when there is none."""
-Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
-Count = Annotated[int, Meta(ge=0, le=1_000_000)]
-Percent = Annotated[int, Meta(ge=0, le=100)]
-
-Diff = dict[str, Any] | None
 
 
-class Arguments(Struct, frozen=True, rename="kebab"):
-    """Base of all `Args`: keys are written with hyphens; keys of later versions are ignored."""
+class Command(Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """Base of all commands. Constraints of fields are checked by the codec, not by `__init__`.
+
+    In the log, keys are written with hyphens; keys that a command does not have are ignored.
+    """
+
+    NAME: ClassVar[str] = ""
+    """Name in the log."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.NAME = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        """The replica after this command; never raises."""
+        raise NotImplementedError(self.NAME)
+
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """Commands that the group `me` appends in return."""
+        return ()
+
+    def effects(
+        self, position: Position, old: Replica, new: Replica, me: GroupId
+    ) -> tuple[Effect, ...]:
+        """What `me` does because of this entry alone; all else follows from the replicas."""
+        return ()
 
 
-class CommandModule(Protocol):
-    """What the registry asks of a module."""
+class Undecodable(Command, frozen=True):
+    """Stands for an entry whose bytes or arguments do not decode. Nobody writes it.
 
-    @property
-    def NAME(self) -> str: ...
+    Every replica rejects it alike. An exception instead would stop all peers at the same position,
+    again after each restart.
+    """
 
-    @property
-    def Args(self) -> type[Arguments]: ...
+    fn: str
+    """Name of the command as it was written; empty when the bytes are no entry at all."""
+    reason: str
 
-    def apply(self, replica: Replica, args: Any, position: Position, /) -> Replica: ...
-
-    def diff(self, old: Replica, new: Replica, args: Any, /) -> Diff: ...
-
-    def reactions(
-        self, old: Replica, new: Replica, diff: Diff, args: Any, me: GroupId, /
-    ) -> tuple[Command, ...]: ...
-
-
-def no_reactions(
-    old: Replica, new: Replica, diff: Diff, args: Any, me: GroupId
-) -> tuple[Command, ...]:
-    """For commands to which nobody reacts."""
-    return ()
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        return replace(replica, rejected=replica.rejected + 1)

@@ -76,7 +76,7 @@ class JobReady:
 
 
 @dataclass(frozen=True, slots=True)
-class SealOutput:
+class SealTask:
     """All input is exhausted and acked; this peer was elected to seal its output task."""
 
     peer: PeerId
@@ -92,7 +92,7 @@ class RemoveState:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckJob:
+class AnswerCheck:
     """Somebody asks whether the workers can run a job: look, and write `vouch-job`."""
 
     check: str
@@ -114,8 +114,8 @@ Effect = (
     | StopTask
     | RewireTask
     | JobReady
-    | SealOutput
+    | SealTask
     | RemoveState
-    | CheckJob
+    | AnswerCheck
     | RestartGroup
 )

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from onyx.ids import Position
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What is asked for: a name from `replica.commands` and plain JSON-like arguments."""
-
-    fn: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+from onyx.replica.command import Command
 
 
 @dataclass(frozen=True, slots=True)

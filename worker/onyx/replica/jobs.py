@@ -32,7 +32,7 @@ STATE_KEYS = ("partitions",)
 """What a job has that comes in the place of a job that was killed."""
 
 SUBMITTED_KEYS = (
-    "resumed_jobs",
+    "upgrades",
     "job_digests",
     "job_owners",
     "tasks",

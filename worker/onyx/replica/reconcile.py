@@ -2,7 +2,7 @@
 
 Level-based: what a group must watch and run is read from each replica alone, and the effects are
 the difference. So a jump over many entries (a new origin) needs no code of its own. Only what an
-entry asks for once (a probe, a back-off) is read from the entry.
+entry asks for once (a probe, a back-off) comes from its command (`Command.effects`).
 """
 
 from __future__ import annotations
@@ -14,24 +14,18 @@ from immutables import Map
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.replica import ring
-from onyx.replica.command import Arguments
-from onyx.replica.commands import abort_join_cluster, check_job, prepare_join_cluster
 from onyx.replica.effects import (
-    BackOff,
-    CheckJob,
     Effect,
     JobReady,
-    ProbePulse,
     RemoveState,
     RestartGroup,
     RewireTask,
-    SealOutput,
+    SealTask,
     StartTask,
     StopTask,
     UnwatchPulse,
     WatchPulse,
 )
-from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 
@@ -52,22 +46,6 @@ def changes(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     yield from _removals(old, new, me)
     if me in new.left and me not in old.left:
         yield RestartGroup()
-
-
-def of_entry(
-    entry: Entry, args: Arguments, old: Replica, new: Replica, me: GroupId
-) -> Iterator[Effect]:
-    """What `me` must do once, because of this entry."""
-    if isinstance(args, abort_join_cluster.Args):
-        if abort_join_cluster.reactions(old, new, None, args, me):
-            yield BackOff()
-    elif isinstance(args, check_job.Args):
-        if me in new.groups:
-            yield CheckJob(args.id, args.digest)
-    elif isinstance(args, prepare_join_cluster.Args) and me == args.joiner and me in new.aborted:
-        _, busy = ring.entrances(new, me)
-        if busy:
-            yield ProbePulse(busy[entry.position % len(busy)])
 
 
 def _watches(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
@@ -142,7 +120,7 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
         sealed_before = old.sealers.get(job, Map()) if was_ready else Map()
         for task, peer in sorted(new.sealers.get(job, Map()).items()):
             if new.groups_reverse_index.get(peer) == me and sealed_before.get(task) != peer:
-                yield SealOutput(peer, job, task)
+                yield SealTask(peer, job, task)
 
 
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:

@@ -70,7 +70,7 @@ class Replica:
     """Those of `jobs` that want no peers for now."""
     draining_jobs: Map[JobId, None] = NOTHING
     """Those of `jobs` whose inputs read nothing new any more."""
-    resumed_jobs: Map[JobId, JobId] = NOTHING
+    upgrades: Map[JobId, JobId] = NOTHING
     """For jobs that came in the place of another one, which that was: their state begins with that
     of the other."""
     job_digests: Map[JobId, str] = NOTHING

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from onyx.errors import Problem, Unavailable
-from onyx.ids import JobId
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.replica.entry import Command, Entry
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import upgrades, worker_checks
 from onyx.upgrade.plan import Plan
@@ -28,7 +28,7 @@ def examine(
     log: ClientLog,
     replica: Replica,
     job: Job,
-    submission: Command,
+    submission: SubmitJob,
     follow: Follow,
     asks: bool = True,
 ) -> Plan:
@@ -55,17 +55,17 @@ def examine(
 
 
 def _doubts(
-    log: ClientLog, replica: Replica, submission: Command, follow: Follow
+    log: ClientLog, replica: Replica, submission: SubmitJob, follow: Follow
 ) -> tuple[Problem, ...]:
     """Why a job would not run; empty when it would."""
-    resumes = submission.args.get("resumes")
-    old = JobId(resumes) if resumes in replica.jobs else None
+    upgrades = submission.spec.upgrades
+    old = upgrades if upgrades in replica.jobs else None
     problems = []
     if old is not None and (lacking := worker_checks.lacks_peers(replica, old, submission)):
         hint = f"add workers; or upgrade it without them: onyx suspend {old} first"
         problems.append(Problem("spec.upgrade.from", lacking, hint))
     if old is not None or replica.groups:
-        answers = _asked(log, replica, str(submission.args["digest"]), follow)
+        answers = _asked(log, replica, submission.spec.digest, follow)
         problems += [Problem("spec", each) for each in answers]
     return tuple(problems)
 

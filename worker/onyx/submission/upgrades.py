@@ -49,7 +49,7 @@ def plan(
         raise UserError(f"there is no job {old}: `onyx jobs` lists the known ones")
     if old in replica.completed_jobs:
         raise UserError(f"job {old} has completed: it has no state to carry over")
-    upgrades = replica.resumed_jobs
+    upgrades = replica.upgrades
     newer = [each for each in replica.jobs if upgrades.get(each) == old and each != instead_of]
     if newer:
         raise UserError(f"job {newer[0]} upgrades job {old} already: upgrade that one")
@@ -65,8 +65,8 @@ def plan(
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:
     """The job that has the state of `job`: that job itself or, until it has carried over the state
     of the old job that it upgrades, the holder of that one's state."""
-    for _ in replica.resumed_jobs:
-        older = replica.resumed_jobs.get(job)
+    for _ in replica.upgrades:
+        older = replica.upgrades.get(job)
         if older is None or _has_carried_over(log, replica, job):
             break
         job = older
@@ -77,7 +77,7 @@ def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]
     """Running jobs that have carried over the state of their old job, and the old jobs of those
     that have not: the state of these is still needed."""
     done, needed = [], set()
-    for job, old in sorted(replica.resumed_jobs.items()):
+    for job, old in sorted(replica.upgrades.items()):
         if job in replica.jobs:
             if _has_carried_over(log, replica, job):
                 done.append(job)

@@ -12,12 +12,13 @@ the operator has no gRPC.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 
 from onyx.ids import GroupId, JobId
 from onyx.replica import machine
-from onyx.replica.commands import check_job, vouch_job
-from onyx.replica.entry import Command, Entry
+from onyx.replica.commands.check_job import CheckJob
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands.vouch_job import VouchJob
+from onyx.replica.entry import Entry
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica
 
@@ -34,19 +35,19 @@ class WorkerCheck:
     def __init__(self, digest: str) -> None:
         """`digest`: of the job in the chunk store."""
         self.check = uuid.uuid4().hex
-        self.command = Command(check_job.NAME, {"id": self.check, "digest": digest})
+        self.command = CheckJob(id=self.check, digest=digest)
         self._asked: dict[GroupId, str] | None = None
         self._answers: dict[GroupId, tuple[str, ...]] = {}
 
     def hear(self, entry: Entry, replica: Replica) -> None:
         """Take the next entry of the log, with the replica after it."""
-        args = entry.command.args
+        command = entry.command
         if self._asked is None:
-            if entry.command.fn == check_job.NAME and args.get("id") == self.check:
+            if isinstance(command, CheckJob) and command.id == self.check:
                 self._asked = {group: _address(replica, group) for group in replica.groups}
             return
-        if entry.command.fn == vouch_job.NAME and args.get("id") == self.check:
-            self._answer(args)
+        if isinstance(command, VouchJob) and command.id == self.check:
+            self._answers[command.group] = command.problems
         gone = [group for group in self._asked if group not in replica.groups]
         for group in gone:
             del self._asked[group]
@@ -79,19 +80,14 @@ class WorkerCheck:
         left = [where for group, where in sorted(self._asked.items()) if group not in self._answers]
         return f"no answer from {_named(left)}"
 
-    def _answer(self, args: Mapping[str, object]) -> None:
-        group, problems = args.get("group"), args.get("problems", ())
-        if isinstance(group, str) and isinstance(problems, list | tuple):
-            self._answers[GroupId(group)] = tuple(map(str, problems))
 
-
-def lacks_peers(replica: Replica, old: JobId, submission: Command) -> str:
+def lacks_peers(replica: Replica, old: JobId, submission: SubmitJob) -> str:
     """Why a job would have no peers although the old job frees its own: found by applying the
     submission to the replica. Empty if it would have peers, or if the old job has none either."""
     if not any(replica.allocations.get(old, NOTHING).values()):
         return ""
     after = machine.apply(replica, Entry(type(replica.version)(replica.version + 1), submission))
-    why = why_waiting(after, JobId(str(submission.args["id"])))
+    why = why_waiting(after, submission.id)
     if why is None:
         return ""
     return f"it would wait, with job {old} killed: it {why.removeprefix('it ')}"

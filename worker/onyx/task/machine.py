@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
+from onyx.replica.commands.kill_job import KillJob
 from onyx.task.failures import restarts
 from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
@@ -254,7 +255,7 @@ def _decide(task: Task, failure: Failure) -> None:
     values = task.assignment.services.settings.task.report_values
     text = report(task.job_id, task.name, task.peer, failure, values)
     stored = task.assignment.services.store_exception(task.job_id, text)
-    stored.add_done_callback(lambda _: task.assignment.propose("kill-job", job=task.job_id))
+    stored.add_done_callback(lambda _: task.assignment.propose(KillJob(job=task.job_id)))
 
 
 def _assigned(task: Task) -> bool:

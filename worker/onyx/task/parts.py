@@ -27,7 +27,7 @@ from onyx.flow.routed import Routed
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.pending import BackOff
 from onyx.model.job import CatalogEntry, Job
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
@@ -71,9 +71,9 @@ class Assignment:
     def clock(self) -> Clock:
         return self.services.clock
 
-    def propose(self, fn: str, **args: Any) -> None:
+    def propose(self, command: Command) -> None:
         """Write a command to the log on behalf of this peer."""
-        self.services.propose(self.peer, Command(fn, args))
+        self.services.propose(self.peer, command)
 
     @property
     def back_off(self) -> BackOff:

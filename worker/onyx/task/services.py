@@ -15,7 +15,7 @@ from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.recorder import Recording
-from onyx.replica.entry import Command
+from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings

@@ -7,6 +7,7 @@ import json
 import threading
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from onyx import api
@@ -86,8 +87,8 @@ def _print(item: Entry | Origin, as_json: bool) -> None:
     else:
         line = {
             "position": item.position,
-            "fn": item.command.fn,
-            "args": dict(item.command.args),
+            "fn": item.command.NAME,
+            "args": msgspec.to_builtins(item.command),
             "writer": item.writer,
             "sequence": item.sequence,
             "parent": item.parent,
@@ -96,4 +97,4 @@ def _print(item: Entry | Origin, as_json: bool) -> None:
         print(json.dumps(line, sort_keys=True), flush=True)
         return
     arguments = json.dumps(line["args"], sort_keys=True)
-    print(f"{item.position:>8}  {item.command.fn:<22} {arguments}", flush=True)
+    print(f"{item.position:>8}  {item.command.NAME:<22} {arguments}", flush=True)

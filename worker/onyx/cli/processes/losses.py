@@ -12,11 +12,13 @@ from __future__ import annotations
 import secrets
 import signal
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from onyx.ids import JobId, TaskName
+from onyx.peer.loss_reports import pending
 from onyx.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
+from onyx.replica.commands.report_loss import ReportLoss
 
 RUNS_MAX = 64
 """Of positions, of one batch: those that are close are joined."""
@@ -43,8 +45,8 @@ def by_itself(code: int, recorder: Recorder) -> bool:
     return recorder.orderly() != code
 
 
-def reports(deaths: Sequence[Inside], lived_s: float) -> list[dict[str, Any]]:
-    """Arguments of `report-loss` for what was in user code at one death."""
+def reports(deaths: Sequence[Inside], lived_s: float) -> list[ReportLoss]:
+    """What to report of user code that was running at one death."""
     made = []
     over_nothing = not any(each.over_segments for each in deaths)
     of_one_job = over_nothing and len({each.job for each in deaths}) == 1
@@ -54,19 +56,19 @@ def reports(deaths: Sequence[Inside], lived_s: float) -> list[dict[str, Any]]:
             continue
         certain = len(deaths) == 1 and len(each.roots) == 1
         made.append(
-            {
-                "job": each.job,
-                "task": each.task,
-                "loss": secrets.token_hex(8),
-                "runs": named,
-                "id": f"{each.id:x}" if certain else "",
-                "afresh": lived_s >= LIVED_LONG_S,
-            }
+            ReportLoss(
+                job=JobId(each.job),
+                task=TaskName(each.task),
+                loss=secrets.token_hex(8),
+                runs=tuple(named),
+                id=f"{each.id:x}" if certain else "",
+                afresh=lived_s >= LIVED_LONG_S,
+            )
         )
     return made
 
 
-def hand_over(recorder: Recorder, lost: Sequence[dict[str, Any]]) -> None:
+def hand_over(recorder: Recorder, lost: Sequence[ReportLoss]) -> None:
     """Leave reports to the next process, beside those that are still there; the newest stay."""
     all_of_them = [*left(recorder), *lost]
     while len(data := msgspec.json.encode(all_of_them)) > LOSSES_BYTES_MAX:
@@ -74,13 +76,9 @@ def hand_over(recorder: Recorder, lost: Sequence[dict[str, Any]]) -> None:
     recorder.keep(data)
 
 
-def left(recorder: Recorder) -> list[dict[str, Any]]:
+def left(recorder: Recorder) -> list[ReportLoss]:
     """Reports that no process has made yet."""
-    try:
-        found: list[dict[str, Any]] = msgspec.json.decode(recorder.losses() or b"[]")
-    except msgspec.DecodeError:  # what has ended the process may have written anywhere before
-        return []
-    return found
+    return list(pending(recorder))
 
 
 def told(deaths: Sequence[Inside]) -> str:

@@ -10,7 +10,7 @@ from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.peer_group import PeerGroup
 from onyx.recorder import Recorder
-from onyx.replica.commands import NAMES
+from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
@@ -85,7 +85,7 @@ class Worker:
         telemetry = self._settings.telemetry
         if telemetry.metrics_port is None:
             return NULL_GROUP
-        metrics = PrometheusGroupMetrics(NAMES, __version__)
+        metrics = PrometheusGroupMetrics(COMMANDS, __version__)
         self._telemetry = TelemetryServer(
             telemetry.metrics_host,
             telemetry.metrics_port,

@@ -28,7 +28,8 @@ from onyx.log.zookeeper.origins import Origins
 from onyx.log.zookeeper.pulses import Pulses
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.log.zookeeper.subscription import Subscription
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.entry import Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
 

@@ -1,61 +1,58 @@
-"""The registry of log commands. A command is added here and nowhere else."""
+"""The table of log commands. A command is one module, and one row here."""
 
 from __future__ import annotations
 
-from onyx.replica.command import CommandModule
-from onyx.replica.commands import (
-    abort_join_cluster,
-    accept_join_cluster,
-    add_virtual_peer,
-    check_job,
-    complete_job,
-    drain_job,
-    exhaust_input,
-    gc,
-    group_leave_cluster,
-    kill_job,
-    leave_cluster,
-    notify_join_cluster,
-    prepare_join_cluster,
-    register_partitions,
-    report_loss,
-    restart_task,
-    resume_job,
-    seal_output,
-    signal_ready,
-    submit_job,
-    suspend_job,
-    vouch_job,
-)
-from onyx.structs import prepared
+from collections.abc import Mapping
 
-_MODULES: tuple[CommandModule, ...] = (
-    abort_join_cluster,
-    accept_join_cluster,
-    add_virtual_peer,
-    check_job,
-    complete_job,
-    drain_job,
-    exhaust_input,
-    gc,
-    group_leave_cluster,
-    kill_job,
-    leave_cluster,
-    notify_join_cluster,
-    prepare_join_cluster,
-    register_partitions,
-    report_loss,
-    restart_task,
-    resume_job,
-    seal_output,
-    signal_ready,
-    submit_job,
-    suspend_job,
-    vouch_job,
+from onyx.replica.command import Command
+from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
+from onyx.replica.commands.check_job import CheckJob
+from onyx.replica.commands.drain_job import DrainJob
+from onyx.replica.commands.exhaust_input import ExhaustInput
+from onyx.replica.commands.gc import Gc
+from onyx.replica.commands.group_leave_cluster import GroupLeaveCluster
+from onyx.replica.commands.join_cluster import (
+    AbortJoinCluster,
+    AcceptJoinCluster,
+    NotifyJoinCluster,
+    PrepareJoinCluster,
 )
+from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands.leave_cluster import LeaveCluster
+from onyx.replica.commands.register_partitions import RegisterPartitions
+from onyx.replica.commands.report_loss import ReportLoss
+from onyx.replica.commands.restart_task import RestartTask
+from onyx.replica.commands.resume_job import ResumeJob
+from onyx.replica.commands.seal_output import SealOutput
+from onyx.replica.commands.signal_ready import SignalReady
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands.suspend_job import SuspendJob
+from onyx.replica.commands.vouch_job import VouchJob
 
-for _module in _MODULES:
-    prepared(_module.Args)
-COMMANDS: dict[str, CommandModule] = {module.NAME: module for module in _MODULES}
-NAMES = tuple(COMMANDS)
-"""Names of all commands, sorted."""
+COMMANDS: Mapping[str, type[Command]] = {
+    command.NAME: command
+    for command in (
+        AbortJoinCluster,
+        AcceptJoinCluster,
+        AddVirtualPeer,
+        CheckJob,
+        DrainJob,
+        ExhaustInput,
+        Gc,
+        GroupLeaveCluster,
+        KillJob,
+        LeaveCluster,
+        NotifyJoinCluster,
+        PrepareJoinCluster,
+        RegisterPartitions,
+        ReportLoss,
+        RestartTask,
+        ResumeJob,
+        SealOutput,
+        SignalReady,
+        SubmitJob,
+        SuspendJob,
+        VouchJob,
+    )
+}
+"""All commands by their names in the log."""

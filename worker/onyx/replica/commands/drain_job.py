@@ -1,4 +1,4 @@
-"""The inputs of a job stop reading; what is pending completes, and then the job.
+"""The inputs of a job stop reading; in-flight segments complete, and then the job.
 
 From here everything goes the way of a source that has ended: partitions are exhausted, outputs
 sealed. There is no way back. A suspended job stays suspended: draining needs peers, and taking them
@@ -14,22 +14,22 @@ from dataclasses import replace
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs
-from onyx.replica.command import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Command
+from onyx.replica.spec import Job
 from onyx.replica.state import NOTHING, Replica
 
-NAME = "drain-job"
 
+class DrainJob(Command, frozen=True):
+    """Let a job read nothing new and complete."""
 
-class Args(Arguments, frozen=True):
     job: Job
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job not in replica.jobs or args.job in replica.draining_jobs:
-        return replica
-    if _has_never_read(replica, args.job):
-        return jobs.complete(replica, args.job)
-    return replace(replica, draining_jobs=replica.draining_jobs.set(args.job, None))
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if self.job not in replica.jobs or self.job in replica.draining_jobs:
+            return replica
+        if _has_never_read(replica, self.job):
+            return jobs.complete(replica, self.job)
+        return replace(replica, draining_jobs=replica.draining_jobs.set(self.job, None))
 
 
 def _has_never_read(replica: Replica, job: JobId) -> bool:
@@ -37,11 +37,3 @@ def _has_never_read(replica: Replica, job: JobId) -> bool:
     registered = replica.partitions.get(job, NOTHING)
     unread = any(task not in registered for task in replica.input_tasks.get(job, ()))
     return unread and job not in replica.allocations
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    changed = args.job in old.jobs and args.job not in old.draining_jobs
-    return {"job": args.job, "job-completed?": args.job not in new.jobs} if changed else None
-
-
-reactions = no_reactions

@@ -13,34 +13,35 @@ from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import JobId, Position, TaskName
-from onyx.replica.command import Arguments, Diff, Job, Task, no_reactions
+from onyx.replica.command import Command
 from onyx.replica.jobs import end_without_outputs, sources
+from onyx.replica.spec import Job, Task
 from onyx.replica.state import Replica
-
-NAME = "exhaust-input"
 
 _NONE: Map[int, None] = Map()
 
 
-class Args(Arguments, frozen=True):
+class ExhaustInput(Command, frozen=True):
+    """Some partitions of a source are exhausted, or all."""
+
     job: Job
     task: Task
     partitions: tuple[Annotated[int, Meta(ge=0, lt=65_535)], ...] | None = None
+    """Numbers within the job; None for all partitions of the task."""
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    job, task = args.job, args.task
-    if job not in replica.jobs or task not in sources(replica, job):
-        return replica
-    if args.partitions is not None:
-        replica = _mark(replica, job, task, args.partitions)
-        if not _all_marked(replica, job, task):
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        job, task = self.job, self.task
+        if job not in replica.jobs or task not in sources(replica, job):
             return replica
-    tasks: Map[TaskName, None] = replica.exhausted_inputs.get(job, Map())
-    if task in tasks:
-        return replica
-    exhausted = replica.exhausted_inputs.set(job, tasks.set(task, None))
-    return end_without_outputs(replace(replica, exhausted_inputs=exhausted), job)
+        if self.partitions is not None:
+            replica = _mark(replica, job, task, self.partitions)
+            if not _all_marked(replica, job, task):
+                return replica
+        tasks: Map[TaskName, None] = replica.exhausted_inputs.get(job, Map())
+        if task in tasks:
+            return replica
+        exhausted = replica.exhausted_inputs.set(job, tasks.set(task, None))
+        return end_without_outputs(replace(replica, exhausted_inputs=exhausted), job)
 
 
 def _numbers(replica: Replica, job: JobId, task: TaskName) -> range:
@@ -64,10 +65,3 @@ def _all_marked(replica: Replica, job: JobId, task: TaskName) -> bool:
     numbers = _numbers(replica, job, task)
     marked = replica.exhausted_partitions.get(job, _NONE)
     return len(numbers) > 0 and all(number in marked for number in numbers)
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"job": args.job, "task": args.task}
-
-
-reactions = no_reactions

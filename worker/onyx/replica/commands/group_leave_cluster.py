@@ -7,33 +7,24 @@ group among the peers there, finds none, and the job goes on without part of its
 from __future__ import annotations
 
 from onyx.ids import GroupId, Position
-from onyx.replica import jobs, members, ring
-from onyx.replica.command import Arguments, Diff, Group
-from onyx.replica.entry import Command
+from onyx.replica import jobs, members
+from onyx.replica.command import Command, Group
+from onyx.replica.commands.join_cluster import AbortJoinCluster
 from onyx.replica.state import Replica
 
-NAME = "group-leave-cluster"
 
+class GroupLeaveCluster(Command, frozen=True):
+    """A group is no member any more and never will be again."""
 
-class Args(Arguments, frozen=True):
     id: Group
 
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if self.id in replica.left:
+            return replica
+        peers = replica.groups_index.get(self.id, ())
+        return members.leave(jobs.kill_by_flux(replica, peers), self.id, position)
 
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.id in replica.left:
-        return replica
-    peers = replica.groups_index.get(args.id, ())
-    return members.leave(jobs.kill_by_flux(replica, peers), args.id, position)
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    _, observer, subject = ring.close(old.pairs, args.id)
-    return {"died": args.id, "updated-watch": {"observer": observer, "subject": subject}}
-
-
-def reactions(
-    old: Replica, new: Replica, diff: Diff, args: Args, me: GroupId
-) -> tuple[Command, ...]:
-    if me in members.joiners_at(old, args.id):
-        return (Command("abort-join-cluster", {"id": me}),)
-    return ()
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        if me in members.joiners_at(old, self.id):
+            return (AbortJoinCluster(id=me),)
+        return ()

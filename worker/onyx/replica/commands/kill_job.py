@@ -7,25 +7,17 @@ from __future__ import annotations
 
 from onyx.ids import Position
 from onyx.replica import jobs
-from onyx.replica.command import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Command
+from onyx.replica.spec import Job
 from onyx.replica.state import Replica
 
-NAME = "kill-job"
 
+class KillJob(Command, frozen=True):
+    """End a job without completing it."""
 
-class Args(Arguments, frozen=True):
     job: Job
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job in replica.killed_jobs or args.job in replica.completed_jobs:
-        return replica
-    return jobs.kill(replica, args.job)
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    killed = [job for job in new.killed_jobs if job not in old.killed_jobs]
-    return {"killed": killed} if killed else None
-
-
-reactions = no_reactions
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if self.job in replica.killed_jobs or self.job in replica.completed_jobs:
+            return replica
+        return jobs.kill(replica, self.job)

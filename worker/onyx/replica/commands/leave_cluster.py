@@ -9,40 +9,34 @@ from msgspec import field
 
 from onyx.ids import GroupId, Position
 from onyx.replica import jobs, members
-from onyx.replica.command import Arguments, Diff, Group, Peer
-from onyx.replica.entry import Command
+from onyx.replica.command import Command, Group, Peer
+from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
 from onyx.replica.state import Replica
 
-NAME = "leave-cluster"
 
+class LeaveCluster(Command, frozen=True):
+    """A virtual peer gives up its work and leaves."""
 
-class Args(Arguments, frozen=True):
     id: Peer
     group_id: Group | None = None
     restart: bool = field(default=False, name="restart?")
     restarted_id: Peer | None = None
+    """Id under which the peer comes back."""
 
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if self.id not in replica.groups_reverse_index:
+            return replica
+        return members.remove_peers(jobs.kill_by_flux(replica, (self.id,)), (self.id,))
 
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.id not in replica.groups_reverse_index:
-        return replica
-    return members.remove_peers(jobs.kill_by_flux(replica, (args.id,)), (args.id,))
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return {"died": args.id}
-
-
-def reactions(
-    old: Replica, new: Replica, diff: Diff, args: Args, me: GroupId
-) -> tuple[Command, ...]:
-    mine = old.groups_reverse_index.get(args.id) == me
-    if not (mine and args.restart and args.restarted_id):
-        return ()
-    again = {
-        "id": args.restarted_id,
-        "group-id": me,
-        "peer-site": dict(old.peer_sites.get(args.id, {})),
-        "tags": list(old.peer_tags.get(args.id, ())),
-    }
-    return (Command("add-virtual-peer", again),)
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        mine = old.groups_reverse_index.get(self.id) == me
+        if not (mine and self.restart and self.restarted_id):
+            return ()
+        return (
+            AddVirtualPeer(
+                id=self.restarted_id,
+                group_id=me,
+                peer_site=dict(old.peer_sites.get(self.id, {})),
+                tags=old.peer_tags.get(self.id, ()),
+            ),
+        )

@@ -13,44 +13,36 @@ from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import Position
-from onyx.replica.command import Arguments, Diff, Digest, Job, Task, no_reactions
+from onyx.replica.command import Command
 from onyx.replica.jobs import end_without_outputs, sources
+from onyx.replica.spec import Digest, Job, Task
 from onyx.replica.state import Partitions, Replica
-
-NAME = "register-partitions"
 
 PARTITIONS_MAX = 65_535
 """Of a job: numbers have 16 bits, and the last one is the end of input."""
 
 
-class Args(Arguments, frozen=True):
+class RegisterPartitions(Command, frozen=True):
+    """Number the partitions of a source within its job."""
+
     job: Job
     task: Task
     count: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
     digest: Digest | None = None
     """None for a windowed task, whose partitions are shards and have no names."""
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    job, task = args.job, args.task
-    if job not in replica.jobs or task not in sources(replica, job):
-        return replica
-    registered = replica.partitions.get(job, Map())
-    first = sum(each.count for each in registered.values())
-    if task in registered or first + args.count > PARTITIONS_MAX:
-        return replica
-    registered = registered.set(task, Partitions(first, args.count, args.digest or ""))
-    replica = replace(replica, partitions=replica.partitions.set(job, registered))
-    if args.count:
-        return replica
-    exhausted = replica.exhausted_inputs.get(job, Map()).set(task, None)
-    exhausted_inputs = replica.exhausted_inputs.set(job, exhausted)
-    return end_without_outputs(replace(replica, exhausted_inputs=exhausted_inputs), job)
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    won = new.partitions is not old.partitions
-    return {"job": args.job, "task": args.task} if won else None
-
-
-reactions = no_reactions
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        job, task = self.job, self.task
+        if job not in replica.jobs or task not in sources(replica, job):
+            return replica
+        registered = replica.partitions.get(job, Map())
+        first = sum(each.count for each in registered.values())
+        if task in registered or first + self.count > PARTITIONS_MAX:
+            return replica
+        registered = registered.set(task, Partitions(first, self.count, self.digest or ""))
+        replica = replace(replica, partitions=replica.partitions.set(job, registered))
+        if self.count:
+            return replica
+        exhausted = replica.exhausted_inputs.get(job, Map()).set(task, None)
+        exhausted_inputs = replica.exhausted_inputs.set(job, exhausted)
+        return end_without_outputs(replace(replica, exhausted_inputs=exhausted_inputs), job)

@@ -10,25 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onyx.ids import Position
-from onyx.replica.command import Arguments, Diff, Job, no_reactions
+from onyx.replica.command import Command
+from onyx.replica.spec import Job
 from onyx.replica.state import Replica
 
-NAME = "suspend-job"
 
+class SuspendJob(Command, frozen=True):
+    """Take the peers of a job until it is resumed."""
 
-class Args(Arguments, frozen=True):
     job: Job
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    if args.job not in replica.jobs or args.job in replica.suspended_jobs:
-        return replica
-    return replace(replica, suspended_jobs=replica.suspended_jobs.set(args.job, None))
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    suspended = args.job in new.suspended_jobs and args.job not in old.suspended_jobs
-    return {"job": args.job} if suspended else None
-
-
-reactions = no_reactions
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if self.job not in replica.jobs or self.job in replica.suspended_jobs:
+            return replica
+        return replace(replica, suspended_jobs=replica.suspended_jobs.set(self.job, None))

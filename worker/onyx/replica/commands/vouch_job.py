@@ -1,4 +1,4 @@
-"""A member says whether it can run the job of a check (`check-job`), for who follows the log."""
+"""A member answers a `check-job`: whether it can run the job, and why not."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.ids import Position
-from onyx.replica.command import Arguments, Diff, Group, no_reactions
+from onyx.replica.command import Command, Group
 from onyx.replica.commands.check_job import Check
 from onyx.replica.state import Replica
 
-NAME = "vouch-job"
 PROBLEMS_MAX = 20
 PROBLEM_CHARACTERS_MAX = 600
 """Together an entry stays far below the size that the log takes."""
 
 
-class Args(Arguments, frozen=True):
+class VouchJob(Command, frozen=True):
+    """The answer of one member to a `check-job`."""
+
     id: Check
     group: Group
     problems: Annotated[
@@ -26,13 +27,5 @@ class Args(Arguments, frozen=True):
     ] = ()
     """Why it cannot; empty if it can."""
 
-
-def apply(replica: Replica, args: Args, position: Position) -> Replica:
-    return replica
-
-
-def diff(old: Replica, new: Replica, args: Args) -> Diff:
-    return None
-
-
-reactions = no_reactions
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        return replica

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 
+from onyx.replica.commands.restart_task import RestartTask
 from onyx.task.failures.failure import Failure
 from onyx.task.parts import Assignment, Restart, Status
 
@@ -57,6 +58,6 @@ def go_on(assignment: Assignment, status: Status) -> None:
         return
     status.restart = None
     assignment.propose(
-        "restart-task", job=assignment.job_id, task=assignment.task, afresh=restart.afresh
+        RestartTask(job=assignment.job_id, task=assignment.task, afresh=restart.afresh)
     )
     assignment.services.restart_peer(assignment.peer)

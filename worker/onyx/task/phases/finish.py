@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onyx.errors import Blocked, contained, describe
+from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
 from onyx.task.parts import Assignment, Program, Sealing, Status
 from onyx.task.phases.idle import ack_durable, report_queue
@@ -77,5 +78,5 @@ def seal(assignment: Assignment, program: Program, status: Status, sealing: Seal
     if is_stage:
         program.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
     sealing.wanted = False
-    assignment.propose("seal-output", job=assignment.job_id, task=assignment.task)
+    assignment.propose(SealOutput(job=assignment.job_id, task=assignment.task))
     return Progress.ADVANCED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Assignment, Program
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.phases.table import Answer, Phase, Progress
@@ -75,5 +76,5 @@ def _end_source(
     for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):
         part = known[start : start + EXHAUSTED_AT_ONCE]
         assignment.propose(
-            "exhaust-input", job=assignment.job_id, task=assignment.task, partitions=part
+            ExhaustInput(job=assignment.job_id, task=assignment.task, partitions=tuple(part))
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.grouping import SHARDS
 from onyx.ids import GroupId
+from onyx.replica.commands.signal_ready import SignalReady
 from onyx.state.recovery import Recovered
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
@@ -139,7 +140,7 @@ def _recover_commits(
 
 def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
     """Log that this peer can receive in this allocation version."""
-    assignment.propose("signal-ready", id=assignment.peer, version=allocation.wiring.version)
+    assignment.propose(SignalReady(id=assignment.peer, version=allocation.wiring.version))
     return Progress.ADVANCED
 
 

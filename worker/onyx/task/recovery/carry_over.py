@@ -68,14 +68,14 @@ def may_carry_over(assignment: Assignment) -> bool:
     """Whether all partitions of the job are registered, if it upgrades another one."""
     replica, job = assignment.services.replica(), assignment.job_id
     known = replica.partitions.get(job, NOTHING)
-    return job not in replica.resumed_jobs or all(
+    return job not in replica.upgrades or all(
         source in known for source in jobs.sources(replica, job)
     )
 
 
 def carry_over_windows(assignment: Assignment, program: Program) -> CarryOver | None:
     """How a task with windows gets its state from the old job; None if the job upgrades none."""
-    if assignment.job_id not in assignment.services.replica().resumed_jobs:
+    if assignment.job_id not in assignment.services.replica().upgrades:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
@@ -102,7 +102,7 @@ def carry_over_windows(assignment: Assignment, program: Program) -> CarryOver | 
 def carry_over_written(assignment: Assignment, program: Program) -> CarryOver | None:
     """How an exactly-once output learns which segments the old job has written. What the old job
     has committed and not published is published."""
-    if assignment.job_id not in assignment.services.replica().resumed_jobs:
+    if assignment.job_id not in assignment.services.replica().upgrades:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
@@ -128,7 +128,7 @@ def upgraded(assignment: Assignment, program: Program, background: Background) -
 
 
 def _upgraded_job(assignment: Assignment, program: Program) -> UpgradedJob | None:
-    if assignment.job_id not in assignment.services.replica().resumed_jobs:
+    if assignment.job_id not in assignment.services.replica().upgrades:
         return None
     job_id, _, plan = _planned(assignment, program)
     if not plan.carries("output", assignment.task):
@@ -160,7 +160,7 @@ def load_frontiers(
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and assignment.job_id in assignment.services.replica().resumed_jobs:
+    if missing and assignment.job_id in assignment.services.replica().upgrades:
         old = _old_job(assignment, program)
         theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
@@ -181,7 +181,7 @@ def _planned(assignment: Assignment, program: Program) -> tuple[JobId, Job, Plan
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
     replica, new = assignment.services.replica(), program.job
-    job_id = replica.resumed_jobs[assignment.job_id]
+    job_id = replica.upgrades[assignment.job_id]
     digest = replica.job_digests.get(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(

@@ -6,6 +6,7 @@ import json
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
+from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Assignment, Background, Program, Registration
@@ -99,7 +100,7 @@ def _register(
     if stored is not None:
         registration.proposed = True
         digest, count = stored
-        assignment.propose("register-partitions", job=job, task=task, count=count, digest=digest)
+        assignment.propose(RegisterPartitions(job=job, task=task, count=count, digest=digest))
 
 
 def _partition_names(assignment: Assignment, program: Program, source: Source) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Assignment, Program
 from onyx.task.windowed.fire import fire
 from onyx.task.windowed.state import Windowing
@@ -58,7 +59,7 @@ def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
         return
     partitions = [first + shard for shard in windowing.shards]
     job, task = assignment.job_id, assignment.task
-    assignment.propose("exhaust-input", job=job, task=task, partitions=partitions)
+    assignment.propose(ExhaustInput(job=job, task=task, partitions=tuple(partitions)))
 
 
 def _fed_no_more(assignment: Assignment, program: Program, allocation: Allocation) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.flow.grouping import SHARDS, shard_of
+from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
@@ -63,7 +64,7 @@ def _first_partition(
     if wiring.rank == 0 and not registration.proposed:
         registration.proposed = True
         assignment.propose(
-            "register-partitions", job=assignment.job_id, task=assignment.task, count=shards
+            RegisterPartitions(job=assignment.job_id, task=assignment.task, count=shards)
         )
     return None
 

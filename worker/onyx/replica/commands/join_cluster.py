@@ -1,0 +1,175 @@
+"""How a group joins: three phases, and the abort of an attempt.
+
+A group may be a member only while another one watches its pulse, so it enters the ring of watchers
+in steps, each written by the group that the step before concerns:
+
+    prepare-join-cluster   the joiner asks; a member is chosen that will watch it
+    notify-join-cluster    the watcher watches the joiner, which watches the watcher's successor
+    accept-join-cluster    the joiner is stitched into the ring between the two, and is a member
+    abort-join-cluster     the joiner gives up this attempt and, after a random wait, asks again
+
+The four commands are one module because each is the reaction to another one.
+
+Invariant: a group is in the ring (`pairs`) if and only if it is a member, unless it is the only
+one; `prepared` and `accepted` have at most one joiner for each watcher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onyx.ids import GroupId, PeerId, Position
+from onyx.replica import members, ring
+from onyx.replica.command import Command, Group
+from onyx.replica.effects import BackOff, Effect, ProbePulse
+from onyx.replica.state import Replica
+
+
+class PrepareJoinCluster(Command, frozen=True):
+    """A group asks to join. The first group of all is a member at once.
+
+    When no member is free, the joiner has to try again; it may be that all members are dead, so it
+    looks whether one of them lives (`ProbePulse`).
+    """
+
+    joiner: Group
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        joiner = self.joiner
+        if joiner in replica.groups or joiner in replica.left or ring.is_joining(replica, joiner):
+            return replica
+        if not replica.groups:
+            return members.join(replica, joiner)
+        free, _ = ring.entrances(replica, joiner)
+        if not free:
+            return replace(replica, aborted=replica.aborted.set(joiner, None))
+        return replace(
+            replica,
+            prepared=replica.prepared.set(free[position % len(free)], joiner),
+            aborted=members.without(replica.aborted, joiner),
+        )
+
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        joiner = self.joiner
+        has_joined = joiner in new.groups and joiner not in old.groups
+        watcher = ring.watcher_in(new.prepared, joiner)
+        chosen = watcher is not None and watcher not in old.prepared
+        if not has_joined and chosen and watcher == me:
+            return (NotifyJoinCluster(observer=joiner),)
+        if not has_joined and not chosen and me == joiner and me in new.aborted:
+            return (AbortJoinCluster(id=me),)
+        return ()
+
+    def effects(
+        self, position: Position, old: Replica, new: Replica, me: GroupId
+    ) -> tuple[Effect, ...]:
+        if me != self.joiner or me not in new.aborted:
+            return ()
+        _, busy = ring.entrances(new, me)
+        return (ProbePulse(busy[position % len(busy)]),) if busy else ()
+
+
+class NotifyJoinCluster(Command, frozen=True):
+    """The watcher says that it watches the joiner."""
+
+    observer: Group
+    """The joiner, as the original calls it."""
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        watcher = ring.watcher_in(replica.prepared, self.observer)
+        if watcher is None or self.observer in replica.groups:
+            return replica
+        return replace(
+            replica,
+            prepared=replica.prepared.delete(watcher),
+            accepted=replica.accepted.set(watcher, self.observer),
+        )
+
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        if me != self.observer or me in new.groups:
+            return ()
+        watcher = ring.watcher_in(new.accepted, me)
+        if watcher is not None and watcher not in old.accepted:
+            return (acceptance(new, watcher, me),)
+        # A late notice of an earlier attempt must not end the present attempt.
+        return () if ring.is_joining(new, me) else (AbortJoinCluster(id=me),)
+
+
+class AcceptJoinCluster(Command, frozen=True):
+    """The joiner has its watches and becomes a member."""
+
+    observer: Group
+    """The joiner."""
+    subject: Group
+    """Whom it watches; the ring as it is now counts, which may have changed since."""
+    accepted_observer: Group
+    """The watcher that takes it in."""
+    accepted_joiner: Group
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        watcher, joiner = self.accepted_observer, self.accepted_joiner
+        target = ring.successor(replica, watcher)
+        if joiner in replica.groups or joiner in replica.left or target not in replica.groups:
+            return replica
+        if replica.accepted.get(watcher) != joiner:
+            return replica
+        pairs = replica.pairs.set(watcher, joiner).set(joiner, target)
+        accepted = replica.accepted.delete(watcher)
+        return members.join(replace(replica, pairs=pairs, accepted=accepted), joiner)
+
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        has_joined = me in new.groups and me not in old.groups
+        if me != self.accepted_joiner or has_joined:
+            return ()
+        this_attempt = new.accepted.get(self.accepted_observer) == me
+        if ring.is_joining(new, me) and not this_attempt:
+            return ()
+        return (AbortJoinCluster(id=me),)
+
+
+class AbortJoinCluster(Command, frozen=True):
+    """An attempt to join has failed; after a random wait (`BackOff`) the joiner asks again.
+
+    Other than the original, whose guard looks among the peers only, a group that has joined cannot
+    be aborted: it would be marked although it is a member.
+    """
+
+    id: Group
+    """The joiner."""
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        if not self._may_abort(replica):
+            return replica
+        prepared = ring.watcher_in(replica.prepared, self.id)
+        accepted = ring.watcher_in(replica.accepted, self.id)
+        return replace(
+            replica,
+            prepared=replica.prepared if prepared is None else replica.prepared.delete(prepared),
+            accepted=replica.accepted if accepted is None else replica.accepted.delete(accepted),
+            aborted=replica.aborted.set(self.id, None),
+        )
+
+    def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        return (PrepareJoinCluster(joiner=me),) if self._concerns(old, me) else ()
+
+    def effects(
+        self, position: Position, old: Replica, new: Replica, me: GroupId
+    ) -> tuple[Effect, ...]:
+        return (BackOff(),) if self._concerns(old, me) else ()
+
+    def _concerns(self, old: Replica, me: GroupId) -> bool:
+        return me == self.id and self._may_abort(old)
+
+    def _may_abort(self, replica: Replica) -> bool:
+        is_member = self.id in replica.groups or PeerId(self.id) in replica.peers
+        return not is_member and self.id not in replica.left
+
+
+def acceptance(replica: Replica, watcher: GroupId, joiner: GroupId) -> AcceptJoinCluster:
+    """What a joiner writes that `watcher` has accepted."""
+    return AcceptJoinCluster(
+        observer=joiner,
+        subject=ring.successor(replica, watcher),
+        accepted_observer=watcher,
+        accepted_joiner=joiner,
+    )
