@@ -1,4 +1,4 @@
-"""The log in ZooKeeper behind TLS and a user: who gets in, what the others are told, renewal."""
+"""The log in ZooKeeper behind TLS and a user: who gets in, what the others read, renewal."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def raw_client(
 
 
 def refusal(zookeeper: ZooKeeperSettings) -> str:
-    """What a client is told that does not get in."""
+    """The error of a client that is refused."""
     hasty = replace(zookeeper, connect_timeout_s=1.0)
     with pytest.raises(Unavailable) as raised:
         ZooKeeperClientLog(with_zookeeper(hasty))
@@ -85,30 +85,30 @@ def refusal(zookeeper: ZooKeeperSettings) -> str:
 
 
 def test_a_client_without_tls_is_told_to_use_it(secure_zookeeper):
-    told = refusal(replace(secure_zookeeper, tls=TlsSettings()))
-    assert "it uses TLS and this process does not: set ONYX_ZOOKEEPER_TLS_CA_FILE" in told
+    message = refusal(replace(secure_zookeeper, tls=TlsSettings()))
+    assert "it uses TLS and this process does not: set ONYX_ZOOKEEPER_TLS_CA_FILE" in message
 
 
 def test_a_client_with_tls_is_told_of_a_server_without(secure_zookeeper, zookeeper):
-    told = refusal(replace(secure_zookeeper, address=zookeeper.address))
+    message = refusal(replace(secure_zookeeper, address=zookeeper.address))
     assert (
         "as a server without TLS does, and this process uses TLS (ONYX_ZOOKEEPER_TLS_CA_FILE)"
-        in told
+        in message
     )
 
 
 def test_a_client_without_certificate_is_told_to_have_one(secure_zookeeper):
-    told = refusal(replace(secure_zookeeper, tls=TlsSettings(secure_zookeeper.tls.ca_file)))
-    assert "it asks for a certificate: set ONYX_ZOOKEEPER_TLS_CERT_FILE" in told
+    message = refusal(replace(secure_zookeeper, tls=TlsSettings(secure_zookeeper.tls.ca_file)))
+    assert "it asks for a certificate: set ONYX_ZOOKEEPER_TLS_CERT_FILE" in message
 
 
 def test_a_server_of_another_authority_is_not_spoken_to(
     secure_zookeeper, tmp_path, stranger, caplog
 ):
     tls = Secret(tmp_path, stranger).settings()
-    told = refusal(replace(secure_zookeeper, tls=tls))
+    message = refusal(replace(secure_zookeeper, tls=tls))
     reason = f"not signed by the authority in ONYX_ZOOKEEPER_TLS_CA_FILE={tls.ca_file}"
-    assert reason in told
+    assert reason in message
     (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert reason in warning.getMessage()
 
@@ -117,15 +117,15 @@ def test_a_client_whose_certificate_is_of_another_authority_is_told_so(
     secure_zookeeper, tmp_path, stranger, authority
 ):
     tls = Secret(tmp_path, stranger, trusted=authority).settings()
-    told = refusal(replace(secure_zookeeper, tls=tls))
-    assert f"refuses our certificate ONYX_ZOOKEEPER_TLS_CERT_FILE={tls.cert_file}" in told
+    message = refusal(replace(secure_zookeeper, tls=tls))
+    assert f"refuses our certificate ONYX_ZOOKEEPER_TLS_CERT_FILE={tls.cert_file}" in message
 
 
 def test_a_client_whose_certificate_has_expired_is_told_so(secure_zookeeper, tmp_path, authority):
     tls = Secret(tmp_path, authority, not_after=EXPIRED).settings()
-    told = refusal(replace(secure_zookeeper, tls=tls))
-    assert "refuses our certificate" in told
-    assert "it must be in date" in told
+    message = refusal(replace(secure_zookeeper, tls=tls))
+    assert "refuses our certificate" in message
+    assert "it must be in date" in message
 
 
 def test_a_server_is_known_by_the_name_that_the_settings_say(secure_zookeeper, stack):
@@ -133,8 +133,8 @@ def test_a_server_is_known_by_the_name_that_the_settings_say(secure_zookeeper, s
         return replace(secure_zookeeper, tls=replace(secure_zookeeper.tls, server_name=name))
 
     open_client(stack, with_zookeeper(named("localhost")))
-    told = refusal(named("else.test"))
-    assert "does not carry the name else.test: issue it with this DNS name, or set" in told
+    message = refusal(named("else.test"))
+    assert "does not carry the name else.test: issue it with this DNS name, or set" in message
 
 
 def test_certificates_are_renewed_under_a_server_and_its_sessions(
@@ -162,8 +162,8 @@ def test_certificates_are_renewed_under_a_server_and_its_sessions(
     assert inbox.names(1) == ["after"]
     # What was under way when the connection broke is sent again, under the same sequence.
     assert {entry.sequence for entry in newcomer.read(NO_POSITION)} == {1, 2}
-    told = refusal(replace(zookeeper, tls=old.settings()))
-    assert "not signed by the authority" in told
+    message = refusal(replace(zookeeper, tls=old.settings()))
+    assert "not signed by the authority" in message
 
 
 def test_a_new_incarnation_goes_on_with_files_that_were_good(

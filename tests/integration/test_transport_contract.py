@@ -46,7 +46,7 @@ def eventually(condition, what="it") -> None:
 
 
 class Side:
-    """One process: its transport and what it was told."""
+    """One process: its transport and its callbacks."""
 
     def __init__(self, group: GroupId, transport) -> None:
         self.group = group
@@ -256,7 +256,7 @@ def test_a_consumer_that_does_not_take_stops_its_senders_and_bounds_what_waits(w
 
     world.near.room.clear()
     assert collect(inbox, sent) == list(range(sent))
-    assert world.near.room.wait(PATIENCE_S), "the sender is told that there is room"
+    assert world.near.room.wait(PATIENCE_S), "the sender is woken when there is room"
     world.send(range(sent, sent + 10))
     assert collect(inbox, 10) == list(range(sent, sent + 10))
 
@@ -603,8 +603,8 @@ def test_a_refusal_is_logged_once_however_often_the_other_group_dials(caplog):
     with grpc_world() as world, caplog.at_level("WARNING", "onyx.transport"):
         for _ in range(3):
             assert "run the same version of Onyx on all workers" in refusal(world, old)
-    told = [record for record in caplog.records if "speaks protocol 1" in record.getMessage()]
-    assert len(told) == 1
+    logged = [record for record in caplog.records if "speaks protocol 1" in record.getMessage()]
+    assert len(logged) == 1
 
 
 @pytest.mark.server

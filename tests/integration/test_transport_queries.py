@@ -91,7 +91,7 @@ def test_a_question_reaches_the_task_and_its_answer_the_client(
 
 
 @pytest.mark.parametrize(
-    ("raised", "expected", "told"),
+    ("raised", "expected", "message"),
     [
         (UserError("no such window"), UserError, "^no such window$"),
         (Unavailable("recovering"), Unavailable, "does not answer: recovering"),
@@ -99,9 +99,9 @@ def test_a_question_reaches_the_task_and_its_answer_the_client(
     ],
 )
 def test_what_the_task_says_is_told(
-    raised: Exception, expected: type[Exception], told: str
+    raised: Exception, expected: type[Exception], message: str
 ) -> None:
-    with group(answered(raised)) as address, pytest.raises(expected, match=told):
+    with group(answered(raised)) as address, pytest.raises(expected, match=message):
         put(address)
 
 

@@ -28,7 +28,7 @@ from onyx.transport.frames import encoder
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX
 from onyx.transport.grpc_state_queries import METHOD as QUERY
 from onyx.transport.grpc_state_queries import SERVICE
-from onyx.transport.pending_hellos import LOBBY_MAX
+from onyx.transport.pending_hellos import PENDING_MAX
 from onyx.transport.state_queries import StateQuery, encode_query
 
 pytestmark = pytest.mark.server
@@ -119,11 +119,11 @@ def test_calls_of_strangers_do_not_take_the_places_of_members(
         part(world)
         address = world.far.transport.address
         with calling(address, CALLS, method, first) as ended:
-            eventually(lambda: len(ended) >= CALLS - LOBBY_MAX - 32, "refusals")
+            eventually(lambda: len(ended) >= CALLS - PENDING_MAX - 32, "refusals")
             meet(world)
-            assert sum(refused(world).values()) >= CALLS - LOBBY_MAX - 32
+            assert sum(refused(world).values()) >= CALLS - PENDING_MAX - 32
             threads = [each.name for each in threading.enumerate()]
-            assert sum(name == "onyx-stream-reader" for name in threads) < LOBBY_MAX + 64
+            assert sum(name == "onyx-stream-reader" for name in threads) < PENDING_MAX + 64
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ POLL_S = 0.05
 
 
 class Pod:
-    """`onyx worker` with two processes of two peers each, told by variables only."""
+    """`onyx worker` with two processes of two peers each, configured by variables only."""
 
     def __init__(self, zookeeper: str, folder: Path, session_timeout_s: float) -> None:
         self.port, *_ = free_ports(1)

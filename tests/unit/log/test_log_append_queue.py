@@ -1,4 +1,4 @@
-"""Appending: what is sent, repeated and dropped, told as a conversation with the server."""
+"""Appending: requests that are sent, repeated and dropped, as a conversation with the server."""
 
 import pytest
 from tests.support.markers import marker

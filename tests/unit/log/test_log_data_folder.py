@@ -1,4 +1,4 @@
-"""What a folder of a ZooKeeper server counts for, told in its files."""
+"""What the data folder of a ZooKeeper server holds, by its files."""
 
 from __future__ import annotations
 

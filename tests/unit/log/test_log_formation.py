@@ -1,4 +1,4 @@
-"""Who may vote in an ensemble, told in what the servers say of their folders."""
+"""Which servers of an ensemble may vote, by what their folders hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ZooKeeper server is told: its file, and which server of an ensemble it is."""
+"""The configuration of a ZooKeeper server, and its place in the ensemble."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a server counts as silent, told in looks at one session of 16 s: it gets 8 s."""
+"""When a server counts as silent, by looks at one session of 16 s: it gets 8 s."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_connection_is_given_up_after_half_of_the_session_and_not_before() -
         ([(8.5, 0.0, True)], [SILENT]),
         ([(8.5, 8.4, True), (9.0, 8.4, True)], [OVER, NONE]),
     ],
-    ids=["dials again", "answers", "silent on the next connection too", "told once"],
+    ids=["dials again", "answers", "silent on the next connection too", "reported once"],
 )
 def test_what_follows_a_silence(
     looks: list[tuple[float, float, bool]], expected: list[Judgement]

@@ -1,4 +1,4 @@
-"""Following the log, told as events and what the reader asks for and delivers."""
+"""Following the log: events, and the requests and deliveries that follow."""
 
 from tests.support.markers import marker
 

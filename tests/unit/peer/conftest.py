@@ -18,7 +18,7 @@ from onyx.replica.state import Replica
 
 
 class Ring:
-    """Groups by name; what each was told to do; the log that they share."""
+    """Groups by name; the actions of each; the log that they share."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []
@@ -62,7 +62,7 @@ class Ring:
         return self.feed(name, OriginRead(replica.version, replica))
 
     def kill(self, *names: str) -> None:
-        """Pulses disappear; whoever watches them is told."""
+        """Pulses disappear; their watchers get an event."""
         self.dead.update(names)
         for name in names:
             for watcher in self.alive():

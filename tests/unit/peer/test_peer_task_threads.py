@@ -14,17 +14,17 @@ PATIENCE_S = 30.0
 
 
 class Tasklet:
-    """Goes on until it is told to end; then says on which thread."""
+    """Goes on until it is ordered to end; then says on which thread."""
 
     def __init__(self, reaction: Callable[[], Progress] = lambda: Progress.DONE) -> None:
-        self.told = False
+        self.ordered = False
         self.seen = threading.Event()
         self.ended_on = ""
         self._reaction = reaction
 
     def advance(self) -> Progress:
         self.seen.set()
-        if not self.told:
+        if not self.ordered:
             return Progress.WAITING
         return self._reaction()
 
@@ -32,7 +32,7 @@ class Tasklet:
         self.ended_on = threading.current_thread().name
 
 
-def executor(
+def threads(
     timeout_s: float, crashed: Callable[[BaseException], None] = lambda _: None
 ) -> TaskThreads:
     made = TaskThreads("g", timeout_s, crashed)
@@ -40,34 +40,34 @@ def executor(
     return made
 
 
-def test_tasklets_that_are_told_to_end_have_ended_when_it_stops() -> None:
-    running = executor(PATIENCE_S)
+def test_tasklets_that_may_end_have_ended_when_it_stops() -> None:
+    running = threads(PATIENCE_S)
     shared, alone = Tasklet(), Tasklet()
     running.run_shared(shared, shared.done, 0)
     running.run_alone("task", alone, alone.done)
     assert shared.seen.wait(PATIENCE_S)
-    shared.told = alone.told = True
+    shared.ordered = alone.ordered = True
     running.stop()
     assert (shared.ended_on, alone.ended_on) == ("onyx-tasks-g", "onyx-task")
 
 
 def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
-    running = executor(PATIENCE_S)
+    running = threads(PATIENCE_S)
     tasklet = Tasklet()
     running.run_alone("task", tasklet, lambda: running.run_shared(tasklet, tasklet.done, 0))
     assert tasklet.seen.wait(PATIENCE_S)
-    tasklet.told = True
+    tasklet.ordered = True
     running.stop()
     assert tasklet.ended_on == "onyx-tasks-g"
 
 
 def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    running = executor(timeout_s=0.01)
+    running = threads(timeout_s=0.01)
     release = threading.Event()
     hanging = Tasklet(lambda: Progress.DONE if release.wait(PATIENCE_S) else Progress.WAITING)
     running.run_alone("hanging", hanging, hanging.done)
     assert hanging.seen.wait(PATIENCE_S)
-    hanging.told = True
+    hanging.ordered = True
     running.drain()
     running.stop()
     release.set()
@@ -83,9 +83,9 @@ def test_a_thread_that_ends_says_so_and_nobody_is_waited_for(
         raise error
 
     crashes: list[BaseException] = []
-    running = executor(PATIENCE_S * 100, crashes.append)
+    running = threads(PATIENCE_S * 100, crashes.append)
     tasklet = Tasklet(ends)
-    tasklet.told = True
+    tasklet.ordered = True
     if alone:
         running.run_alone("task", tasklet, tasklet.done)
     else:

@@ -132,9 +132,9 @@ def test_what_a_library_raised_and_is_no_exception_is_described() -> None:
         def __str__(self) -> str:
             return "broker away"
 
-    told = describe(cast("BaseException", Foreign()))
+    shown = describe(cast("BaseException", Foreign()))
 
-    assert (told["type"].rpartition(".")[2], told["text"], told["at"]) == (
+    assert (shown["type"].rpartition(".")[2], shown["text"], shown["at"]) == (
         "Foreign",
         "broker away",
         [],

@@ -56,9 +56,9 @@ def test_every_series_of_every_process_is_shown_once(pages: ProcessPages) -> Non
 
 def test_all_processes_must_be_well(pages: ProcessPages, processes: list[Process]) -> None:
     assert (pages.healthy(), pages.ready()) == (True, True)
-    processes[1].healthy = "the executor's thread has not moved for 200 s"
+    processes[1].healthy = "the thread that the tasks share has not moved for 200 s"
     processes[1].ready = "joining the cluster"
-    assert pages.healthy() == "process 1: the executor's thread has not moved for 200 s"
+    assert pages.healthy() == "process 1: the thread that the tasks share has not moved for 200 s"
     assert pages.ready() == "process 1: joining the cluster"
 
 

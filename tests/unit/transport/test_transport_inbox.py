@@ -16,7 +16,7 @@ HERE = GroupId("here")
 
 
 class World:
-    """One process with one inbox of ten segments, and what it was told."""
+    """One process with one inbox of ten segments, and its callbacks."""
 
     def __init__(self, short_circuit: bool = True) -> None:
         self.wakes = 0

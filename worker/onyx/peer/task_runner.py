@@ -22,12 +22,12 @@ class TaskRunner:
     """Advances one task and moves it once between loops."""
 
     def __init__(
-        self, executor: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
+        self, threads: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
     ) -> None:
         """`order` is the place of the task in its workflow; `stopped` is called at its end."""
         self.task = task
         self._order = order
-        self._executor = executor
+        self._threads = threads
         self._stopped = stopped
         self._loop: Loop | None = None
         self._settled = False
@@ -43,7 +43,7 @@ class TaskRunner:
     def thread(self) -> int | None:
         """Which thread it runs on."""
         loop = self._loop
-        return loop.thread if loop is not None else self._executor.shared_thread
+        return loop.thread if loop is not None else self._threads.shared_thread
 
     def start(self) -> None:
         """Begin to advance the task."""
@@ -58,7 +58,7 @@ class TaskRunner:
         if loop is not None:
             loop.wake()
         else:
-            self._executor.wake_shared()
+            self._threads.wake_shared()
 
     def advance(self) -> Progress:
         """One step of the task. See `Tasklet`."""
@@ -90,8 +90,8 @@ class TaskRunner:
 
     def _share(self) -> None:
         self._loop = None
-        self._executor.run_shared(self, self._done, self._order)
+        self._threads.run_shared(self, self._done, self._order)
 
     def _separate(self) -> None:
         name = f"{self.task.name}-{self.task.peer}"
-        self._loop = self._executor.run_alone(name, self, self._done)
+        self._loop = self._threads.run_alone(name, self, self._done)

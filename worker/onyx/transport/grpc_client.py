@@ -110,7 +110,7 @@ class Dialler:
     def _converse(self, stream: Stream, call: Iterator[bytes], watchdog: threading.Timer) -> bool:
         attached = False
         try:
-            hello = _greeting(next(call), self._link)
+            hello = _checked_hello(next(call), self._link)
             watchdog.cancel()
             attached = self._link.attach(stream, hello)
             if attached:
@@ -148,8 +148,8 @@ class Dialler:
             logger.log(severity, "no stream to group %s: %s; dialling again", where, self._logged)
 
 
-def _greeting(data: bytes, link: Link) -> Hello:
-    """Raises FrameError unless this is the greeting that the link expects."""
+def _checked_hello(data: bytes, link: Link) -> Hello:
+    """The hello of the other group. Raises FrameError unless it is for this link."""
     hello = read_hello(data, link.ends.tenancy, link.ends.here)
     if hello.group != link.ends.there:
         raise FrameError(f"group {hello.group} answered where {link.ends.there} was expected")

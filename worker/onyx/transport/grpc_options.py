@@ -22,7 +22,7 @@ CALLS_PER_CONNECTION_MAX = 32
 CONNECTIONS_MAX = 1_024
 CONNECTION_IDLE_MS = 10_000
 """How long a connection without a call stays: those of members have their stream."""
-GREETING_MS = 5_000
+HANDSHAKE_MS = 5_000
 """How long a connection may take to speak HTTP/2, TLS included."""
 
 RENEWAL_GRACE_MS = 1_000
@@ -70,7 +70,7 @@ def server_options(settings: TransportSettings, tls: bool) -> Options:
     return [
         *_both(settings),
         *(age if tls else ()),
-        ("grpc.server_handshake_timeout_ms", GREETING_MS),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.max_connection_idle_ms", CONNECTION_IDLE_MS),
         ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION_MAX),
         ("grpc.max_allowed_incoming_connections", connections_max()),

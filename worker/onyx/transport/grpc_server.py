@@ -31,7 +31,7 @@ from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_tls import add_port, stranger
 from onyx.transport.hello import Refused, read_hello
 from onyx.transport.link import Link, Stream
-from onyx.transport.pending_hellos import LOBBY_MAX, SENT_AWAY, Lobby
+from onyx.transport.pending_hellos import CANCELLED, PENDING_MAX, PendingHellos
 from onyx.transport.state_queries import AnswerQuery
 
 logger = logging.getLogger("onyx.transport")
@@ -65,8 +65,8 @@ class Server:
         self._clock = clock
         self._complaints: dict[Refusal, float] = {}
         self._expected = threading.BoundedSemaphore(EXPECTED_MAX)
-        self.lobby = Lobby()
-        threads = STREAMS_MAX + LOBBY_MAX + EXPECTED_MAX
+        self.pending = PendingHellos()
+        threads = STREAMS_MAX + PENDING_MAX + EXPECTED_MAX
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="onyx-stream"),
             options=server_options(settings, tls=certificates is not None),
@@ -74,7 +74,7 @@ class Server:
         )
         service, _, method = METHOD[1:].partition("/")
         handler = grpc.stream_stream_rpc_method_handler(self._exchange)
-        self._state = StateService(tenancy, certificates, self.lobby, self.refuse)
+        self._state = StateService(tenancy, certificates, self.pending, self.refuse)
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(service, {method: handler}),
@@ -102,7 +102,7 @@ class Server:
 
     def refused(self) -> Counter[Refusal]:
         """Calls that were not let in."""
-        return self.lobby.refused()
+        return self.pending.refused()
 
     def _exchange(
         self, requests: Iterator[bytes], context: grpc.ServicerContext
@@ -125,7 +125,7 @@ class Server:
         Raises:
             Refused: the first frame is not a hello that this group can accept.
         """
-        with self.lobby.waiting(send_away):
+        with self.pending.waiting(send_away):
             first = next(requests)
         hello = read_hello(first, self._tenancy, self._group)
         link = self._find(hello.group, 0.0) or self._expect(hello.group)
@@ -148,7 +148,7 @@ class Server:
 
     def refuse(self, peer: str, refused: Refused) -> None:
         """Count a call that is not let in, and log it if none of its kind was logged lately."""
-        number, now_s = self.lobby.count(refused.reason), self._clock.monotonic_s()
+        number, now_s = self.pending.count(refused.reason), self._clock.monotonic_s()
         last_s = self._complaints.get(refused.reason)
         if last_s is None or now_s - last_s >= COMPLAINT_INTERVAL_S:
             self._complaints[refused.reason] = now_s
@@ -208,7 +208,7 @@ class _Call:
 
     def _send_away(self) -> None:
         """Others want to be let in, and this call has said nothing until now."""
-        self._refuse(Refused(Refusal.SILENT, SENT_AWAY))
+        self._refuse(Refused(Refusal.SILENT, CANCELLED))
         self._decided.set()
 
     def _refuse(self, refused: Refused) -> None:

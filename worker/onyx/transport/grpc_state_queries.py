@@ -22,7 +22,7 @@ from onyx.transport import state_queries
 from onyx.transport.grpc_options import channel_options
 from onyx.transport.grpc_tls import open_channel, stranger, why_not
 from onyx.transport.hello import Refused
-from onyx.transport.pending_hellos import SENT_AWAY, Lobby
+from onyx.transport.pending_hellos import CANCELLED, PendingHellos
 from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
@@ -51,11 +51,11 @@ class StateService:
         self,
         tenancy: str,
         certificates: CertificateFiles | None,
-        lobby: Lobby,
+        pending: PendingHellos,
         refuse: Callable[[str, Refused], None],
     ) -> None:
         """`refuse` is called with the address of a caller and why it is refused."""
-        self._lobby = lobby
+        self._pending = pending
         self._refuse = refuse
         self._tenancy = tenancy
         self._certificates = certificates
@@ -82,7 +82,7 @@ class StateService:
             context.abort(Code.UNAUTHENTICATED, problem)
         query = self._question(requests, context)
         if not self._free.acquire(blocking=False):
-            self._lobby.count(Refusal.BUSY)
+            self._pending.count(Refusal.BUSY)
             context.abort(Code.RESOURCE_EXHAUSTED, f"{QUERIES_MAX} questions are being answered")
         try:
             yield from state_queries.to_pieces(self._answered(query, context))
@@ -91,7 +91,7 @@ class StateService:
 
     def _question(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> StateQuery:
         try:
-            with self._lobby.waiting(context.cancel):
+            with self._pending.waiting(context.cancel):
                 request = next(requests)
             query = state_queries.decode_query(request)
             if query.tenancy != self._tenancy or query.group != self._group:
@@ -108,8 +108,8 @@ class StateService:
             self._refuse(context.peer(), refused)
             context.abort(Code.ABORTED, str(refused))
         except Exception:  # of gRPC: a bare one when the call has ended
-            self._refuse(context.peer(), Refused(Refusal.SILENT, SENT_AWAY))
-            context.abort(Code.CANCELLED, SENT_AWAY)
+            self._refuse(context.peer(), Refused(Refusal.SILENT, CANCELLED))
+            context.abort(Code.CANCELLED, CANCELLED)
         raise AssertionError("abort raises")
 
     def _answered(self, query: StateQuery, context: grpc.ServicerContext) -> StateAnswer:

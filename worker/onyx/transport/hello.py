@@ -1,4 +1,4 @@
-"""Whether the first frame of a stream is the greeting that is due; shared by both of its ends."""
+"""Checks the hello of a stream: the first frame, from either end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Refused(FrameError):
 
 
 def read_hello(data: bytes, tenancy: str, here: str) -> Hello:
-    """The greeting in a first frame, to the group `here`.
+    """The hello in a first frame, to the group `here`.
 
     Raises:
         Refused: it is none, or not one for this group.

@@ -15,28 +15,28 @@ from collections.abc import Callable, Iterator
 
 from onyx.telemetry.catalog import Refusal
 
-LOBBY_MAX = 32
-"""Calls at once; a first message of each may take as much memory as a frame."""
-SENT_AWAY = "said nothing for too long while others were waiting"
+PENDING_MAX = 32
+"""Calls at once; the first message of each may take as much memory as a frame."""
+CANCELLED = "its hello did not come while others were waiting"
 
 
-class Lobby:
+class PendingHellos:
     """The calls, and how many were refused. Safe to use from any thread."""
 
-    def __init__(self, calls_max: int = LOBBY_MAX) -> None:
+    def __init__(self, calls_max: int = PENDING_MAX) -> None:
         self._calls_max = calls_max
         self._lock = threading.Lock()
         self._waiting: OrderedDict[object, Callable[[], object]] = OrderedDict()
         self._refused: Counter[Refusal] = Counter()
 
     @contextlib.contextmanager
-    def waiting(self, send_away: Callable[[], object]) -> Iterator[None]:
-        """While a call has not said who it is. `send_away` ends it, from another thread."""
+    def waiting(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """While the hello of a call has not come. `cancel` ends the call, from another thread."""
         me, oldest = object(), None
         with self._lock:
             if len(self._waiting) >= self._calls_max:
                 _, oldest = self._waiting.popitem(last=False)
-            self._waiting[me] = send_away
+            self._waiting[me] = cancel
         if oldest is not None:
             oldest()
         try:
