@@ -14,26 +14,30 @@ from onyx.settings import Settings, from_environment, read
 
 @dataclass(frozen=True, slots=True)
 class KubeSettings:
+    """Requests to the Kubernetes API server."""
+
     threads_max: int = 8
-    """Requests to the API server at the same time."""
+    """Most concurrent requests to the API server."""
     waiting_max: int = 5_000
-    """Requests that wait for a thread; more are refused as Unavailable."""
+    """Requests that wait for a thread, above which further ones fail as Unavailable."""
     connect_timeout_s: float = 5.0
     """Longest wait for a connection to the API server."""
     read_timeout_s: float = 20.0
-    """Longest wait for an answer."""
+    """Longest wait for a response."""
     page_items: int = 500
-    """Objects a page when listing."""
+    """Objects in a page of a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
+    """The server of metrics and probes."""
+
     host: str = "0.0.0.0"  # noqa: S104 - a pod is reached by its address
     """Address of `/metrics`, `/livez` and `/readyz`."""
     port: int = 9601
-    """Port of these pages; 0 takes a free one."""
+    """Port of these endpoints; 0 takes a free one."""
     stalled_after_s: float = 60.0
-    """`/livez` fails when the operator has not moved for so long."""
+    """Time without progress of the operator after which `/livez` fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,52 +45,58 @@ class Pace:
     """How objects of one kind are reconciled; the defaults are those for clusters."""
 
     concurrent_max: int = 4
-    """Objects of this kind that are reconciled at the same time."""
+    """Objects of one kind that are reconciled concurrently."""
     resync_interval_s: float = 30.0
-    """Every one is looked at again after this, whatever has happened."""
+    """Interval at which every object is reconciled, even without an event."""
     retry_min_s: float = 1.0
-    """First wait after a reconciliation that failed; doubles."""
+    """First delay after a failed reconciliation; it doubles each time."""
     retry_max_s: float = 60.0
-    """Longest wait after a reconciliation that failed."""
+    """Longest delay after a failed reconciliation."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSettings(Pace):
+    """How OnyxJobs are reconciled."""
+
     concurrent_max: int = 16
     resync_interval_s: float = 60.0
     progress_interval_s: float = 15.0
-    """Period at which it is looked how far the jobs are; 0 never looks."""
+    """Interval at which the progress of jobs is read; 0 disables it."""
     release_timeout_s: float = 60.0
-    """The job of a deleted OnyxJob whose log cannot be reached is given up after this, until it is
-    followed again."""
+    """Time after which the operator gives up killing the job of a deleted OnyxJob in a log that
+    cannot be reached; it kills the job when it follows that log again."""
     log_threads_max: int = 4
-    """Threads that read and write beside the subscription to the log of one cluster."""
+    """Threads that read and write the log of one cluster, in addition to its subscription."""
     logs_max: int = 100
-    """Logs of clusters that are followed at the same time."""
+    """Most logs of clusters that are followed concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings(Pace):
+    """How OnyxClusters are reconciled."""
+
     worker_image: str = ""
-    """Image of workers for an OnyxCluster that names none."""
+    """Image of workers for each OnyxCluster that names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
+    """The validating webhook."""
+
     cert_file: str = ""
-    """Certificate of the validating webhook, in PEM; empty means that there is no webhook."""
+    """Certificate of the validating webhook, in PEM format; empty disables the webhook."""
     key_file: str = ""
-    """Its private key."""
+    """Private key of the certificate."""
     host: str = "0.0.0.0"  # noqa: S104 - the API server reaches a pod by its address
     """Address to listen on."""
     port: int = 9443
     """Port of the webhook; 0 takes a free one."""
     body_bytes_max: int = 8_388_608
-    """Largest review that is read; it holds an object, and the one before it."""
+    """Largest review; it holds an object and its previous version."""
     review_timeout_s: float = 8.0
-    """Longest time for one answer; keep it below the API server's timeout for the webhook."""
+    """Longest time for one review; keep it below the webhook's timeout in the API server."""
     reload_interval_s: float = 10.0
-    """Period at which the files are looked at for a new certificate."""
+    """Interval at which the certificate files are checked for changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +104,11 @@ class OperatorSettings:
     """All settings of the operator."""
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces to look after; with no labels either, all."""
+    """Namespaces to watch; without these and without labels, all."""
     namespace_labels: str = ""
-    """Label selector of more namespaces to look after, such as `onyx=on`; they may come and go."""
+    """Label selector of further namespaces to watch, such as `onyx=on`."""
     namespaces_interval_s: float = 5.0
-    """Period at which it is asked which namespaces have these labels."""
+    """Interval at which the namespaces with these labels are listed."""
     kube: KubeSettings = field(default_factory=KubeSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     jobs: JobSettings = field(default_factory=JobSettings)

@@ -24,8 +24,8 @@ def test_every_job_scheduler_that_may_be_set_exists() -> None:
 
 
 def test_a_job_scheduler_that_does_not_exist_is_refused_by_name() -> None:
-    told = "ONYX_JOB_SCHEDULER='fair': expected balanced, greedy, percentage"
-    with pytest.raises(SettingsError, match=re.escape(told)):
+    message = "ONYX_JOB_SCHEDULER='fair': expected balanced, greedy, percentage"
+    with pytest.raises(SettingsError, match=re.escape(message)):
         from_environment({"ONYX_JOB_SCHEDULER": "fair"})
 
 

@@ -11,9 +11,9 @@
      |   +- StateError            durable state of a task is damaged, missing or another's
      |   +- LogReplaced           the log is not the one that this process knew: ZooKeeper was wiped
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
-     |   +- Blocked               somebody has to make room, or put back what was taken away
+     |   +- Blocked               somebody has to free space, or restore what was moved away
      +- Fenced                    this incarnation was declared dead; only a new one may act
-     +- WorkLost                  what a task had begun is lost; it begins anew, and is replayed
+     +- WorkLost                  unpublished work of a task is lost; its segments are replayed
      +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
      +- InvariantViolated         a bug in Onyx: please report it
 
@@ -59,7 +59,7 @@ class OnyxError(Exception):
 
 
 class UserError(OnyxError):
-    """Something that the person who wrote the job or called the API can mend."""
+    """A mistake that the person who wrote the job or called the API can correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class NameNotRegistered(UserError):
 
 
 class UserFunctionError(UserError):
-    """A user's function raised. The original exception is the `__cause__`."""
+    """A function of the user raised. The original exception is the `__cause__`."""
 
 
 class PoisonSegment(UserError):
@@ -110,13 +110,13 @@ class SegmentError(UserError):
 
 
 class StateError(UserError):
-    """The durable state of a task is damaged, missing or another task's. Going on without it would
-    give wrong results, so whoever runs the job must restore it or start anew."""
+    """The durable state of a task is damaged, missing or another task's. To continue without it
+    would give wrong results, so the job's owner must restore it or start from the beginning."""
 
 
 class LogReplaced(UserError):
-    """The log of the cluster is not the one that this process knew, so nothing may go on from what
-    it knew. Whoever runs the cluster must decide whether ZooKeeper's data can be restored."""
+    """The log of the cluster is not the one that this process followed, so its replica is void.
+    The cluster's operator must decide whether ZooKeeper's data can be restored."""
 
 
 class Unavailable(OnyxError):
@@ -124,13 +124,13 @@ class Unavailable(OnyxError):
 
 
 class Blocked(Unavailable):
-    """The same call succeeds as soon as somebody has made room, or has put back what was moved
-    away. It is waited for however long that takes."""
+    """The same call succeeds as soon as somebody frees space, or restores what was moved away.
+    Callers wait for that without a limit."""
 
 
 class WorkLost(OnyxError):
-    """What a task had begun and nobody has seen is lost. It has to begin anew; what was not
-    acknowledged is replayed."""
+    """Unpublished work of a task is lost. The task starts again, and segments that were not
+    acknowledged are replayed."""
 
 
 class Fenced(OnyxError):
@@ -147,8 +147,7 @@ class InvariantViolated(OnyxError):
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says of itself, shortened; whatever its `__str__` does, which may raise or
-    give megabytes."""
+    """The message of an exception, shortened. Its `__str__` may raise, or return megabytes."""
     try:
         text = str(error)
     except BaseException as again:
@@ -159,7 +158,7 @@ def message_of(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line; ours say all themselves, others need the name of their type."""
+    """An error in one line; for errors of others than Onyx with the name of their type."""
     text = message_of(error)
     if isinstance(error, OnyxError):
         return text
@@ -167,7 +166,7 @@ def describe(error: BaseException) -> str:
 
 
 def contained(error: BaseException, who: str = "") -> Exception:
-    """What the user's code raised, as an exception that ends a job and never a thread.
+    """An exception of the user's code as one that ends a job and never a thread.
 
     Args:
         error: an Exception is returned as it is.

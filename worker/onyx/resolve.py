@@ -25,7 +25,7 @@ class Resolver:
     """Functions of the modules that this process was started with."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        """Import `modules`, so that one that is missing or broken is known before any job runs.
+        """Import `modules`, so that a missing or broken one is reported before any job runs.
 
         Raises:
             SettingsError: a module cannot be imported.

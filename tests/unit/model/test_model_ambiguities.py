@@ -30,8 +30,8 @@ spec:
 )
 def test_a_letter_that_kubectl_takes_for_a_boolean_is_told_once(word: str, read: str) -> None:
     (found,) = ambiguities(JOB.replace("KEY", word), "job.yaml")
-    told = f"spec.catalog[0].options.segments[0].{word}: {word} without quotes is text here"
-    assert str(found).startswith(f"job.yaml:11: {told}, but {read} to kubectl")
+    message = f"spec.catalog[0].options.segments[0].{word}: {word} without quotes is text here"
+    assert str(found).startswith(f"job.yaml:11: {message}, but {read} to kubectl")
 
 
 @pytest.mark.parametrize("word", ['"n"', "'y'", "name", "ny", "x"])

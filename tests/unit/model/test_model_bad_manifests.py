@@ -23,12 +23,12 @@ def expectations(text: str) -> list[str]:
 
 def answers(expected: str, problem: Problem) -> bool:
     said, _, hint = expected.partition(" ~ ")
-    told = f"{problem.path}: {problem.message}"
-    return said.strip() in told and hint in problem.hint
+    shown = f"{problem.path}: {problem.message}"
+    return said.strip() in shown and hint in problem.hint
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_problem_of_a_bad_manifest_is_told_and_nothing_else(path: Path) -> None:
+def test_every_problem_of_a_bad_manifest_is_reported_and_nothing_else(path: Path) -> None:
     text = path.read_text("utf-8")
     with pytest.raises(ManifestError) as caught:
         parse_manifest(text, path.name)

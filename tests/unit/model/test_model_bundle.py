@@ -33,7 +33,7 @@ def test_a_bundle_is_added_to_a_copy_of_the_spec() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bundle", "told"),
+    ("bundle", "message"),
     [
         ({"task": {**READ, "batchSize": 0}}, "task.batchSize: is the number 0"),
         ({"task": READ, "lifecycles": [{"task": "read"}]}, "lifecycles[0].calls: is missing"),
@@ -46,10 +46,12 @@ def test_a_bundle_is_added_to_a_copy_of_the_spec() -> None:
         ),
     ],
 )
-def test_a_wrong_bundle_is_refused_by_its_own_paths(bundle: dict[str, object], told: str) -> None:
+def test_a_wrong_bundle_is_refused_by_its_own_paths(
+    bundle: dict[str, object], message: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         add_task({}, bundle, {"catalog": wrong_options})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_options_that_are_as_declared_are_taken() -> None:

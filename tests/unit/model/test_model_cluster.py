@@ -72,7 +72,7 @@ def test_nothing_has_to_be_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"replica": 2}, "spec.replica: is not a key of a cluster (did you mean replicas?)"),
         ({"replicas": "2"}, 'spec.replicas: is "2", but must be an integer of workers'),
@@ -138,11 +138,11 @@ def test_nothing_has_to_be_given() -> None:
         ({"zookeeper": None}, "spec.zookeeper: has no value (null)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(spec: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_reported(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_cluster(manifest(**spec))
     assert len(caught.value.problems) == 1, caught.value
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["Fleet", "1st", "a" * 46, "a.b", "a-", "", 3])

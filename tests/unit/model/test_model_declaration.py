@@ -92,10 +92,10 @@ def test_defaults_that_the_api_server_fills_in_do_not_contradict_a_reference() -
         (SPEC | {"desiredStates": "Running"}, ["spec.desiredStates: is not a key of a job"]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_path(spec: dict[str, Any], expected: list[str]) -> None:
-    told = problems(spec)
-    assert len(told) == len(expected)
-    assert all(message.startswith(start) for message, start in zip(told, expected, strict=True))
+def test_what_is_wrong_is_reported_with_its_path(spec: dict[str, Any], expected: list[str]) -> None:
+    shown = problems(spec)
+    assert len(shown) == len(expected)
+    assert all(message.startswith(start) for message, start in zip(shown, expected, strict=True))
 
 
 def test_an_upgrade_that_names_no_job_needs_a_policy_that_implies_one() -> None:

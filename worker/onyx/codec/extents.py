@@ -1,8 +1,8 @@
-"""Extents of windows as bytes, for whoever asks a running job about them.
+"""Extents of windows as bytes: the answer to a query about a running job.
 
-One msgpack array, each extent an array of its own, so that the size is known while it grows and
-an answer stops in time. States have the types of `kinds`, as in the state log; a state that was not
-written yet may still have others, of which msgspec makes something alike (a set becomes a list):
+One msgpack array with an array for each extent, so that the size is known while the answer grows
+and it can stop at its limit. States have the types of `kinds`, as in the state log. A state that is
+not in the log yet may hold other types, which msgspec converts to similar ones (a set to a list);
 nothing is computed from an answer.
 """
 

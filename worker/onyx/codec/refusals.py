@@ -1,13 +1,12 @@
 """Which segments of a batch cannot travel, and why: the same inside a process and between two.
 
-A batch goes from task to task of one process without being encoded. If it were not looked at there,
-a job would run on a laptop and fail in a cluster. So every segment that a function, an input or a
-trigger makes is looked at once, before it goes anywhere: types and keys of all in a few calls in C,
-and limits by encoding the values, whose bytes are thrown away. Only a batch that has something
-unusual is looked at one by one, to find which segment, which key and why.
+Within one process a batch passes from task to task without being encoded. Without a check there, a
+job would run on a laptop and fail in a cluster. So every segment that a function, an input or a
+trigger makes is checked once, before it is sent: the types and keys of a whole batch in a few calls
+in C, and limits by encoding the values, whose bytes are discarded. Only in a batch with an unusual
+value are segments checked one by one, to find the segment, the key and the reason.
 
-What becomes of a refused segment is decided by whoever asks; a refusal is as if the function had
-raised for it.
+A refused segment fails as if the function had raised for it; the caller decides what follows.
 """
 
 from __future__ import annotations

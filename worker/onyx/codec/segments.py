@@ -3,10 +3,9 @@
 The whole list is encoded in one call (50 ns a segment; one call a segment costs four times that).
 Arrow was rejected for lists of dicts: making the columns costs more than it saves on the wire.
 
-What may travel is in `kinds`. Types that msgpack lacks are put into extensions first, if there are
-any: the types of all values are looked at for that. Segments that cannot travel have been refused
-when they were made (`refusals`); that they are refused here again is for whoever encodes on ways
-of his own.
+`kinds` says what may travel. If a batch has values of types that msgpack lacks, these are put into
+extensions first. Segments that cannot travel were refused when they were made (`refusals`);
+encoding refuses them again for callers that bypass that check.
 """
 
 from __future__ import annotations
