@@ -23,7 +23,7 @@ PEERS = 4
 OFFERED = """
 import time
 from onyx.errors import UserError
-from onyx.plugins.blackhole import blackhole_output
+from onyx.plugins.blackhole import BlackholeOptions, BlackholeOutput
 
 def same(segment):
     return segment
@@ -37,7 +37,7 @@ def exits():
 def fussy(context):
     if context.options.get("colour") != "green":
         raise UserError("option colour must be green")
-    return blackhole_output(context)
+    return BlackholeOutput(context, BlackholeOptions())
 """
 Spec = dict[str, Any]
 SPEC: Spec = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from onyx.cli import commands
 from onyx.cli.table import COMMANDS
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "scipy", "rich", "pyspark", "onyx.peer")
@@ -26,10 +28,14 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_row_leads_to_a_function_that_explains_itself(name: str) -> None:
-    module, _, function = COMMANDS[name][0].partition(":")
+def test_a_command_is_the_function_of_its_name_in_the_module_of_its_name(name: str) -> None:
+    command = getattr(importlib.import_module(f"onyx.cli.commands.{name}"), name)
 
-    assert getattr(importlib.import_module(module), function).__doc__
+    assert command.__doc__
+
+
+def test_every_module_of_a_command_has_a_row() -> None:
+    assert {each.name for each in pkgutil.iter_modules(commands.__path__)} == set(COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onyx import api
-from onyx.cli.commands.state import parse_key, show_state
+from onyx.cli.commands.state import parse_key, state
 from onyx.client.query import WindowView
 from onyx.ids import JobId
 from onyx.windows.firing import ALL, Extent
@@ -71,7 +71,7 @@ def test_bounds_in_time_are_shown_as_instants_in_utc(
         Extent("[b]", 10**18, -math.inf, ["[c]", "d"]),
     )
     cluster.in_time = True
-    show_state("job", "per-hour")
+    state("job", "per-hour")
     assert cluster.key is ALL
     assert rows(capsys.readouterr().out) == [
         ["JFK", "2013-01-01T05:00:00+00:00", "2013-01-01T05:59:59.999+00:00", "7"],
@@ -83,7 +83,7 @@ def test_other_bounds_are_shown_as_they_are(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.extents = (Extent({"a": 1}, 0, 9, None), Extent(5, -math.inf, math.inf, 1.5))
-    show_state("job", "w")
+    state("job", "w")
     assert rows(capsys.readouterr().out) == [
         ['{"a":1}', "0", "9", "null"],
         ["5", "", "", "1.5"],
@@ -94,10 +94,10 @@ def test_a_state_that_is_long_is_cut_in_the_table_and_whole_in_json(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.extents = (Extent("a", 0, 9, "x" * 5_000),)
-    show_state("job", "w")
+    state("job", "w")
     shown = capsys.readouterr().out
     assert (shown.count("x"), "(5000 characters)" in shown) == (1_000, True)
-    show_state("job", "w", as_json=True)
+    state("job", "w", as_json=True)
     assert json.loads(capsys.readouterr().out)["state"] == "x" * 5_000
 
 
@@ -110,7 +110,7 @@ def test_programs_get_a_line_of_json_for_each_extent(
         Extent("b", 0, HOUR_MS, 2),
     )
     cluster.in_time, cluster.more = True, True
-    show_state("job", "w", as_json=True)
+    state("job", "w", as_json=True)
     told = capsys.readouterr()
     assert [json.loads(line) for line in told.out.splitlines()] == [
         {"key": None, "from": None, "to": None,
@@ -132,5 +132,5 @@ def test_programs_get_a_line_of_json_for_each_extent(
 def test_nothing_found_says_as_what_the_key_was_taken(
     key: str | None, told: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_state("job", "w", key)
+    state("job", "w", key)
     assert capsys.readouterr().out == told

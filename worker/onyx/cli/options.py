@@ -42,6 +42,7 @@ ModulesOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
 
 
 def settings(

@@ -27,11 +27,12 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx import api
-from onyx.cli.commands.jobs import remarks, show_exception
-from onyx.cli.commands.validate import read_job, unresolved
+from onyx.cli.commands.validate import unresolved
+from onyx.cli.job_file import read_job
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
+from onyx.cli.statuses import print_stacks, remarks
 from onyx.cli.watcher import Watcher
 from onyx.client.client import Client, JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
@@ -182,7 +183,7 @@ def _follow(
             markup=False,
             soft_wrap=True,
         )
-        show_exception(status, console)
+        print_stacks(status, console)
     return status
 
 

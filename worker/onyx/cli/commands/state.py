@@ -37,7 +37,7 @@ STATE_CHARS_MAX = 1_000
 """Of a state in the table; JSON has all of it."""
 
 
-def show_state(
+def state(
     job: JobArgument,
     window: WindowArgument,
     key: KeyOption = None,

@@ -1,4 +1,4 @@
-"""`onyx submit --dry-run`: whether a job could run; with `--upgrade` what it would carry over."""
+"""`onyx submit`: hand a job to the cluster; `--upgrade` continues from an old job's state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onyx import api
 from onyx.cli.exit_codes import ExitCode
-from onyx.cli.options import job_id
+from onyx.cli.job_file import FileArgument, read_job
+from onyx.cli.options import (
+    JsonOption,
+    TenancyOption,
+    WaitOption,
+    ZooKeeperOption,
+    job_id,
+    settings,
+)
+from onyx.cli.statuses import print_statuses
 from onyx.client.client import Client
 from onyx.model.job import Job
 
@@ -33,7 +43,35 @@ DryRunOption = Annotated[
 ]
 
 
-def show_plan(client: Client, job: Job, as_json: bool) -> ExitCode:
+def submit(
+    file: FileArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    wait: WaitOption = False,
+    upgrade: UpgradeOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job to a running cluster and print its id.
+
+    With --upgrade the job continues from the state of an old job, which is killed. That happens
+    only if every worker answers that it can run the new job, and if there are peers for it.
+    """
+    job = read_job(file, upgrade)
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        if dry_run:
+            raise typer.Exit(_print_plan(client, job, as_json))
+        submission = client.submit(job)
+        if as_json:
+            print(json.dumps({"job": submission.job, "position": submission.position}))
+        else:
+            print(submission.job)
+        if wait and not client.wait(submission.job):
+            print_statuses([client.status(submission.job)], as_json)
+            raise typer.Exit(1)
+
+
+def _print_plan(client: Client, job: Job, as_json: bool) -> ExitCode:
     """Print what the job would carry over; the exit code says whether it can be submitted."""
     plan = client.examine(job)
     if as_json:

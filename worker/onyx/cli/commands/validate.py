@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
 
+from onyx.cli.job_file import FileArgument, read_file
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.functions import function_names
@@ -20,8 +20,6 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.model.parsing.text import ambiguities
 from onyx.resolve import Resolver
 from onyx.submission.plugin_options import wrong_options
-
-FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
 
 
 def validate(
@@ -81,25 +79,3 @@ def unresolved(job: Job, modules: Sequence[str]) -> list[Problem]:
         except NameNotRegistered as error:
             problems.append(Problem(path, str(error)))
     return problems
-
-
-def read_file(path: Path) -> bytes:
-    """The content of a manifest file.
-
-    Raises:
-        ManifestError: it cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"the file cannot be read: {error.strerror}"
-        raise ManifestError([Problem(str(path), message)]) from error
-
-
-def read_job(path: Path, upgrades: str | None = None) -> Job:
-    """Parse a manifest file; `upgrades`: id of the old job that it upgrades.
-
-    Raises:
-        ManifestError: it cannot be read or is not valid.
-    """
-    return parse_manifest(read_file(path), str(path), upgrades)

@@ -51,7 +51,7 @@ SocketOption = Annotated[int | None, typer.Option("--telemetry-socket", hidden=T
 RecorderOption = Annotated[int | None, typer.Option("--recorder", hidden=True)]
 
 
-def run_worker(
+def worker(
     peers: PeersOption = 1,
     processes: ProcessesOption = 1,
     modules: ModulesOption = None,

@@ -27,7 +27,7 @@ from onyx.telemetry.http_server import TelemetryServer
 POLL_S = 0.2
 
 
-def run_zookeeper(
+def zookeeper(
     port: Annotated[int | None, typer.Option("--port", help="Port to listen on.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Folder for its data.")] = None,
 ) -> None:

@@ -1,0 +1,42 @@
+"""What `onyx kill`, `suspend`, `resume` and `drain` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from onyx import api
+from onyx.cli.options import settings
+from onyx.cli.statuses import print_status
+from onyx.client.client import Client
+from onyx.ids import JobId
+
+
+def change_job(
+    change: Callable[[Client, JobId], None],
+    job: str,
+    zookeeper: str | None,
+    tenancy: str | None,
+    as_json: bool,
+    wait: bool = False,
+) -> None:
+    """Change a job and print its status after that.
+
+    Args:
+        change: the method of the client.
+        job: the job's id.
+        zookeeper: value of the option.
+        tenancy: value of the option.
+        as_json: whether to print JSON.
+        wait: whether to wait until the job has ended.
+
+    Raises:
+        Exit: with code 1, the job was killed while this waited.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        change(client, JobId(job))
+        completed = not wait or client.wait(JobId(job))
+        print_status(client.status(JobId(job)), as_json)
+        if not completed:
+            raise typer.Exit(1)

@@ -1,0 +1,27 @@
+"""`onyx gc`: forget jobs that have ended, and trim the log."""
+
+from __future__ import annotations
+
+import json
+
+from onyx import api
+from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+
+
+def gc(
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget the jobs that have ended, and trim the log.
+
+    `onyx jobs` no longer shows them, and their ids are free again. Running jobs do not notice.
+    """
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        collected = client.gc()
+    if as_json:
+        print(json.dumps({"jobs": collected.jobs, "position": collected.position}))
+        return
+    count = len(collected.jobs)
+    forgotten = f"{count or 'no'} job{'' if count == 1 else 's'} forgotten"
+    print(f"{forgotten}; the log starts after entry {collected.position}")

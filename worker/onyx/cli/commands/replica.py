@@ -1,0 +1,33 @@
+"""`onyx replica`: the value that the log folds into."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from onyx import api
+from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.errors import UserError
+from onyx.ids import Position
+from onyx.replica import canonical
+
+AtOption = Annotated[int | None, typer.Option("--at", help="As of this position.", min=0)]
+
+
+def replica(
+    at: AtOption = None,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the replica: what the log folds into."""
+    with api.connect(settings(zookeeper, tenancy)) as client:
+        found = client.replica(None if at is None else Position(at))
+    if at is not None and found.version != at:
+        where = "ends before it" if found.version < at else "has been collected beyond it"
+        raise UserError(f"there is no position {at}: the log {where}, at {found.version}")
+    plain = {key: value for key, value in canonical.to_plain(found).items() if value or as_json}
+    plain["digest"] = canonical.digest(found)
+    print(json.dumps(plain, indent=None if as_json else 2, sort_keys=True))

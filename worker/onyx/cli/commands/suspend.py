@@ -1,0 +1,20 @@
+"""`onyx suspend`: give the peers of a job to others."""
+
+from __future__ import annotations
+
+from onyx.cli.change_job import change_job
+from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
+from onyx.client.client import Client
+
+
+def suspend(
+    job: JobArgument,
+    zookeeper: ZooKeeperOption = None,
+    tenancy: TenancyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the peers of a job to others until `onyx resume`.
+
+    It keeps its place and what it has done. Repeats change nothing.
+    """
+    change_job(Client.suspend, job, zookeeper, tenancy, as_json)

@@ -1,0 +1,36 @@
+"""The job file that `onyx run`, `validate` and `submit` read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onyx.errors import ManifestError, Problem
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_manifest
+
+FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a manifest file.
+
+    Raises:
+        ManifestError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"the file cannot be read: {error.strerror}"
+        raise ManifestError([Problem(str(path), message)]) from error
+
+
+def read_job(path: Path, upgrades: str | None = None) -> Job:
+    """Parse a manifest file; `upgrades`: id of the old job that it upgrades.
+
+    Raises:
+        ManifestError: it cannot be read or is not valid.
+    """
+    return parse_manifest(read_file(path), str(path), upgrades)
