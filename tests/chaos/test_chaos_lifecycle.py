@@ -9,7 +9,7 @@ import pytest
 from tests.support.chaos_files import ChaosFiles
 from tests.support.cluster import Cluster
 
-from onyx.client.client import JobState
+from onyx.client.statuses import JobState
 from onyx.ids import JobId, TaskName
 
 pytestmark = pytest.mark.server

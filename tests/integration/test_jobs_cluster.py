@@ -12,7 +12,7 @@ from tests.support import job_functions
 from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
 
 from onyx import api
-from onyx.client.client import JobStatus
+from onyx.client.statuses import JobStatus
 from onyx.errors import JobRefused, ManifestError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import Origin

@@ -26,7 +26,7 @@ import psutil
 
 import onyx
 from onyx import api
-from onyx.client.client import JobStatus
+from onyx.client.statuses import JobStatus
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.replica.entry import Entry

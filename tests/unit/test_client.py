@@ -9,7 +9,7 @@ from tests.support.memory_log import MemoryLog
 from tests.support.raw_entries import raw_entry
 from tests.support.submissions import submit_job
 
-from onyx.client import client as client_module
+from onyx.client import collection
 from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId, Position
@@ -102,7 +102,7 @@ def test_a_log_that_was_collected_entirely_still_has_its_replica(memory: MemoryL
 def test_collection_forgets_ended_jobs_and_what_lies_beside_the_log(
     memory: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr(collection, "FORGOTTEN_AT_ONCE", 2)
     client = Client(memory.client(), "balanced")
     for number in range(6):
         submit(client, number)

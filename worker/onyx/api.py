@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onyx.client.client import Client, Collected, Submission
+from onyx.client.client import Client, Submission
+from onyx.client.collection import Collected
 from onyx.client.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position

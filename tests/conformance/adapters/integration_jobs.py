@@ -20,7 +20,7 @@ from tests.conformance.words import function, predicate
 from tests.support.jobs import until
 
 from onyx import api
-from onyx.client.client import JobStatus
+from onyx.client.statuses import JobStatus
 from onyx.plugins.channel import open_channel
 from onyx.replica.state import Replica
 from onyx.settings import Settings

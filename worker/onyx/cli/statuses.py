@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from onyx.client import failure_text
-from onyx.client.client import JobStatus
+from onyx.client.statuses import JobStatus
 
 STACKS_MAX = 4
 """Stacks of functions that do not return, printed of one job."""

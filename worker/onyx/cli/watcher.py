@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 
 from onyx.client import failure_text
-from onyx.client.client import Client, JobStatus
+from onyx.client.client import Client
+from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.replica.state import Replica

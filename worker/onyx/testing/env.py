@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx import api
-from onyx.client.client import Client, JobStatus
+from onyx.client.client import Client
+from onyx.client.statuses import JobStatus
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.peer.peer_group import PeerGroup

@@ -34,7 +34,8 @@ from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
 from onyx.cli.statuses import print_stacks, remarks
 from onyx.cli.watcher import Watcher
-from onyx.client.client import Client, JobStatus
+from onyx.client.client import Client
+from onyx.client.statuses import JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
 from onyx.model.functions import function_names

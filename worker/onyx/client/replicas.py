@@ -1,0 +1,77 @@
+"""Replicas for a client: the log folded from its origin on, as every peer folds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from onyx.ids import Position
+from onyx.log.interface import ClientLog, Origin
+from onyx.replica import canonical, machine
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+
+
+class Replicas:
+    """Folds the log of one tenancy."""
+
+    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
+        """`job_scheduler`: of a tenancy that nobody has used before."""
+        self._log = log
+        self._given = job_scheduler
+
+    @property
+    def job_scheduler(self) -> str:
+        """The job scheduler of the tenancy; this client's own if it is the first one there."""
+        return dict(self._log.establish({"job-scheduler": self._given}))["job-scheduler"]
+
+    def at(self, position: Position | None = None) -> Replica:
+        """The replica after the newest entry, or after the one at a position.
+
+        If `onyx gc` has trimmed the log beyond that position, the replica that the log starts from.
+        """
+        replica = self._start()
+        while True:
+            entries = self._log.read(replica.version)
+            if not entries or entries[0].position > replica.version + 1:
+                # Entries may have been collected since; a listing would not show it.
+                origin = self._log.origin(above=replica.version)
+                if origin.replica:
+                    replica = canonical.decode(origin.replica)
+                    continue
+            if not entries:
+                return replica
+            for entry in entries:
+                if position is not None and entry.position > position:
+                    return replica
+                if entry.position > replica.version + 1 and entry is not entries[0]:
+                    break
+                replica = machine.apply(replica, entry)
+
+    @contextmanager
+    def follow(
+        self, deliver: Callable[[Entry | Origin, Replica], None], after: Replica | None = None
+    ) -> Iterator[None]:
+        """Call `deliver` for each entry from the origin on, or behind the replica `after`, with the
+        replica after it."""
+        replica = self._start() if after is None else after
+
+        def apply(item: Entry | Origin) -> None:
+            nonlocal replica
+            if isinstance(item, Origin):
+                replica = canonical.decode(item.replica)
+            else:
+                replica = machine.apply(replica, item)
+            deliver(item, replica)
+
+        unsubscribe = self._log.subscribe(replica.version, apply)
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+    def _start(self) -> Replica:
+        origin = self._log.origin()
+        if origin.replica:
+            return canonical.decode(origin.replica)
+        return Replica(job_scheduler=self.job_scheduler)
