@@ -82,6 +82,8 @@ def test_every_module_is_used() -> None:
         package, _, module = name.rpartition(".")
         if module in ("__init__", "__main__") or path in FOR_USERS:
             continue
+        if package == "onyx.cli.commands":  # found by name, which test_cli_lazy checks
+            continue
         used = rf"{re.escape(name)}\b|from {re.escape(package)} import [^\n]*\b{module}\b"
         listed = rf"from {re.escape(package)} import \([^)]*\b{module}\b"
         others = "\n".join(text for other, text in SOURCES.items() if other != path)
