@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from math import isfinite
 
-from onyx.ids import TaskName
+from onyx.ids import JobId, TaskName
 from onyx.replica.state import Replica
+from onyx.seams import Clock
 from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
+from onyx.task.parts import Status, Work
 from onyx.task.phases.table import Kind
+from onyx.task.sink.sink import Sink
+from onyx.task.source.source import Source
 from onyx.task.task import Task
 
 SPARK = "spark"
@@ -31,7 +35,7 @@ def facts_of(
     source = task.program.source if entry is not None else None
     step_s, windowing = task.status.step_since_s, live.windowing if live is not None else None
     in_flight = source.in_flight if source is not None else 0
-    undurable = _undurable(task)
+    undurable = _undurable(task.program.sink) if task.loaded else 0
     obstacle = task.status.obstacle
     if windowing is not None:
         in_flight += windowing.emissions.unsettled
@@ -44,14 +48,14 @@ def facts_of(
         thread_taken_by=thread_taken_by,
         permitted=permitted,
         obstacle=obstacle,
-        restarts=_restarts(task),
-        not_ready=_not_ready(replica, task),
+        restarts=_restarts(task.status),
+        not_ready=_not_ready(replica, task.job_id),
         outbox_to=live.outbox.waits_for() if live is not None else (),
         in_flight=in_flight,
         resting=source.resting if source is not None else 0,
-        next_try=_next_try(task, now_s),
+        next_try=_next_try(source, task.assignment.clock, now_s),
         held_back=task.user_code.held_back_in is task.phase,
-        suspects=_suspects(task),
+        suspects=_suspects(task.work),
         undurable=undurable,
         attempts=task.sealing.attempts,
         spark=entry is not None and entry.plugin == SPARK,
@@ -59,9 +63,8 @@ def facts_of(
 
 
 def mark_of(task: Task, facts: Facts) -> Mark:
-    """Equal at two looks if the task has not advanced in between. Of an input what counts is what
-    is completed, of an output what is durable: both can go on for a while without getting
-    anywhere."""
+    """Equal at two looks if the task has not advanced in between. An input advances when trees
+    complete, an output when segments become durable: either can be busy without advancing."""
     if not task.loaded:
         return (task.phase,)
     source, sink = task.program.source, task.program.sink
@@ -80,41 +83,40 @@ def held_by(task: Task) -> int:
         return source.in_flight if source is not None else 0
     batch = task.work.batch
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
-    return waiting + _undurable(task) + (len(batch) if batch is not None else 0)
+    undurable = _undurable(task.program.sink) if task.loaded else 0
+    return waiting + undurable + (len(batch) if batch is not None else 0)
 
 
-def _undurable(task: Task) -> int:
-    sink = task.program.sink if task.loaded else None
+def _undurable(sink: Sink | None) -> int:
     return sink.waiting_segments if sink is not None else 0
 
 
-def _next_try(task: Task, now_s: float) -> str:
-    source = task.program.source if task.loaded else None
+def _next_try(source: Source | None, clock: Clock, now_s: float) -> str:
     if source is None or not isfinite(source.rested_s):
         return ""
-    return instant(task.assignment.clock.wall_ms() + round((source.rested_s - now_s) * 1000))
+    return instant(clock.wall_ms() + round((source.rested_s - now_s) * 1000))
 
 
-def _suspects(task: Task) -> int:
-    """That are still to be tried, the present one included."""
-    return int(task.work.alone) + min(len(task.work.parts.waiting), task.work.parts.suspects)
+def _suspects(work: Work) -> int:
+    """Those that are still to be tried, the present one included."""
+    return int(work.alone) + min(len(work.parts.waiting), work.parts.suspects)
 
 
-def _restarts(task: Task) -> str:
-    if task.status.superseded_s is not None:
-        return "what it had begun is lost or belongs to others now; a new peer is to begin anew"
-    if task.status.restart is not None:
-        return "it failed, and a lifecycle has it restarted after a wait"
+def _restarts(status: Status) -> str:
+    if status.superseded_s is not None:
+        return "another peer owns what it began; a new peer replaces this one"
+    if status.restart is not None:
+        return "it failed, and a lifecycle restarts it after a wait"
     return ""
 
 
-def _not_ready(replica: Replica, task: Task) -> tuple[TaskName, ...]:
-    allocation = replica.allocations.get(task.job_id)
-    version = replica.allocation_version.get(task.job_id)
+def _not_ready(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
+    allocation = replica.allocations.get(job)
+    version = replica.allocation_version.get(job)
     if allocation is None:
         return ()
     return tuple(
         name
-        for name in replica.tasks.get(task.job_id, ())
+        for name in replica.tasks.get(job, ())
         if any(replica.ready.get(peer) != version for peer in allocation.get(name, ()))
     )
