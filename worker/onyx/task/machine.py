@@ -40,27 +40,27 @@ GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 
 RUN: dict[Phase, Callable[[Task], Answer]] = {
     Phase.LOAD_JOB: start.load_job,
-    Phase.START_TASK: lambda t: start.start_task(t.assignment, t.program, t.status),
+    Phase.START_TASK: lambda t: start.start_task(t.program, t.status),
     Phase.BUILD: start.build,
     Phase.BEFORE_TASK: lambda t: start.before_task(t.program, t.status),
     Phase.WIRE: wire.take_wiring,
-    Phase.RECOVER: wire.recover,
+    Phase.RECOVER: lambda t: wire.recover(t.program, t.allocation),
     Phase.SIGNAL_READY: lambda t: wire.signal_ready(t.assignment, t.allocation),
-    Phase.AWAIT_READY: lambda t: wire.await_ready(t.assignment, t.program, t.allocation, t.status),
-    Phase.RESUME: wire.resume,
+    Phase.AWAIT_READY: lambda t: wire.await_ready(t.program, t.allocation, t.status),
+    Phase.RESUME: lambda t: wire.resume(t.program, t.allocation),
     Phase.BEFORE_BATCH: lambda t: read.before_batch(t.program),
     Phase.READ_BATCH: read.read_batch,
     Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.program, t.work),
     Phase.APPLY_FN: lambda t: apply.apply_fn(t.program, t.work),
     Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.program, t.work),
-    Phase.ROUTE: lambda t: route.route(t.assignment, t.program, t.allocation, t.work),
+    Phase.ROUTE: lambda t: route.route(t.program, t.allocation, t.work),
     Phase.ASSIGN_WINDOWS: lambda t: assign_windows(t.program, t.allocation, t.work),
-    Phase.SEND: lambda t: send.send_batch(t.assignment, t.program, t.allocation, t.work),
+    Phase.SEND: lambda t: send.send_batch(t.program, t.allocation, t.work),
     Phase.WRITE_BATCH: lambda t: send.write_batch(
         t.assignment.services.transport, t.program, t.allocation, t.work
     ),
     Phase.AFTER_BATCH: finish.after_batch,
-    Phase.SEAL: lambda t: finish.seal(t.assignment, t.program, t.status, t.sealing),
+    Phase.SEAL: lambda t: finish.seal(t.program, t.status, t.sealing),
 }
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
@@ -138,7 +138,7 @@ def step(task: Task) -> Progress:
     try:
         answer = _run(task, phase)
     except Unavailable as error:
-        task.background.forget()
+        task.assignment.background.forget()
         task.status.obstacle = str(error)
         _log_obstacle(task, error)
         return Progress.WAITING
@@ -197,7 +197,7 @@ def _receive(task: Task, message: Message) -> None:
         case Stop():
             task.stop = message
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
-            task.background.forget()
+            task.assignment.background.forget()
             work, old = task.work, task.allocation
             keep = task.program.delivery.keep
             keep(task.phase, work.batch, work.leaves, old.outbox, old.inbox)

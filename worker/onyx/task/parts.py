@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from onyx.flow.batch import U64, Batch
 from onyx.flow.conditions import Conditions
@@ -31,6 +30,7 @@ from onyx.replica.command import Command
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
+from onyx.task.background import Background
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.channels.event_time import EventTime
 from onyx.task.channels.outbox import Outbox
@@ -50,8 +50,6 @@ from onyx.transport.interface import Control, Inbox
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.prepared import Prepared
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -66,9 +64,11 @@ class Assignment:
     """Step the task soon; from any thread."""
     wanted: Callable[[], bool]
     """False as soon as a Stop was posted, though the task may not have read it yet."""
+    background: Background
 
     @property
     def clock(self) -> Clock:
+        """Of the process."""
         return self.services.clock
 
     def propose(self, command: Command) -> None:
@@ -80,6 +80,15 @@ class Assignment:
         """Before a retry that a flow condition asks for."""
         ledger = self.services.settings.ledger
         return BackOff(ledger.retry_delay_s, ledger.retry_delay_max_s)
+
+
+@dataclass(slots=True)
+class Registration:
+    """Of the partitions of the task, by the log; once a job."""
+
+    proposed: bool = False
+    names: list[str] | None = None
+    """Of all partitions of an input, once they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,7 @@ class Windowed:
 class Program:
     """What is fixed once the job is loaded and its functions are resolved."""
 
+    assignment: Assignment
     job: Job
     entry: CatalogEntry
     lifecycles: Lifecycles
@@ -124,6 +134,27 @@ class Program:
     children: tuple[str, ...] = ()
     """All of them."""
     windowed: Windowed | None = None
+    registration: Registration = field(default_factory=Registration)
+
+    @property
+    def job_id(self) -> JobId:
+        """Of the assignment."""
+        return self.assignment.job_id
+
+    @property
+    def task(self) -> TaskName:
+        """Of the assignment."""
+        return self.assignment.task
+
+    @property
+    def services(self) -> Services:
+        """The process."""
+        return self.assignment.services
+
+    @property
+    def clock(self) -> Clock:
+        """Of the process."""
+        return self.services.clock
 
     @property
     def retries(self) -> bool:
@@ -252,43 +283,3 @@ class Sealing:
     wanted: bool = False
     attempts: int = 0
     """That have failed."""
-
-
-@dataclass(slots=True)
-class Registration:
-    """Of the partitions of the task, by the log; once a job."""
-
-    proposed: bool = False
-    names: list[str] | None = None
-    """Of all partitions of an input, once they are known."""
-
-
-class Background:
-    """Work off the task's thread: each piece is started once, by its name, and polled."""
-
-    def __init__(
-        self, run: Callable[[Callable[[], Any]], Future[Any]], wake: Callable[[], None]
-    ) -> None:
-        self._run = run
-        self._wake = wake
-        self._futures: dict[str, Future[Any]] = {}
-
-    def poll(self, name: str, work: Callable[[], T]) -> T | None:
-        """The result of the work, which is started if it has not been; None while it runs.
-
-        Raises:
-            Exception: what the work has raised.
-        """
-        future = self._futures.get(name)
-        if future is None:
-            future = self._futures[name] = self._run(work)
-            future.add_done_callback(lambda _: self._wake())
-        if not future.done():
-            return None
-        del self._futures[name]
-        result: T = future.result()
-        return result
-
-    def forget(self) -> None:
-        """Nobody waits for what runs now: it is of an old version, or is started again."""
-        self._futures.clear()

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import PluginContext
-from onyx.task.parts import Assignment, Program
+from onyx.task.parts import Program
 
 
-def plugin_context(assignment: Assignment, program: Program) -> PluginContext:
+def plugin_context(program: Program) -> PluginContext:
     """What the plugin may know."""
-    services = assignment.services
+    services = program.services
     replica = services.replica()
-    slot = replica.task_slot_ids[assignment.job_id][assignment.task][assignment.peer]
+    slot = replica.task_slot_ids[program.job_id][program.task][program.assignment.peer]
     return PluginContext(
-        job=assignment.job_id,
+        job=program.job_id,
         job_name=program.job.name,
-        task=assignment.task,
-        peer=assignment.peer,
+        task=program.task,
+        peer=program.assignment.peer,
         slot=slot,
-        incarnation=replica.groups_reverse_index[assignment.peer],
+        incarnation=replica.groups_reverse_index[program.assignment.peer],
         options=own_options(program.entry),
         batch_size=program.entry.batch_size,
         clock=services.clock,
         resolve=services.resolve,
         permitted=services.permitted,
-        wanted=assignment.wanted,
+        wanted=program.assignment.wanted,
         data_dir=services.settings.data_dir,
     )

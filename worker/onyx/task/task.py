@@ -9,14 +9,13 @@ from collections import deque
 from collections.abc import Callable
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.task.background import Background
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.messages import Message, Stop
 from onyx.task.parts import (
     Allocation,
     Assignment,
-    Background,
     Program,
-    Registration,
     Sealing,
     Status,
     Work,
@@ -38,14 +37,15 @@ class Task:
         kind: Kind,
         wake: Callable[[], None],
     ) -> None:
-        self.assignment = Assignment(services, peer, job, task, kind, wake, lambda: self.wanted)
+        background = Background(services.background, wake)
+        self.assignment = Assignment(
+            services, peer, job, task, kind, wake, lambda: self.wanted, background
+        )
         self.phase = Phase.LOAD_JOB
         self.successors = successors(kind)
         self.work = Work(BatchTimer(services.clock))
         self.status = Status()
         self.sealing = Sealing()
-        self.registration = Registration()
-        self.background = Background(services.background, wake)
         self.user_code = UserCode(services.recorder.slot(job, task))
         self._program: Program | None = None
         self._allocation: Allocation | None = None

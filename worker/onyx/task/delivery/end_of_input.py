@@ -10,7 +10,6 @@ completion. Counting messages through the log was rejected: it needs a command a
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
 
 import numpy as np
 
@@ -31,30 +30,29 @@ def end_id(source: PeerId, target: PeerId) -> int:
     return int.from_bytes(digest, "big") | 1
 
 
-class EndOfInput(Protocol):
-    """Of one task, within one allocation version."""
+class EndOfInput:
+    """Of one task, within one allocation version. Without END items, as where segments are
+    accounted for: completions and `exhaust-input` say what has ended."""
 
-    complete: bool
+    complete: bool = False
     """Every output has everything (known to inputs only)."""
 
     def arrive(self, source: PeerId, control: Control) -> None:
         """An upstream peer has sent END."""
-        ...
 
     def all_arrived(self) -> bool:
         """Whether every upstream peer has sent END."""
-        ...
+        return False
 
-    def pass_on(self) -> bool:
-        """End every channel downstream, once; True when that was done now."""
-        ...
+    def pass_on(self) -> None:
+        """End every channel downstream, once."""
 
     def take_completion(self, roots: U64) -> bool:
         """Whether these roots are the completion of the END tree: the whole job has ended."""
-        ...
+        return False
 
 
-class EndItems:
+class EndItems(EndOfInput):
     """END items, for segments that are not accounted for."""
 
     def __init__(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> None:
@@ -63,21 +61,20 @@ class EndItems:
         self._acks = acks
         self._arrived: dict[PeerId, int] = {}
         self._passed_on = False
-        self.complete = False
 
     def arrive(self, source: PeerId, control: Control) -> None:
-        """See `EndOfInput`."""
+        """Count it by its id."""
         self._arrived[source] = control.id
 
     def all_arrived(self) -> bool:
-        """See `EndOfInput`. An input has no upstream peers and is never ended by others."""
+        """Never for a peer without upstream peers, as an input is: it ends by itself."""
         upstream = self._wiring.upstream
         return bool(upstream) and len(self._arrived) == len(upstream)
 
-    def pass_on(self) -> bool:
-        """See `EndOfInput`."""
+    def pass_on(self) -> None:
+        """Consume what arrived, produce an id for each channel, and ack both."""
         if self._passed_on:
-            return False
+            return
         self._passed_on = True
         value = 0
         for consumed in self._arrived.values():
@@ -88,32 +85,10 @@ class EndItems:
                 value ^= produced
                 self._outbox.put_to(site, Control(ControlKind.END, int(END_ROOT[0]), produced))
         self._acks.add(END_ROOT, np.array([value], dtype=np.uint64))
+
+    def take_completion(self, roots: U64) -> bool:
+        """The END tree has one root."""
+        if len(roots) != 1 or roots[0] != END_ROOT[0]:
+            return False
+        self.complete = True
         return True
-
-    def take_completion(self, roots: U64) -> bool:
-        """See `EndOfInput`."""
-        if len(roots) == 1 and roots[0] == END_ROOT[0]:
-            self.complete = True
-            return True
-        return False
-
-
-class NoEndItems:
-    """For segments that are accounted for: completions and `exhaust-input` say what has ended."""
-
-    complete = False
-
-    def arrive(self, source: PeerId, control: Control) -> None:
-        """See `EndOfInput`."""
-
-    def all_arrived(self) -> bool:
-        """See `EndOfInput`."""
-        return False
-
-    def pass_on(self) -> bool:
-        """See `EndOfInput`."""
-        return False
-
-    def take_completion(self, roots: U64) -> bool:
-        """See `EndOfInput`."""
-        return False

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from onyx.seams import Clock
-from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.parts import Allocation, Program, Work
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, wants_flush
 from onyx.telemetry.catalog import WATERMARK
 from onyx.transport.interface import FLUSH, ControlKind
 
 
-def pass_controls(
-    assignment: Assignment, program: Program, allocation: Allocation, work: Work
-) -> None:
+def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
     """Read the control items behind the batch and send on what follows from them; several flushes
     at once are one."""
     sink, ends = program.sink, allocation.ends
@@ -27,7 +25,7 @@ def pass_controls(
         elif allocation.event_time is not None:
             allocation.event_time.hear(source, control)
     follow(allocation)
-    pass_event_time(program, allocation, work, assignment.clock)
+    pass_event_time(program, allocation, work, program.clock)
     if flush:
         allocation.acks.hurry()
         if sink is None:

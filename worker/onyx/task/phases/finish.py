@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.errors import Blocked, contained, describe
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
-from onyx.task.parts import Assignment, Program, Sealing, Status
+from onyx.task.parts import Program, Sealing, Status
 from onyx.task.phases.idle import ack_durable, report_queue
 from onyx.task.phases.table import Answer, Phase, Progress
 from onyx.task.task import Task
@@ -20,8 +20,7 @@ SPARK = "spark"
 
 def after_batch(task: Task) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
-    assignment, program, allocation, work = (
-        task.assignment,
+    program, allocation, work = (
         task.program,
         task.allocation,
         task.work,
@@ -32,11 +31,11 @@ def after_batch(task: Task) -> Answer:
     program.lifecycles.merge("after_batch", program.event)
     if program.sink is not None:
         ack_durable(program, allocation)
-    tend(assignment, program, allocation, idle=False, tick=batch is not None)
+    tend(program, allocation, idle=False, tick=batch is not None)
     allocation.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         work.timer.report(program.metrics, len(batch), len(leaves))
-        report_queue(assignment, program, allocation)
+        report_queue(program, allocation)
     work.forget_batch()
     task.status.batches += 1
     if program.observed:
@@ -46,7 +45,7 @@ def after_batch(task: Task) -> Answer:
     return Progress.ADVANCED
 
 
-def seal(assignment: Assignment, program: Program, status: Status, sealing: Sealing) -> Answer:
+def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
     """Seal the output of the whole task on behalf of all its peers.
 
     Raises:
@@ -54,7 +53,7 @@ def seal(assignment: Assignment, program: Program, status: Status, sealing: Seal
     """
     sink = program.sink
     assert sink is not None
-    clock, settings = assignment.clock, assignment.services.settings.task
+    clock, settings = program.clock, program.services.settings.task
     now_s = clock.monotonic_s()
     if now_s < status.retry_after_s:
         return Progress.WAITING
@@ -78,5 +77,5 @@ def seal(assignment: Assignment, program: Program, status: Status, sealing: Seal
     if is_stage:
         program.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
     sealing.wanted = False
-    assignment.propose(SealOutput(job=assignment.job_id, task=assignment.task))
+    program.assignment.propose(SealOutput(job=program.job_id, task=program.task))
     return Progress.ADVANCED

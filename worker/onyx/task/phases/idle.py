@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyx.replica.commands.exhaust_input import ExhaustInput
-from onyx.task.parts import Allocation, Assignment, Program
+from onyx.task.parts import Allocation, Program
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.phases.table import Answer, Phase, Progress
 from onyx.task.source.source import Source
@@ -21,27 +21,27 @@ def idle(task: Task) -> Answer:
     """Do what is due; WAITING when nothing is."""
     if task.sealing.wanted:
         return Phase.SEAL
-    assignment, program, allocation = task.assignment, task.program, task.allocation
+    program, allocation = task.program, task.allocation
     source, sink = program.source, program.sink
     follow(allocation)
-    pass_event_time(program, allocation, task.work, assignment.clock, idle=True)
+    pass_event_time(program, allocation, task.work, program.clock, idle=True)
     if source is not None:
-        _end_source(assignment, program, allocation, source)
+        _end_source(program, allocation, source)
     if not allocation.outbox.drain() and source is not None:
         return Progress.WAITING
     if sink is not None:
         sink.tick()
         ack_durable(program, allocation)
-    moved = tend(assignment, program, allocation, idle=True, tick=True)
+    moved = tend(program, allocation, idle=True, tick=True)
     allocation.acks.tend(idle=True)
-    report_queue(assignment, program, allocation)
+    report_queue(program, allocation)
     return Progress.ADVANCED if moved else Progress.WAITING
 
 
-def report_queue(assignment: Assignment, program: Program, allocation: Allocation) -> None:
+def report_queue(program: Program, allocation: Allocation) -> None:
     """Report how full the inbox is."""
     if program.source is None:
-        capacity = assignment.services.settings.task.inbox_segments_max
+        capacity = program.services.settings.task.inbox_segments_max
         program.metrics.set(QUEUE, allocation.inbox.waiting_segments())
         program.metrics.set(QUEUE_CAPACITY, capacity)
 
@@ -56,9 +56,7 @@ def ack_durable(program: Program, allocation: Allocation) -> None:
         ends.pass_on()
 
 
-def _end_source(
-    assignment: Assignment, program: Program, allocation: Allocation, source: Source
-) -> None:
+def _end_source(program: Program, allocation: Allocation, source: Source) -> None:
     """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
     if allocation.exhaust_proposed or not source.finished_reading():
         return
@@ -75,6 +73,6 @@ def _end_source(
     known = source.known
     for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):
         part = known[start : start + EXHAUSTED_AT_ONCE]
-        assignment.propose(
-            ExhaustInput(job=assignment.job_id, task=assignment.task, partitions=tuple(part))
+        program.assignment.propose(
+            ExhaustInput(job=program.job_id, task=program.task, partitions=tuple(part))
         )

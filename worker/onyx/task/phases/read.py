@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.flow.batch import Batch, concatenate
 from onyx.ids import TaskName
 from onyx.task.failures import suspects
-from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
 from onyx.task.phases.table import Answer, Phase, Progress
@@ -25,8 +25,7 @@ def before_batch(program: Program) -> Answer:
 
 def read_batch(task: Task) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
-    assignment, program, allocation, work = (
-        task.assignment,
+    program, allocation, work = (
         task.program,
         task.allocation,
         task.work,
@@ -40,15 +39,15 @@ def read_batch(task: Task) -> Answer:
     split = bool(work.parts.waiting)
     if not split:
         if program.source is not None:
-            work.batch = _read_source(assignment, program, program.source)
+            work.batch = _read_source(program, program.source)
             found = work.batch is not None
         else:
             found = _read_inbox(program, allocation, work)
         if not found:
             return idle(task)
-        split = suspects.isolate(assignment, work)
+        split = suspects.isolate(program.assignment, work)
     work.timer.read()
-    if split and not suspects.next_part(assignment, work):
+    if split and not suspects.next_part(program.assignment, work):
         return Phase.ROUTE
     return Progress.ADVANCED
 
@@ -67,9 +66,9 @@ def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
     return True
 
 
-def _read_source(assignment: Assignment, program: Program, source: Source) -> Batch | None:
-    services = assignment.services
-    if assignment.job_id in services.replica().draining_jobs:
+def _read_source(program: Program, source: Source) -> Batch | None:
+    services = program.services
+    if program.job_id in services.replica().draining_jobs:
         source.drain()
     if source.checkpoint(services.settings.ledger.frontier_interval_s):
         program.metrics.set(SOURCE_PENDING, source.in_flight)

@@ -19,7 +19,7 @@ from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.task.failures.failure import Failure, blamed, place
-from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.table import Answer, Kind, Phase, Progress
 from onyx.task.windowed.assign import prepare
 from onyx.telemetry.catalog import DEAD_LETTERS
@@ -32,7 +32,7 @@ MEND_OR_ROUTE = (
 """What an output raises is no failure of one segment: nothing else can take it."""
 
 
-def route(assignment: Assignment, program: Program, allocation: Allocation, work: Work) -> Answer:
+def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Route the leaves of the batch.
 
     Raises:
@@ -44,16 +44,12 @@ def route(assignment: Assignment, program: Program, allocation: Allocation, work
     if allocation.windowing is not None:
         work.prepared = prepare(program, leaves)
     conditions = program.own_conditions
-    work.routed = _routed(assignment, program, allocation, conditions, batch, leaves)
+    work.routed = _routed(program, allocation, conditions, batch, leaves)
     return Progress.ADVANCED
 
 
 def route_emitted(
-    assignment: Assignment,
-    program: Program,
-    allocation: Allocation,
-    batch: Batch,
-    child: str | None,
+    program: Program, allocation: Allocation, batch: Batch, child: str | None
 ) -> Routed:
     """Route what triggers have emitted, or what is late: to this child, if it is given.
 
@@ -64,43 +60,40 @@ def route_emitted(
     if child is not None:
         conditions = (conditions or everything_to(())).of_exceptions(frozenset((child,)))
     leaves = Leaves(batch.segments)
-    return _routed(assignment, program, allocation, conditions, batch, leaves)
+    return _routed(program, allocation, conditions, batch, leaves)
 
 
 def _routed(
-    assignment: Assignment,
     program: Program,
     allocation: Allocation,
     conditions: Conditions | None,
     batch: Batch,
     leaves: Leaves,
 ) -> Routed:
-    handling = _handling(assignment, program, allocation, batch)
+    handling = _handling(program, allocation, batch)
     children, event = program.children, program.event
     routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
     if routed.failures:
-        raise _failure(assignment, program, batch, leaves, routed.failures)
+        raise _failure(program, batch, leaves, routed.failures)
     if routed.letters:
         program.metrics.add(DEAD_LETTERS, routed.letters)
     return routed
 
 
-def _handling(
-    assignment: Assignment, program: Program, allocation: Allocation, batch: Batch
-) -> Handling:
+def _handling(program: Program, allocation: Allocation, batch: Batch) -> Handling:
     roots, exhausted = batch.roots, None
     if program.retries and roots is not None:
         exhausted = final_attempts(roots)
 
     def letter(index: int, error: Exception) -> Segment:
         return dead_letter(
-            assignment.job_id,
-            assignment.task,
+            program.job_id,
+            program.task,
             batch.segments[index],
             error,
             place(error).strip(" ()"),
             1 if roots is None else tries_of(int(roots[index])),
-            assignment.clock.wall_ms(),
+            program.clock.wall_ms(),
         )
 
     dead_letters_to = program.entry.dead_letter
@@ -108,11 +101,7 @@ def _handling(
 
 
 def _failure(
-    assignment: Assignment,
-    program: Program,
-    batch: Batch,
-    leaves: Leaves,
-    failures: list[SegmentFailure],
+    program: Program, batch: Batch, leaves: Leaves, failures: list[SegmentFailure]
 ) -> Failure:
     """The first failure that nothing took care of, with who raised it, in the phase of that."""
     (index, error), many = failures[0], len(failures)
@@ -121,7 +110,7 @@ def _failure(
         poison = isinstance(error, PoisonSegment)
         phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
     elif any(error is refused for _, refused in leaves.refusals):
-        phase, detail = Phase.ASSIGN_WINDOWS, f"windows of {assignment.task}: {error}"
+        phase, detail = Phase.ASSIGN_WINDOWS, f"windows of {program.task}: {error}"
     elif isinstance(error, Refusal | RetriesExhausted | SegmentError):
         phase, detail = Phase.ROUTE, str(error)
     else:
@@ -129,5 +118,5 @@ def _failure(
     if many > 1:
         detail += f" ({many} segments of the batch failed)"
     if phase is Phase.APPLY_FN:
-        detail += MEND if assignment.kind is Kind.OUTPUT else MEND_OR_ROUTE
+        detail += MEND if program.assignment.kind is Kind.OUTPUT else MEND_OR_ROUTE
     return Failure(phase.value, error, detail, many, batch.segments[index])

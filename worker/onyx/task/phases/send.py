@@ -18,7 +18,7 @@ from onyx.ledger.hop import Hop, Share, hop, split_values
 from onyx.ledger.lineage import mix
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask
-from onyx.task.parts import Allocation, Assignment, Program, Work
+from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.controls import pass_controls
 from onyx.task.phases.route import route_emitted
 from onyx.task.phases.table import Answer, Progress
@@ -28,9 +28,7 @@ from onyx.transport.interface import Transport
 Groupings = Mapping[str, Grouping]
 
 
-def send_batch(
-    assignment: Assignment, program: Program, allocation: Allocation, work: Work
-) -> Answer:
+def send_batch(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Send or write what was made of the batch; then what triggers have emitted, then controls."""
     if work.batch is not None and work.leaves is not None:
         assert work.routed is not None, "the phase before"
@@ -38,8 +36,8 @@ def send_batch(
             _write(program.sink, allocation, work.batch, work.leaves)
         else:
             _send(program, allocation, work.batch, work.routed)
-    _send_emissions(assignment, program, allocation)
-    pass_controls(assignment, program, allocation, work)
+    _send_emissions(program, allocation)
+    pass_controls(program, allocation, work)
     return Progress.ADVANCED
 
 
@@ -97,13 +95,13 @@ def _send(program: Program, allocation: Allocation, batch: Batch, routed: Routed
         windowing.withhold(roots, values)
 
 
-def _send_emissions(assignment: Assignment, program: Program, allocation: Allocation) -> None:
+def _send_emissions(program: Program, allocation: Allocation) -> None:
     """Send what triggers have emitted and the state log has: as the source of new trees."""
     windowing = allocation.windowing
     if windowing is None or not windowing.emissions.waiting:
         return
     for child, batch in windowing.emissions.read(program.entry.batch_size):
-        routed = route_emitted(assignment, program, allocation, batch, child)
+        routed = route_emitted(program, allocation, batch, child)
         made = _put_all(allocation, program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*_acked(allocation, batch.roots, made, routed))
@@ -177,11 +175,7 @@ def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[i
 
 
 def put_to_child(
-    outbox: Outbox,
-    groupings: Groupings,
-    child: ChildTask,
-    batch: Batch,
-    hashes: U64 | None = None,
+    outbox: Outbox, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None = None
 ) -> None:
     """Put a batch into the outbox: for any peer of the child, or split by the slot of each
     segment's group or id.

@@ -18,9 +18,8 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children
 from onyx.task.channels.event_time import needs
+from onyx.task.delivery.at_most_once import AtMostOnce
 from onyx.task.delivery.policy import Delivery
-from onyx.task.delivery.tracked import Tracked
-from onyx.task.delivery.untracked import Untracked
 from onyx.task.failures.suspects import check_task
 from onyx.task.lifecycles import Event, Lifecycles, compile_lifecycles
 from onyx.task.parts import Assignment, Program, Status
@@ -46,12 +45,13 @@ def load_job(task: Task) -> Answer:
     def load() -> Job:
         return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
 
-    job = task.background.poll("job", load)
+    job = assignment.background.poll("job", load)
     if job is None:
         return Progress.WAITING
     entry, event = job.entry(assignment.task), _event(assignment, job)
+    delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
     metrics = services.metrics(job_id, job, assignment.task)
-    task.program = Program(job, entry, Lifecycles(), event, metrics, _delivery(job))
+    task.program = Program(assignment, job, entry, Lifecycles(), event, metrics, delivery)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
     task.program = dataclasses.replace(task.program, lifecycles=lifecycles)
     task.user_code.phases = user_phases(assignment.kind, task.program)
@@ -75,18 +75,14 @@ def _event(assignment: Assignment, job: Job) -> Event:
     }
 
 
-def _delivery(job: Job) -> Delivery:
-    return Untracked() if job.guarantee == "at-most-once" else Tracked()
-
-
-def start_task(assignment: Assignment, program: Program, status: Status) -> Answer:
+def start_task(program: Program, status: Status) -> Answer:
     """Ask the lifecycles' start_task, again after a while if one of them says no."""
-    now_s = assignment.clock.monotonic_s()
+    now_s = program.clock.monotonic_s()
     if now_s < status.retry_after_s:
         return Progress.WAITING
     if program.lifecycles.may_start(program.event):
         return Progress.ADVANCED
-    status.retry_after_s = now_s + assignment.services.settings.task.ready_back_off_s
+    status.retry_after_s = now_s + program.services.settings.task.ready_back_off_s
     return Progress.WAITING
 
 
@@ -100,14 +96,14 @@ def build(task: Task) -> Answer:
     groupings = _groupings(assignment, job)
     conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
     program.event.update(params=params, fn=fn)
-    source, sink, cooperative = _build_plugin(assignment, program)
+    source, sink, cooperative = _build_plugin(program)
     program.event["cooperative"] = cooperative
     task.program = program = dataclasses.replace(
         program,
         fn=fn,
         groupings=groupings,
         conditions=conditions,
-        own_conditions=_own_conditions(assignment, program, conditions, below),
+        own_conditions=_own_conditions(program, conditions, below),
         children=below,
         source=source,
         sink=sink,
@@ -119,18 +115,16 @@ def build(task: Task) -> Answer:
     return Progress.ADVANCED
 
 
-def _build_plugin(
-    assignment: Assignment, program: Program
-) -> tuple[Source | None, Sink | None, bool]:
+def _build_plugin(program: Program) -> tuple[Source | None, Sink | None, bool]:
     """The source of an input or the sink of an output, and whether its steps never block."""
-    entry, services, kind = program.entry, assignment.services, assignment.kind
+    entry, services, kind = program.entry, program.services, program.assignment.kind
     plugin, source, sink, cooperative = entry.plugin, None, None, True
     if kind is not Kind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
-        context = plugin_context(assignment, program)
+        context = plugin_context(program)
         if kind is Kind.INPUT:
-            reads, times = services.build_input(plugin, context), _source_times(assignment, program)
-            partition, back_off = program.delivery.partition, assignment.back_off
+            reads, times = services.build_input(plugin, context), _source_times(program)
+            partition, back_off = program.delivery.partition, program.assignment.back_off
             source = Source(reads, entry, services.clock, partition, times, back_off)
             cooperative = reads.cooperative
         else:
@@ -139,11 +133,11 @@ def _build_plugin(
     return source, sink, cooperative if entry.cooperative is None else entry.cooperative
 
 
-def _source_times(assignment: Assignment, program: Program) -> SourceTimes | None:
+def _source_times(program: Program) -> SourceTimes | None:
     """None if nobody needs them, or the input assigns none."""
-    entry, services = program.entry, assignment.services
+    entry, services = program.entry, program.services
     assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
-    if not assigns or needs(program.job, assignment.task) is None:
+    if not assigns or needs(program.job, program.task) is None:
         return None
     return SourceTimes(entry, services.resolve, services.clock)
 
@@ -166,13 +160,10 @@ def before_task(program: Program, status: Status) -> Answer:
 
 
 def _own_conditions(
-    assignment: Assignment,
-    program: Program,
-    conditions: Conditions | None,
-    below: tuple[str, ...],
+    program: Program, conditions: Conditions | None, below: tuple[str, ...]
 ) -> Conditions | None:
     """Of a task whose segments go nowhere (outputs and reduce tasks): exceptions only."""
-    if assignment.kind is not Kind.OUTPUT and program.entry.type != "reduce":
+    if program.assignment.kind is not Kind.OUTPUT and program.entry.type != "reduce":
         return conditions
     return (conditions or everything_to(below)).of_exceptions()
 

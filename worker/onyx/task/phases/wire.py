@@ -17,7 +17,7 @@ from onyx.task.acking.sender import AckSender
 from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, commits, wire
-from onyx.task.parts import Allocation, Assignment, Background, Program, Status
+from onyx.task.parts import Allocation, Assignment, Program, Status
 from onyx.task.phases.table import Answer, Progress
 from onyx.task.recovery import carry_over, partitions
 from onyx.task.recovery.state import recovered_state, shards_of_rank
@@ -31,18 +31,18 @@ from onyx.task.windowed.recover import recover_windows
 def take_wiring(task: Task) -> Answer:
     """Join the newest version; an old inbox is closed with all that waits in it."""
     assignment, program = task.assignment, task.program
-    replica, job = assignment.services.replica(), assignment.job_id
+    replica, job = program.services.replica(), program.job_id
     allocated = replica.allocations.get(job)
     if allocated is None or assignment.peer not in allocated.get(assignment.task, ()):
         return Progress.WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
-    task.allocation = _allocation(assignment, program, wiring)
+    task.allocation = _allocation(program, wiring)
     program.event["slot_id"] = wiring.slot
     return Progress.ADVANCED
 
 
-def _allocation(assignment: Assignment, program: Program, wiring: Wiring) -> Allocation:
-    services, clock = assignment.services, assignment.clock
+def _allocation(program: Program, wiring: Wiring) -> Allocation:
+    services, clock = program.services, program.clock
     transport, settings = services.transport, services.settings
     outbox = Outbox(transport, wiring)
     acks = AckSender(transport, wiring, clock, settings.ledger.ack_interval_s)
@@ -56,7 +56,7 @@ def _allocation(assignment: Assignment, program: Program, wiring: Wiring) -> All
             wiring.version,
             wiring.me.peer,
             settings.task.inbox_segments_max,
-            assignment.wake,
+            program.assignment.wake,
         ),
         filling=Filling(clock, program.entry.batch_timeout / 1000),
         ends=program.delivery.end_of_input(wiring, outbox, acks),
@@ -74,44 +74,27 @@ def _event_time(program: Program, wiring: Wiring, epoch_interval_s: float) -> Ev
     return EventTime(needed, (), Origin(source.mark, source.frontiers, epoch_interval_s))
 
 
-def recover(task: Task) -> Answer:
+def recover(program: Program, allocation: Allocation) -> Answer:
     """Take over from those who had this peer's part before, and fence off the dead."""
-    assignment, program, allocation = task.assignment, task.program, task.allocation
-    background, registration = task.background, task.registration
-    if program.source is not None:
-        done = partitions.recover(
-            assignment, program, allocation.wiring, registration, background, program.source
-        )
+    source, sink = program.source, program.sink
+    if source is not None:
+        done = partitions.recover(program, allocation.wiring, source)
     else:
-        done = program.sink is None or _recover_output(
-            assignment, program, allocation, background, program.sink
-        )
-        done = done and recover_windows(assignment, program, allocation, registration, background)
+        done = sink is None or _recover_output(program, allocation, sink)
+        done = done and recover_windows(program, allocation)
     return Progress.ADVANCED if done else Progress.WAITING
 
 
-def _recover_output(
-    assignment: Assignment,
-    program: Program,
-    allocation: Allocation,
-    background: Background,
-    sink: Sink,
-) -> bool:
-    if not carry_over.upgraded(assignment, program, background):
+def _recover_output(program: Program, allocation: Allocation, sink: Sink) -> bool:
+    if not carry_over.upgraded(program):
         return False
-    if sink.transactional and commits(program.job, assignment.task):
-        return _recover_commits(assignment, program, allocation, background, sink)
-    sink.rewire(_not_dead_yet(assignment, allocation.wiring))
+    if sink.transactional and commits(program.job, program.task):
+        return _recover_commits(program, allocation, sink)
+    sink.rewire(_not_dead_yet(program.assignment, allocation.wiring))
     return True
 
 
-def _recover_commits(
-    assignment: Assignment,
-    program: Program,
-    allocation: Allocation,
-    background: Background,
-    sink: Sink,
-) -> bool:
+def _recover_commits(program: Program, allocation: Allocation, sink: Sink) -> bool:
     """Take over from those who wrote before: publish what they have committed, and begin."""
 
     def finished(recovered: Recovered) -> Committing:
@@ -121,15 +104,13 @@ def _recover_commits(
 
     if allocation.wiring.rank >= SHARDS:
         return True
-    if not carry_over.may_carry_over(assignment):
+    if not carry_over.may_carry_over(program.assignment):
         return False
     allocation.committing = recovered_state(
-        assignment,
         program,
         allocation.wiring,
-        background,
         shards_of_rank(allocation.wiring, SHARDS),
-        carry_over.carry_over_written(assignment, program),
+        carry_over.carry_over_written(program),
         finished,
     )
     if allocation.committing is None:
@@ -144,19 +125,17 @@ def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
     return Progress.ADVANCED
 
 
-def await_ready(
-    assignment: Assignment, program: Program, allocation: Allocation, status: Status
-) -> Answer:
+def await_ready(program: Program, allocation: Allocation, status: Status) -> Answer:
     """Wait until all peers of the job are ready. From then on the owners of partitions are known,
     and whatever the dead have committed is published: the rest is fenced off."""
     if not allocation.ready:
         return Progress.WAITING
     wiring = allocation.wiring
     if allocation.committing is not None and program.sink is not None:
-        program.sink.fence(_not_dead_yet(assignment, wiring))
+        program.sink.fence(_not_dead_yet(program.assignment, wiring))
     if status.ready_since_s is None:
-        status.ready_since_s = assignment.clock.monotonic_s()
-    allocation.owners = Owners(assignment.services.replica(), assignment.job_id, wiring.sources)
+        status.ready_since_s = program.clock.monotonic_s()
+    allocation.owners = Owners(program.services.replica(), program.job_id, wiring.sources)
     return Progress.ADVANCED
 
 
@@ -166,18 +145,11 @@ def _not_dead_yet(assignment: Assignment, wiring: Wiring) -> list[GroupId]:
     return sorted({*wiring.groups, *assignment.services.replica().groups})
 
 
-def resume(task: Task) -> Answer:
+def resume(program: Program, allocation: Allocation) -> Answer:
     """Open the partitions that are new here, then read again what was in flight."""
-    source = task.program.source
+    source = program.source
     assert source is not None
-    if not partitions.open_owned(
-        task.assignment,
-        task.program,
-        task.allocation.wiring,
-        task.registration,
-        task.background,
-        source,
-    ):
+    if not partitions.open_owned(program, allocation.wiring, source):
         return Progress.WAITING
     source.replay_pending()
     return Progress.ADVANCED

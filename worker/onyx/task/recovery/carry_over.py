@@ -40,7 +40,7 @@ from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import commits
-from onyx.task.parts import Assignment, Background, Program
+from onyx.task.parts import Assignment, Program
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.progress import report_recovery
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -73,18 +73,18 @@ def may_carry_over(assignment: Assignment) -> bool:
     )
 
 
-def carry_over_windows(assignment: Assignment, program: Program) -> CarryOver | None:
+def carry_over_windows(program: Program) -> CarryOver | None:
     """How a task with windows gets its state from the old job; None if the job upgrades none."""
-    if assignment.job_id not in assignment.services.replica().upgrades:
+    if program.job_id not in program.services.replica().upgrades:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(assignment, program)
-        if not old.plan.carries("task", assignment.task):
+        old = _old_job(program)
+        if not old.plan.carries("task", program.task):
             return _NOTHING
-        found = _read(assignment, program, old, shards)
-        translation = Translation(old.job, program.job, assignment.task, old.plan)
-        same_keys = old.job.entry(assignment.task).uniqueness_key == program.entry.uniqueness_key
+        found = _read(program, old, shards)
+        translation = Translation(old.job, program.job, program.task, old.plan)
+        same_keys = old.job.entry(program.task).uniqueness_key == program.entry.uniqueness_key
 
         def state(shard: ShardState) -> ShardState:
             records = [each for part in shard.records() for each in translation.records(part)]
@@ -99,41 +99,41 @@ def carry_over_windows(assignment: Assignment, program: Program) -> CarryOver | 
     return carry_over
 
 
-def carry_over_written(assignment: Assignment, program: Program) -> CarryOver | None:
+def carry_over_written(program: Program) -> CarryOver | None:
     """How an exactly-once output learns which segments the old job has written. What the old job
     has committed and not published is published."""
-    if assignment.job_id not in assignment.services.replica().upgrades:
+    if program.job_id not in program.services.replica().upgrades:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(assignment, program)
-        if not old.plan.carries("output", assignment.task) or not commits(old.job, assignment.task):
+        old = _old_job(program)
+        if not old.plan.carries("output", program.task) or not commits(old.job, program.task):
             return _NOTHING
-        found = _read(assignment, program, old, shards)
-        _finish(assignment, program, old, last_tokens(found.shards.values()))
+        found = _read(program, old, shards)
+        _finish(program, old, last_tokens(found.shards.values()))
         return _carried_over(found, old, {})
 
     return carry_over
 
 
-def upgraded(assignment: Assignment, program: Program, background: Background) -> bool:
+def upgraded(program: Program) -> bool:
     """Whether a one-result output has the parts of earlier versions of the job in its result. The
     question runs in the background, while the task waits."""
     sink = program.sink
     assert sink is not None
     if not sink.upgraded:
-        work = partial(sink.upgrade, lambda: _upgraded_job(assignment, program))
-        background.poll("upgrade", work)
+        work = partial(sink.upgrade, lambda: _upgraded_job(program))
+        program.assignment.background.poll("upgrade", work)
     return sink.upgraded
 
 
-def _upgraded_job(assignment: Assignment, program: Program) -> UpgradedJob | None:
-    if assignment.job_id not in assignment.services.replica().upgrades:
+def _upgraded_job(program: Program) -> UpgradedJob | None:
+    if program.job_id not in program.services.replica().upgrades:
         return None
-    job_id, _, plan = _planned(assignment, program)
-    if not plan.carries("output", assignment.task):
+    job_id, _, plan = _planned(program)
+    if not plan.carries("output", program.task):
         return None
-    began = bool(assignment.services.log.list_documents(job_documents.frontiers(job_id)))
+    began = bool(program.services.log.list_documents(job_documents.frontiers(job_id)))
     return UpgradedJob(job_id, began)
 
 
@@ -149,9 +149,7 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     return lasts
 
 
-def load_frontiers(
-    assignment: Assignment, program: Program, stores: Mapping[int, FrontierStore]
-) -> dict[int, Frontier]:
+def load_frontiers(program: Program, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
     """Where to begin to read partitions, by their numbers. Blocks. Each partition without a
     document gets one, so that the old job is not needed any more.
 
@@ -160,12 +158,12 @@ def load_frontiers(
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and assignment.job_id in assignment.services.replica().upgrades:
-        old = _old_job(assignment, program)
+    if missing and program.job_id in program.services.replica().upgrades:
+        old = _old_job(program)
         theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
             if number in theirs:
-                found[number] = FrontierStore(assignment.services, old.id, theirs[number]).load()
+                found[number] = FrontierStore(program.services, old.id, theirs[number]).load()
             stores[number].begin(found[number])
     return found
 
@@ -174,36 +172,36 @@ _EMPTY = np.empty(0, dtype=np.uint64)
 _NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
 
 
-def _planned(assignment: Assignment, program: Program) -> tuple[JobId, Job, Plan]:
+def _planned(program: Program) -> tuple[JobId, Job, Plan]:
     """Id and manifest of the old job, and what is carried over from it. Blocks.
 
     Raises:
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
-    replica, new = assignment.services.replica(), program.job
-    job_id = replica.upgrades[assignment.job_id]
+    replica, new = program.services.replica(), program.job
+    job_id = replica.upgrades[program.job_id]
     digest = replica.job_digests.get(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
-            f"job {assignment.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
+            f"job {program.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
-    old = parse_mapping(msgspec.json.decode(assignment.services.log.get_chunk(digest)))
+    old = parse_mapping(msgspec.json.decode(program.services.log.get_chunk(digest)))
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
     return job_id, old, plan
 
 
-def _old_job(assignment: Assignment, program: Program) -> OldJob:
+def _old_job(program: Program) -> OldJob:
     """Blocks. Raises like `_planned`."""
-    job_id, old, plan = _planned(assignment, program)
-    replica, log, new = assignment.services.replica(), assignment.services.log, program.job
+    job_id, old, plan = _planned(program)
+    replica, log, new = program.services.replica(), program.services.log, program.job
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
     before = _named_partitions(log, replica, job_id, carried)
-    here = _named_partitions(log, replica, assignment.job_id, {*inputs, *tasks})
+    here = _named_partitions(log, replica, program.job_id, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
@@ -234,14 +232,14 @@ def _names(log: LogReader, partitions: Partitions) -> list[str]:
     return names
 
 
-def _read(
-    assignment: Assignment, program: Program, old: OldJob, shards: frozenset[int]
-) -> Gathered:
-    services = assignment.services
+def _read(program: Program, old: OldJob, shards: frozenset[int]) -> Gathered:
+    services = program.services
     store = services.state_store(durable=True)
-    check_shared(store, services.log, old.id, assignment.peer, state_place(services.settings))
+    check_shared(
+        store, services.log, old.id, program.assignment.peer, state_place(services.settings)
+    )
     return read_state(
-        store, old.id, assignment.task, shards, partial(report_recovery, program.metrics)
+        store, old.id, program.task, shards, partial(report_recovery, program.metrics)
     )
 
 
@@ -250,19 +248,19 @@ def _carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState]
     return CarriedOver(shards, roots, ids, found.watermark)
 
 
-def _finish(assignment: Assignment, program: Program, old: OldJob, tokens: list[Token]) -> None:
+def _finish(program: Program, old: OldJob, tokens: list[Token]) -> None:
     """Publish what the old job has committed, where it has written it. That calls no function of
     the user, so functions that only the old job named may be gone."""
-    entry = old.job.entry(assignment.task)
+    entry = old.job.entry(program.task)
     if not tokens or entry.plugin is None:
         return
     context = replace(
-        plugin_context(assignment, program),
+        plugin_context(program),
         job=old.id,
         options=own_options(entry),
         resolve=_uncalled,
     )
-    output = assignment.services.build_output(entry.plugin, context)
+    output = program.services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
     for token in tokens:
         output.finish(token)

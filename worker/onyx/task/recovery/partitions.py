@@ -9,57 +9,44 @@ from onyx.ledger.lineage import END_PARTITION
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Assignment, Background, Program, Registration
+from onyx.task.parts import Assignment, Program
 from onyx.task.recovery import carry_over
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
 
 
-def recover(
-    assignment: Assignment,
-    program: Program,
-    wiring: Wiring,
-    registration: Registration,
-    background: Background,
-    source: Source,
-) -> bool:
+def recover(program: Program, wiring: Wiring, source: Source) -> bool:
     """Make sure that partitions are registered; give away those that fall to others now, their
     frontier saved before this peer signals ready. False while the job waits for it."""
-    registered = _registered(assignment)
+    registered, known = _registered(program.assignment), program.registration
     if registered is None:
-        _register(assignment, program, wiring, registration, background, source)
+        _register(program, wiring, source)
         return False
-    if registration.names is None:
-        log, digest = assignment.services.log, registered.digest
-        registration.names = background.poll("names", lambda: json.loads(log.get_chunk(digest)))
-    if registration.names is None:
+    if known.names is None:
+        log, digest = program.services.log, registered.digest
+        poll = program.assignment.background.poll
+        known.names = poll("names", lambda: json.loads(log.get_chunk(digest)))
+    if known.names is None:
         return False
-    owned = _owned(assignment, wiring, registration)
+    owned = _owned(program, wiring)
     return source.give_away([number for number in source.known if number not in owned])
 
 
-def open_owned(
-    assignment: Assignment,
-    program: Program,
-    wiring: Wiring,
-    registration: Registration,
-    background: Background,
-    source: Source,
-) -> bool:
+def open_owned(program: Program, wiring: Wiring, source: Source) -> bool:
     """Open the partitions that are new to this peer; False while their frontiers are read."""
-    owned = _owned(assignment, wiring, registration)
+    owned = _owned(program, wiring)
     missing = {n: name for n, name in owned.items() if n not in source.known}
     if not missing:
         return True
 
     def load() -> dict[int, tuple[FrontierStore, Frontier]]:
-        services, job = assignment.services, assignment.job_id
+        services, job = program.services, program.job_id
         stores = {number: FrontierStore(services, job, number) for number in missing}
-        found = carry_over.load_frontiers(assignment, program, stores)
+        found = carry_over.load_frontiers(program, stores)
         return {number: (store, found[number]) for number, store in stores.items()}
 
-    loaded = background.poll("frontiers", load)
+    loaded = program.assignment.background.poll("frontiers", load)
     if loaded is None:
         return False
     for number, (store, frontier) in loaded.items():
@@ -72,23 +59,16 @@ def _registered(assignment: Assignment) -> Partitions | None:
     return found.get(assignment.task) if found else None
 
 
-def _register(
-    assignment: Assignment,
-    program: Program,
-    wiring: Wiring,
-    registration: Registration,
-    background: Background,
-    source: Source,
-) -> None:
+def _register(program: Program, wiring: Wiring, source: Source) -> None:
     """The peer of the lowest slot lists the source; the log decides, once for all peers. For a job
     that drains it is as good as empty: nobody has read anything of it."""
-    if wiring.rank != 0 or registration.proposed:
+    if wiring.rank != 0 or program.registration.proposed:
         return
-    log, job, task = assignment.services.log, assignment.job_id, assignment.task
-    drains = job in assignment.services.replica().draining_jobs
+    log, job, task = program.services.log, program.job_id, program.task
+    drains = job in program.services.replica().draining_jobs
 
     def store() -> tuple[str, int]:
-        names = [] if drains else _partition_names(assignment, program, source)
+        names = [] if drains else _partition_names(program, source)
         if len(names) > END_PARTITION:
             raise UserError(
                 f"task {task}: the source has {len(names):,} partitions, but at most "
@@ -96,29 +76,31 @@ def _register(
             )
         return log.put_chunk(json.dumps(names).encode()), len(names)
 
-    stored = background.poll("partitions", store)
+    stored = program.assignment.background.poll("partitions", store)
     if stored is not None:
-        registration.proposed = True
+        program.registration.proposed = True
         digest, count = stored
-        assignment.propose(RegisterPartitions(job=job, task=task, count=count, digest=digest))
+        program.assignment.propose(
+            RegisterPartitions(job=job, task=task, count=count, digest=digest)
+        )
 
 
-def _partition_names(assignment: Assignment, program: Program, source: Source) -> list[str]:
+def _partition_names(program: Program, source: Source) -> list[str]:
     def names() -> list[str]:
         return list(source.plugin.partitions())
 
     if not reads_with_user_code(program.entry):
         return names()
-    return run_beside(assignment, "partitions", names)
+    return run_beside(program.assignment, "partitions", names)
 
 
-def _owned(assignment: Assignment, wiring: Wiring, registration: Registration) -> dict[int, str]:
+def _owned(program: Program, wiring: Wiring) -> dict[int, str]:
     """Numbers and names of the partitions of this peer: they are dealt by the order of slots."""
-    registered = _registered(assignment)
+    registered, names = _registered(program.assignment), program.registration.names
     assert registered is not None
-    assert registration.names is not None
+    assert names is not None
     return {
         registered.first + index: name
-        for index, name in enumerate(registration.names)
+        for index, name in enumerate(names)
         if index % wiring.task_peers == wiring.rank
     }

@@ -12,7 +12,7 @@ from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Assignment, Background, Program
+from onyx.task.parts import Program
 from onyx.task.recovery.progress import report_recovery
 
 logger = logging.getLogger("onyx.task")
@@ -26,30 +26,28 @@ def shards_of_rank(wiring: Wiring, shards: int) -> range:
 
 
 def recovered_state(
-    assignment: Assignment,
     program: Program,
     wiring: Wiring,
-    background: Background,
     shards: range,
     carry_over: CarryOver | None,
     make: Callable[[Recovered], Made],
 ) -> Made | None:
     """What `make` makes of the state of these shards, with the log that is this peer's from now on;
-    None while it is being read and made, both in the background. `carry_over` gives shards their
-    beginning."""
-    services, metrics = assignment.services, program.metrics
+    None while it is being read and made, both in the background.
+    `carry_over` gives shards their beginning."""
+    services, metrics = program.services, program.metrics
 
     def work() -> Made:
         durable = program.delivery.durable
         store = services.state_store(durable)
         if durable:
             place = state_place(services.settings)
-            check_shared(store, services.log, assignment.job_id, assignment.peer, place)
+            check_shared(store, services.log, program.job_id, program.assignment.peer, place)
         return make(
             recover(
                 store,
-                assignment.job_id,
-                assignment.task,
+                program.job_id,
+                program.task,
                 wiring.version,
                 wiring.rank,
                 shards,
@@ -60,8 +58,8 @@ def recovered_state(
         )
 
     try:
-        return background.poll("state", work)
+        return program.assignment.background.poll("state", work)
     except Fenced:
         # A newer version has begun: its Rewire message is on the way to this peer.
-        logger.info("task %s: a newer allocation has taken over its state", assignment.task)
+        logger.info("task %s: a newer allocation has taken over its state", program.task)
         return None

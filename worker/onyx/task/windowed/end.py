@@ -15,11 +15,9 @@ COMPLETED_AT_ONCE = 16
 """Shards that fire for the last time together: a state in memory is not gone through for each."""
 
 
-def end(
-    assignment: Assignment, program: Program, allocation: Allocation, windowing: Windowing
-) -> bool:
+def end(program: Program, allocation: Allocation, windowing: Windowing) -> bool:
     """Go on with ending, if it is time for that; True when something was done."""
-    if windowing.ended or not _fed_no_more(assignment, program, allocation):
+    if windowing.ended or not _fed_no_more(program, allocation):
         return False
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
     if left and windowing.ready_to_fire:
@@ -31,7 +29,7 @@ def end(
     if left or windowing.emissions.unsettled or not windowing.durable:
         return False
     windowing.ended = True
-    _propose_exhausted(assignment, windowing)
+    _propose_exhausted(program.assignment, windowing)
     if program.sink is None:
         allocation.ends.pass_on()
     return True
@@ -62,8 +60,8 @@ def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
     assignment.propose(ExhaustInput(job=job, task=task, partitions=tuple(partitions)))
 
 
-def _fed_no_more(assignment: Assignment, program: Program, allocation: Allocation) -> bool:
-    exhausted = assignment.services.replica().exhausted_inputs.get(assignment.job_id)
+def _fed_no_more(program: Program, allocation: Allocation) -> bool:
+    exhausted = program.services.replica().exhausted_inputs.get(program.job_id)
     its = program.windowed
     ended = its is not None and exhausted is not None and all(s in exhausted for s in its.fed_by)
     return program.delivery.fed_no_more(allocation.ends, ended)

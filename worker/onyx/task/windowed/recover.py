@@ -13,7 +13,7 @@ from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Allocation, Assignment, Background, Program, Registration, Windowed
+from onyx.task.parts import Allocation, Program, Windowed
 from onyx.task.recovery.carry_over import carry_over_windows, may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.windowed.emissions import Emissions
@@ -23,13 +23,7 @@ from onyx.windows.groups import Shards
 from onyx.windows.task_windows import RUN_MAX, TaskWindows
 
 
-def recover_windows(
-    assignment: Assignment,
-    program: Program,
-    allocation: Allocation,
-    registration: Registration,
-    background: Background,
-) -> bool:
+def recover_windows(program: Program, allocation: Allocation) -> bool:
     """Take over the shards of this peer; False while the job waits for it."""
     its, delivery = program.windowed, program.delivery
     if its is None or allocation.windowing is not None:
@@ -37,54 +31,46 @@ def recover_windows(
     shards = SHARDS if its.group_key is not None else 1
     first = None
     if delivery.durable:
-        first = _first_partition(assignment, allocation.wiring, registration, shards)
+        first = _first_partition(program, allocation.wiring, shards)
         if first is None:
             return False
-    if not may_carry_over(assignment):
+    if not may_carry_over(program.assignment):
         return False
     allocation.windowing = recovered_state(
-        assignment,
         program,
         allocation.wiring,
-        background,
         shards_of_rank(allocation.wiring, shards),
-        carry_over_windows(assignment, program),
-        lambda recovered: _windowing(assignment, program, its, first, recovered),
+        carry_over_windows(program),
+        lambda recovered: _windowing(program, its, first, recovered),
     )
     return allocation.windowing is not None
 
 
-def _first_partition(
-    assignment: Assignment, wiring: Wiring, registration: Registration, shards: int
-) -> int | None:
+def _first_partition(program: Program, wiring: Wiring, shards: int) -> int | None:
     """Number of the partition of shard 0; None until the log has it."""
-    registered = assignment.services.replica().partitions.get(assignment.job_id)
-    if registered is not None and assignment.task in registered:
-        return registered[assignment.task].first
-    if wiring.rank == 0 and not registration.proposed:
-        registration.proposed = True
-        assignment.propose(
-            RegisterPartitions(job=assignment.job_id, task=assignment.task, count=shards)
+    registered = program.services.replica().partitions.get(program.job_id)
+    if registered is not None and program.task in registered:
+        return registered[program.task].first
+    if wiring.rank == 0 and not program.registration.proposed:
+        program.registration.proposed = True
+        program.assignment.propose(
+            RegisterPartitions(job=program.job_id, task=program.task, count=shards)
         )
     return None
 
 
 def _windowing(
-    assignment: Assignment,
-    program: Program,
-    its: Windowed,
-    first: int | None,
-    recovered: Recovered,
+    program: Program, its: Windowed, first: int | None, recovered: Recovered
 ) -> Windowing:
     """With the whole state, which takes its time; so not on a thread that tasks share."""
-    services, task = assignment.services, assignment.task
+    services, task = program.services, program.task
     state = services.settings.state
     timeout_s = program.entry.pending_timeout / 1000
     of_group = _only_shard if its.group_key is None else shard_of
     return Windowing(
         TaskWindows(its.compiled, of_group, holder(state), min(RUN_MAX, state.firings_page_max)),
         Shards(of_group),
-        Emissions(task, first, services.clock, timeout_s, assignment.back_off),
+        Emissions(task, first, services.clock, timeout_s, program.assignment.back_off),
         TriggerCalls(task, its.functions, program.event),
         recovered,
         program.job.guarantee == "exactly-once",

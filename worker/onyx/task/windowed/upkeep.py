@@ -8,7 +8,7 @@ from __future__ import annotations
 from onyx.errors import describe
 from onyx.task.failures.failure import Failure
 from onyx.task.messages import Completions
-from onyx.task.parts import Allocation, Assignment, Program
+from onyx.task.parts import Allocation, Program
 from onyx.task.phases.table import Phase
 from onyx.task.windowed.end import end
 from onyx.task.windowed.fire import fire, next_page
@@ -36,9 +36,7 @@ def follow(allocation: Allocation) -> None:
         event_time.add_frontiers({first + shard: position for shard, position in settled})
 
 
-def tend(
-    assignment: Assignment, program: Program, allocation: Allocation, idle: bool, tick: bool
-) -> bool:
+def tend(program: Program, allocation: Allocation, idle: bool, tick: bool) -> bool:
     """Between batches: timers, acks of what is durable, the next chunk; True when something moved.
 
     Args:
@@ -53,12 +51,12 @@ def tend(
     try:
         durable = windowing.take_durable()
     except Exception as error:
-        detail = f"state of {assignment.task}: {describe(error)}"
+        detail = f"state of {program.task}: {describe(error)}"
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
     for roots, values in durable:
         allocation.acks.add(roots, values)
     if idle and not durable and windowing.firing is None:
-        moved |= end(assignment, program, allocation, windowing)
+        moved |= end(program, allocation, windowing)
     return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 
 

@@ -19,7 +19,7 @@ from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring
 from onyx.task.delivery.end_of_input import EndItems, EndOfInput
-from onyx.task.delivery.policy import Put
+from onyx.task.delivery.policy import Delivery, Put
 from onyx.task.phases.table import Phase
 from onyx.task.source.partition import Partition, UntrackedPartition
 from onyx.task.source.source import Source
@@ -29,8 +29,8 @@ _READ = (Phase.AFTER_READ_BATCH, Phase.APPLY_FN)
 _APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS, Phase.SEND)
 
 
-class Untracked:
-    """See `policy.Delivery`."""
+class AtMostOnce(Delivery):
+    """Segments without roots."""
 
     durable = False
     partition: type[Partition] = UntrackedPartition
@@ -43,7 +43,7 @@ class Untracked:
         """With the child task that each goes to."""
 
     def end_of_input(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> EndOfInput:
-        """Control items say it."""
+        """END items say it."""
         return EndItems(wiring, outbox, acks)
 
     def keep(
