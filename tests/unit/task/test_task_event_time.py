@@ -447,13 +447,13 @@ def test_many_frontiers_go_in_several_items() -> None:
     assert needed is not None
     rising = dict.fromkeys(range(FRONTIERS_MAX + 1), 1)
     event_time = EventTime(needed, (), Origin(lambda: IDLE, lambda: rising, 5.0))
-    told = list(event_time.tell(0.0, idle=True))
+    told = list(event_time.due(0.0, idle=True))
     epochs = [control for control in told if control.kind is ControlKind.EPOCH]
     assert [(each.epoch, len(each.frontiers)) for each in epochs] == [(1, FRONTIERS_MAX), (1, 1)]
     assert dict(pair for each in epochs for pair in each.frontiers) == rising
     assert told[0] == Control(ControlKind.WATERMARK, time_ms=None)
-    assert list(event_time.tell(4.9, idle=True)) == []
-    assert list(event_time.tell(25.0, idle=True)) == [Control(ControlKind.EPOCH, epoch=6)]
+    assert list(event_time.due(4.9, idle=True)) == []
+    assert list(event_time.due(25.0, idle=True)) == [Control(ControlKind.EPOCH, epoch=6)]
 
 
 def parse_job(job: dict[str, Any]) -> Job:

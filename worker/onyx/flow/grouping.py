@@ -50,12 +50,12 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     One key gives its value, a list of keys the part of the segment that has them, a function
     whatever it returns. A segment that lacks a key is refused, because one group of all that lack
     it is hardly what anybody means; with `onMissingKey: group` it is what it says: None, or without
-    that key. What a function raises is told with its name, and that of the task: it is called
+    that key. An exception of a function is raised with its name, and that of the task: it is called
     where segments come from.
     """
     if entry.group_by_fn is not None:
         where = f"groupByFn {entry.group_by_fn} of task {entry.name}"
-        return _told(resolve(entry.group_by_fn), where)
+        return _naming_function(resolve(entry.group_by_fn), where)
     by = entry.group_by_key
     if by is None:
         return None
@@ -66,20 +66,20 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     return ByKeys(by, entry.name) if isinstance(by, tuple) else ByKey(by, entry.name)
 
 
-def _told(function: KeyGetter, where: str) -> KeyGetter:
-    def telling(segment: Segment) -> Any:
+def _naming_function(function: KeyGetter, where: str) -> KeyGetter:
+    def named(segment: Segment) -> Any:
         try:
             return function(segment)
         except BaseException as error:
             raise Refusal(f"{where} raised {describe(error)}") from error
 
-    return telling
+    return named
 
 
 @contextmanager
 def naming(entry: CatalogEntry) -> Iterator[None]:
-    """A key that is refused is told with what of the job it comes from: often it is not the task
-    that fails, but the one behind it."""
+    """Raise the refusal of a key with the entry of the job that it comes from: often that is not
+    the task that fails, but the one downstream."""
     try:
         yield
     except Refusal:

@@ -1,11 +1,14 @@
-"""Lineage over one hop: ids of what a peer sends for a batch, and what it reports of the batch.
+"""Lineage over one hop: ids of what a peer sends for a batch, and what it acks of the batch.
 
 A segment that is the only child of its parent keeps the parent's id, so passing segments on one to
-one is no news: nothing is mixed and nothing is reported. Only a parent with several children, over
-all edges together, gives them ids of their own. A report is, for each segment consumed, its own id
-XOR the ids of its children; an input task consumes nothing, so it reports the children only.
+one changes no tree: nothing is mixed and nothing is acked. Only a parent with several children,
+over all edges together, gives them ids of their own. The ack of a segment consumed is its own id
+XOR the ids of its children; an input task consumes nothing, so it acks the children only.
 
-Giving every child an id of its own was rejected: it costs a mix and two reports a segment and hop,
+Invariant: each id is in the XOR of its tree twice, once when the segment is produced and once when
+it is consumed. So the XOR is zero exactly when every segment of the tree has been consumed.
+
+Giving every child an id of its own was rejected: it costs a mix and two acks a segment and hop,
 half of what acking costs in a chain of tasks, and accounts for nothing more. Live segments of one
 tree have different ids either way.
 """
@@ -40,7 +43,8 @@ class Hop(NamedTuple):
     """Which consumed segments are reported, increasing; None: all."""
     values: U64
     """What is reported for each of those. Never 0, but for an input's segments without children:
-    0 for a root that nobody has heard of completes it."""
+    0 would complete the tree of
+    a root that its acker does not know yet."""
 
 
 def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False) -> Hop:
@@ -50,8 +54,8 @@ def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False
         ids: of the batch.
         shares: of the edges that get anything.
         emitted: the batch comes from the source itself and not from another peer.
-        withheld: what is reported is told later, and until then no tree may be complete, whatever
-            becomes of the children: they all get ids of their own, and everything is reported.
+        withheld: the ack of the batch is sent later. Until then no tree may be complete, whatever
+            becomes of the children: they all get ids of their own, and everything is acked.
     """
     if withheld:
         return _withheld(ids, shares)

@@ -35,7 +35,7 @@ END_PARTITION = PARTITIONS_MAX - 1
 """Number that no source partition has: the tree that says that input has ended, without acks."""
 POSITIONS_MAX = 1 << 40
 RANGE_POSITIONS = 4096
-"""Positions that one ledger array covers; `range_key` tells them apart."""
+"""Positions that one ledger array covers; `range_key` distinguishes them."""
 
 PARTITION_SHIFT = 48
 """`root >> PARTITION_SHIFT` is the partition, as `range_key` is `root >> RANGE_SHIFT`."""
@@ -107,7 +107,7 @@ def positions_of(roots: U64) -> U64:
 
 
 def attempt_bits(roots: U64) -> U64:
-    """What in each root tells its attempt; 0 for the first."""
+    """The bits of each root that hold its attempt; 0 for the first."""
     return roots & _ATTEMPT_BITS
 
 

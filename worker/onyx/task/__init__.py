@@ -1,1 +1,7 @@
-"""The task lifecycle: a table of phases and one `step()`, and what sources, functions, sinks do."""
+"""Tasks: a table of phases and one `step()`, over the parts of a task.
+
+The way of a segment: `source` reads it, or `channels` bring it; `phases` read, apply, route and
+send the batch that it is in; `windowed` counts it, or `sink` writes it; `acking` accounts for it.
+A new allocation version begins with `recovery`. What goes wrong is in `failures`, and what is
+different under at-most-once in `delivery`.
+"""

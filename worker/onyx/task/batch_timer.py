@@ -1,7 +1,7 @@
 """Where the time of one batch goes: a few looks at the clock a batch, never one a segment.
 
 Reading, applying and writing follow each other, so each mark ends one stage and begins the next.
-Time during which a destination refuses is no work: it is taken out and told as back-pressure.
+Time during which a destination refuses is no work: it is reported as back-pressure instead.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ class BatchTimer:
         self._held = False
 
     def read(self) -> None:
+        """The batch has been read."""
         self._read_s = self._lap_s()
 
     def applied(self) -> None:
+        """The function has been applied."""
         self._apply_s = self._lap_s()
 
     def refused(self, metrics: TaskMetrics) -> None:
@@ -48,6 +50,7 @@ class BatchTimer:
             self._write_s = self._lap_s()
 
     def report(self, metrics: TaskMetrics, read: int, written: int) -> None:
+        """Report the batch: segments read and written, and where its time went."""
         metrics.batch(read, written, self._read_s, self._apply_s, self._write_s)
 
     def _lap_s(self) -> float:

@@ -41,6 +41,7 @@ class Lifecycles:
     hooks: Mapping[str, tuple[tuple[Lifecycle, Hook], ...]] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
+        """Whether the task has a hook of this name."""
         return name in self.hooks
 
     def merge(self, name: str, event: Event) -> None:

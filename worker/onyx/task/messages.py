@@ -1,4 +1,4 @@
-"""What other threads tell a task: posted to its mailbox, read at the start of a step."""
+"""Messages from other threads to a task: posted to its mailbox, read at the start of a step."""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ class Services(Protocol):
     recorder: Recording
 
     @property
-    def log(self) -> LogReader: ...
+    def log(self) -> LogReader:
+        """Chunks and documents beside the log."""
+        ...
 
     def replica(self) -> Replica:
         """The newest replica of this process."""
@@ -56,11 +58,17 @@ class Services(Protocol):
         """Run something that may block, on a thread of its own."""
         ...
 
-    def resolve(self, name: str) -> Callable[..., Any]: ...
+    def resolve(self, name: str) -> Callable[..., Any]:
+        """The registered function of this name. Raises NameNotRegistered."""
+        ...
 
-    def build_input(self, plugin: str, context: PluginContext) -> Input: ...
+    def build_input(self, plugin: str, context: PluginContext) -> Input:
+        """A new instance of an input plugin."""
+        ...
 
-    def build_output(self, plugin: str, context: PluginContext) -> Output: ...
+    def build_output(self, plugin: str, context: PluginContext) -> Output:
+        """A new instance of an output plugin."""
+        ...
 
     def state_store(self, durable: bool) -> ChunkStore:
         """Where the state of windowed tasks is kept: to be found by other processes, or only in
@@ -72,11 +80,13 @@ class Services(Protocol):
         ...
 
     def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
-        """Where a peer that begins to work on a task tells about it."""
+        """Where a peer that begins to work on a task reports what it does."""
         ...
 
     def restart_peer(self, peer: PeerId) -> None:
         """Give up this virtual peer and start a new one in its place."""
         ...
 
-    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]: ...
+    def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
+        """Store what killed a job beside the log, in the background."""
+        ...

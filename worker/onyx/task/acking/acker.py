@@ -1,7 +1,7 @@
 """The acking daemon of one peer in one allocation version: a tasklet beside the tasks.
 
 Acks arrive on the transport's threads and are only queued; a step absorbs all of them at once into
-the ledger and sends what has completed to the inputs.
+the ledger and sends completions to the inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ REPLAYS_MAX = 65_535
 
 
 def idle_timeout_s(job: Job) -> float:
-    """Time without news of a tree after which whoever began it has begun it again, in seconds."""
+    """Time without acks of a tree after which the task that began it has begun it again, in
+    seconds."""
     windowed = {window.task for window in job.windows}
     began = [entry for entry in job.catalog if entry.type == "input" or entry.name in windowed]
     longest_ms = max(entry.pending_timeout + 2 * entry.input_retry_timeout for entry in began)
@@ -54,8 +55,8 @@ class AckerTask:
         wake: Callable[[], None],
         idle_timeout_s: Callable[[], float | None],
     ) -> None:
-        """`idle_timeout_s` says after which time without news a tree has been replayed; None while
-        that is not known yet, which is while the job is being loaded."""
+        """`idle_timeout_s` gives the time without acks after which a tree has been replayed, in
+        seconds; None while the job is being loaded."""
         self._transport = transport
         self._clock = clock
         self._job = job
@@ -80,7 +81,7 @@ class AckerTask:
         self._wake()
 
     def advance(self) -> Progress:
-        """Absorb what has arrived and tell the inputs what is complete."""
+        """Absorb the acks that have arrived, and send completions to the inputs."""
         if self.stopped:
             return Progress.DONE
         if self._owners is None:

@@ -30,8 +30,8 @@ class Owners:
         self._everyone = [site for _, _, sites in self._sources for site in sites]
 
     def split(self, roots: U64) -> list[tuple[Site, U64]]:
-        """Increasing roots by the peer to which their news goes; news of the end goes to every
-        input."""
+        """Increasing roots, by the peer that gets their completions. Those of the END tree go to
+        every input."""
         if len(self._everyone) == 1 and len(roots):
             return [(self._everyone[0], roots)]
         parcels: list[tuple[Site, U64]] = []

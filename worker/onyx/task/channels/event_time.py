@@ -1,16 +1,16 @@
-"""What one task hears and tells of event time and epochs, in one allocation version.
+"""Watermarks and epochs that one task receives and sends, in one allocation version.
 
-Inputs say how far event time has come and which positions never come again; every task between them
-and a windowed task passes that on, to all peers of it, when all of its own channels have said so. A
-new allocation version has new channels, on which nothing has been said: what a task had heard
-before must not go further, because what came with it may have been lost on the way.
+Inputs send how far event time has come, and which positions never come again. A task between an
+input and a windowed task passes both on, to all peers downstream, when it has them from all of its
+own channels. Invariant: a new allocation version has new channels, on which nothing was received.
+What a task had received before must not go further, because segments that came with it may be lost.
 
-Watermarks are told behind the batches that they follow from, at most every so often while there is
+Watermarks go behind the batches that they follow from, `WATERMARK_INTERVAL_S` apart while there is
 work, and at once when there is none. A windowed task withholds its own until what its triggers
 emitted has been sent: it calls `release` with the mark that it had come to when it emitted.
 
 Epochs are counted by the time since the job was ready, on the clock of each input peer. Frontiers
-are told only when they are stored: whoever takes over begins there.
+are sent only when they are stored: the next owner begins there.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ WATERMARK_INTERVAL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the tasks below one need to hear from it, or it itself."""
+    """What a task or those downstream of it need to receive."""
 
     children: frozenset[TaskName]
-    """Those that are windowed or have a windowed task below them."""
+    """Those that are windowed or have a windowed task downstream."""
     windowed: bool
-    """Or an output that writes exactly once, which also remembers ids."""
+    """Or an exactly-once output, which remembers ids as well."""
     watermarks: bool
     """Some input of the job assigns them."""
     epochs: bool
-    """Repeats are told by ids, which are remembered until their epoch is over."""
+    """Repeats are recognized by ids, which are remembered until their epoch is over."""
 
 
 def needs(job: Job, task: str) -> Needs | None:
-    """None when neither the task nor one below it has windows that go by either."""
+    """None when neither the task nor one downstream has windows that use watermarks or epochs."""
     below = children(job.workflow)
     windowed = {window.task for window in job.windows}
     committing = {task for task in below if commits(job, task)}
@@ -65,8 +65,8 @@ def needs(job: Job, task: str) -> Needs | None:
     epochs = job.guarantee == "exactly-once"
     if task not in listening or not (watermarks or epochs):
         return None
-    told = frozenset(TaskName(child) for child in below[task] if child in listening)
-    return Needs(told, task in windowed or task in committing, watermarks, epochs)
+    receiving = frozenset(TaskName(child) for child in below[task] if child in listening)
+    return Needs(receiving, task in windowed or task in committing, watermarks, epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +92,25 @@ class EventTime:
         self._marks = ChannelMarks(channels)
         self._epochs = ChannelEpochs(channels)
         self._own = Rising()
-        self._heard = False
+        self._received = False
         """Something that `_own` does not follow yet."""
-        self._told = Rising()
+        self._sent = Rising()
         self._released: Mark = SILENT
         self._next_watermark_s = 0.0
         self._arrived: dict[int, int] = {}
-        self._to_tell: dict[int, int] = {}
+        self._to_send: dict[int, int] = {}
         self._stored: Mapping[int, int] = {}
         self._begun_s: float | None = None
         self._epoch = 0
 
-    # --- what windows go by -----------------------------------------------------------------------
+    # --- what windows use -------------------------------------------------------------------------
 
     @property
     def watermark(self) -> int | None:
         """Event time has come to this for the task, in milliseconds; None: nobody knows yet. It
         rises only. Where windows were restored with a higher one, that is the one that holds."""
-        if self._heard:
-            self._heard = False
+        if self._received:
+            self._received = False
             self._own.follow(self._marks.mark)
         return self._own.time_ms
 
@@ -120,7 +120,7 @@ class EventTime:
         arrived, self._arrived = self._arrived, {}
         return arrived
 
-    # --- what a windowed task tells besides -------------------------------------------------------
+    # --- what a windowed task sends besides -------------------------------------------------------
 
     @property
     def mark(self) -> Mark:
@@ -133,20 +133,20 @@ class EventTime:
 
     def add_frontiers(self, frontiers: Mapping[int, int]) -> None:
         """Nothing below these positions of the task's own partitions is sent again: settled, and
-        durably so. Told with the next epoch."""
-        merge(self._to_tell, frontiers.items())
+        durably so. Sent with the next epoch."""
+        merge(self._to_send, frontiers.items())
 
     # --- control items ----------------------------------------------------------------------------
 
-    def hear(self, source: PeerId, control: Control) -> None:
+    def receive(self, source: PeerId, control: Control) -> None:
         """A WATERMARK or EPOCH came, and everything that came before it has been worked on."""
         if control.kind is ControlKind.EPOCH:
             self._epochs.hear(source, control.epoch, control.frontiers)
             return
         self._marks.hear(source, IDLE if control.time_ms is None else control.time_ms)
-        self._heard = True
+        self._received = True
 
-    def tell(self, now_s: float, idle: bool) -> Iterator[Control]:
+    def due(self, now_s: float, idle: bool) -> Iterator[Control]:
         """Control items that are due now, behind everything that has been sent.
 
         Args:
@@ -162,10 +162,10 @@ class EventTime:
         mark = self.mark
         if self._origin is not None:
             self._own.follow(mark)
-        said = self._told.follow(self._released if self._needed.windowed else mark)
-        if said is not None:
+        risen = self._sent.follow(self._released if self._needed.windowed else mark)
+        if risen is not None:
             self._next_watermark_s = now_s + WATERMARK_INTERVAL_S
-            time_ms = None if isinstance(said, Quiet) else said
+            time_ms = None if isinstance(risen, Quiet) else risen
             yield Control(ControlKind.WATERMARK, time_ms=time_ms)
 
     def _new_epoch(self, now_s: float) -> Iterator[Control]:
@@ -179,19 +179,19 @@ class EventTime:
             if complete is None:
                 return
             epoch, frontiers = complete
-            merge(self._to_tell, frontiers.items())
+            merge(self._to_send, frontiers.items())
             if self._needed.windowed:
                 merge(self._arrived, frontiers.items())
         self._epoch = epoch
-        told, self._to_tell = tuple(sorted(self._to_tell.items())), {}
-        for start in range(0, max(1, len(told)), FRONTIERS_MAX):
-            part = told[start : start + FRONTIERS_MAX]
+        rising, self._to_send = tuple(sorted(self._to_send.items())), {}
+        for start in range(0, max(1, len(rising)), FRONTIERS_MAX):
+            part = rising[start : start + FRONTIERS_MAX]
             yield Control(ControlKind.EPOCH, epoch=epoch, frontiers=part)
 
     def _rise(self, frontiers: Mapping[int, int]) -> None:
-        """Tell of those that have risen only."""
+        """Send those that have risen only."""
         known = self._stored
-        merge(self._to_tell, ((n, at) for n, at in frontiers.items() if at > known.get(n, 0)))
+        merge(self._to_send, ((n, at) for n, at in frontiers.items() if at > known.get(n, 0)))
         self._stored = dict(frontiers)
 
     def _count(self, now_s: float, interval_s: float) -> int:

@@ -1,7 +1,7 @@
-"""What went wrong in a task, told for the person who must act.
+"""What went wrong in a task, reported for the person who must act.
 
-A failure is decided where it surfaces, but told as of the phase in which it happened: exceptions of
-the user's function are gathered for a whole batch and surface when the batch is routed.
+A failure is decided where it surfaces, but reported with the phase in which it happened: exceptions
+of the user's function are gathered for a whole batch and surface when the batch is routed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
         elif control.kind is ControlKind.FLUSH:
             flush = True
         elif allocation.event_time is not None:
-            allocation.event_time.hear(source, control)
+            allocation.event_time.receive(source, control)
     follow(allocation)
     pass_event_time(program, allocation, work, program.clock)
     if flush:
@@ -45,7 +45,7 @@ def pass_event_time(
     event_time, outbox = allocation.event_time, allocation.outbox
     if event_time is None or work.parts.waiting or (idle and len(outbox)):
         return
-    for control in event_time.tell(clock.monotonic_s(), idle):
+    for control in event_time.due(clock.monotonic_s(), idle):
         outbox.broadcast(control, event_time.children)
     if event_time.watermark is not None:
         program.metrics.set(WATERMARK, event_time.watermark / 1000)

@@ -1,13 +1,13 @@
-"""Outputs that write exactly once: which segments a part holds is durable before it is visible.
+"""Exactly-once outputs: which segments a part holds is durable before the part is published.
 
-A part is settled (durable and invisible), then a chunk of the state log says under which token it
-can be made visible and which segments are in it, then it is made visible. The chunk decides:
-segments in it are never written again, and whoever takes over makes the part visible if that had
-not been done. What was written and is in no chunk is dropped and replayed.
+A part is staged, then a chunk of the state log commits it: the chunk holds the token that
+publishes the part, and which segments are in it. Then the part is published. The chunk decides:
+segments in it are never written again, and whoever takes over publishes the part if that had not
+been done. What was written and is in no chunk is dropped and replayed.
 
 Segments are dealt to the peers of such an output by their ids, so that a repeat comes to whoever
-has the log of the first time. A log commits one part after another, and only the last one may not
-be visible yet; its token is a record of the lowest shard of the writer.
+has the log of the first time. A log commits one part after another, and only the last one may be
+unpublished; its token is a record of the lowest shard of the writer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Committing:
         self._committed = self._sink.written
 
     def write(self, batch: Batch, leaves: Leaves) -> None:
-        """Write what has not been written before; all of the batch is acked when that is visible.
+        """Write what has not been written before; all of the batch is acked when that is published.
 
         Raises:
             Unavailable: nothing was taken; the same batch is to be written again.
@@ -76,7 +76,7 @@ class Committing:
         self._applied.add(fresh_roots, fresh_ids)
 
     def commit(self, token: Token, segments: int) -> None:
-        """The plugin is about to make its next so many segments visible."""
+        """The plugin is about to publish its next so many segments."""
         until = self._committed + segments
         if self._doubtful is None or self._doubtful[0] is not token:
             self._snapshot_if_due()
@@ -107,7 +107,7 @@ class Committing:
         )
 
     def _snapshot_if_due(self) -> None:
-        """All parts before are visible, so the ids of what they hold are the whole state."""
+        """All parts before are published, so the ids of what they hold are the whole state."""
         if not self._log.wants_snapshot:
             return
         roots, ids = self._applied.columns()

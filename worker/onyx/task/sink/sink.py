@@ -63,7 +63,7 @@ class Sink:
         self._written = self._durable.after(self._written)
 
     def finish(self, token: Token) -> None:
-        """Make visible what somebody has committed."""
+        """Publish what a writer of this output has committed."""
         assert isinstance(self._plugin, TransactionalOutput), "asked before"
         self._plugin.finish(token)
 
@@ -75,12 +75,15 @@ class Sink:
         return True
 
     def fence(self, live: Sequence[GroupId]) -> None:
+        """Fence off all groups but these: what others have staged is never published."""
         self._plugin.fence(live)
 
     def flush(self) -> None:
+        """Make durable all that was written."""
         self._plugin.flush()
 
     def tick(self) -> None:
+        """Give the plugin time for what is due by its clock."""
         self._plugin.tick()
 
     def take_durable(self) -> list[tuple[U64, U64]]:
@@ -97,19 +100,22 @@ class Sink:
 
     @property
     def waiting_segments(self) -> int:
-        """Segments written that nobody knows to be durable yet, about."""
+        """Segments written and not known to be durable, about."""
         return sum(len(roots) for _, roots, _ in tuple(self._waiting))
 
     def all_durable(self) -> bool:
+        """Whether all that was written is durable."""
         return self._durable.after(self._written) >= self._written
 
     def rewire(self, live: Sequence[GroupId]) -> None:
-        """A new allocation version: old roots mean nothing any more, the dead are fenced off."""
+        """A new allocation version: acks of old roots would be refused, and the dead are fenced."""
         self._waiting.clear()
         self.fence(live)
 
     def seal(self) -> None:
+        """Seal the output of the whole task."""
         self._plugin.seal()
 
     def close(self) -> None:
+        """Close the plugin; what is not durable is dropped."""
         self._plugin.close()

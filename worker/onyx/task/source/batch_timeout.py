@@ -22,6 +22,7 @@ class FilledReader:
         self._filling = Filling(clock, timeout_s)
 
     def read(self, segments_max: int) -> list[Segment]:
+        """A whole batch of so many, or what has waited long enough; else nothing."""
         held = self._held
         if len(held) < segments_max:
             held += self._reader.read(segments_max - len(held))
@@ -31,16 +32,19 @@ class FilledReader:
         return held[:segments_max]
 
     def exhausted(self) -> bool:
+        """See `Reader`."""
         return not self._held and self._reader.exhausted()
 
     def cursor(self, position: int) -> Cursor:
+        """See `Reader`."""
         return self._reader.cursor(position)
 
     def close(self) -> None:
+        """See `Reader`."""
         self._reader.close()
 
     def hurry(self) -> None:
-        """Wait for nothing from now on."""
+        """Give what there is at once from now on."""
         self._filling.timeout_s = 0.0
 
 

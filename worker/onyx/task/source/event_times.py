@@ -3,8 +3,8 @@
 Times are taken from segments as the source gives them, before the task's function, and only from
 those read for the first time: what is read again cannot lower a watermark, and must not raise it
 before its time. What a `watermarkKey` may hold is what the `windowKey` of a window over time may
-hold, for it is mostly the same key. A float is milliseconds too, not seconds: two units told apart
-by their type or their size would be mistaken for one another some day.
+hold, for it is mostly the same key. A float is milliseconds too, not seconds: two units that
+differ only by type or size would be mistaken for one another some day.
 
 After a re-allocation all that was in flight is sent again, and until that has been done a partition
 has said nothing: tasks behind may have lost it, and their windows must not close before it comes.

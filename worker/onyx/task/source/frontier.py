@@ -3,8 +3,8 @@
 Not in the log, which is for coordination. Every write is conditional on the version last seen and
 fenced by the writer's pulse, so a zombie cannot move a frontier.
 
-The document also says how far anybody may have read (`reserved`), and says so before it is read. A
-job that is drained ends there and nowhere else: whatever a peer that died had sent is sent again,
+The document also says how far anybody may have read (`reserved`), and is written before that is
+read. A job that is drained ends exactly there: whatever a peer that died had sent is sent again,
 and nothing that was never read.
 """
 

@@ -70,6 +70,7 @@ class Source:
 
     @property
     def in_flight(self) -> int:
+        """Segments that were sent and whose trees are not complete."""
         return sum(each.window.in_flight for each in self.partitions.values())
 
     @property
@@ -139,13 +140,14 @@ class Source:
         return sorted(self.exhausted.union(self.partitions))
 
     def close(self) -> None:
+        """Close readers and plugin; frontiers are not saved."""
         for partition in self.partitions.values():
             partition.reader.close()
         self.partitions.clear()
         self.plugin.close()
 
     def complete(self, roots: U64) -> None:
-        """Mark trees as processed; late news of older attempts is ignored."""
+        """Mark trees as complete; completions of older attempts are ignored."""
         for number, mine in self._by_partition(roots):
             self.completed += self.partitions[number].window.complete(mine)
 
@@ -221,9 +223,11 @@ class Source:
         return found | dict.fromkeys(self.exhausted, POSITIONS_MAX - 1)
 
     def finished_reading(self) -> bool:
+        """Whether nothing is left to read, neither new nor again."""
         return all(each.finished_reading() for each in self.partitions.values())
 
     def all_complete(self) -> bool:
+        """Whether everything is read, and every tree complete."""
         return all(each.complete() for each in self.partitions.values())
 
     def save_frontiers(self) -> bool:

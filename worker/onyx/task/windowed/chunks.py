@@ -1,4 +1,4 @@
-"""The form of a windowed task's changes in chunks of its state log."""
+"""Chunks of a windowed task: when one is due, and the form of what is in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from onyx.codec.segments import size_bytes
 from onyx.flow.batch import U64, Segment
+from onyx.seams import Clock
+from onyx.settings import StateSettings
 from onyx.state.chunks import ShardChange
 from onyx.task.windowed.emissions import Emission
 from onyx.windows.records import Record
@@ -18,6 +20,66 @@ Taken = dict[int, list[tuple[int, Emission]]]
 Columns = tuple[U64, U64]
 """Roots, and ids or values."""
 NO_COLUMNS = np.empty(0, dtype=np.uint64)
+QUIET_S = 0.003
+"""Without anything to read for so long, an input may be waiting for acks, or be at its end."""
+
+
+class ChunkPace:
+    """When the changes since the last chunk are to be written.
+
+    What comes now and then is written at once. Under load a task is idle for a moment after each
+    batch, and chunks that are cut then cost more than the windows: all states that a few batches
+    have changed, and a file. So an idle moment counts only after `QUIET_S`, or
+    `chunk_interval_s` after the last chunk began.
+    """
+
+    def __init__(self, clock: Clock, settings: StateSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._gathered = 0
+        self._due_s: float | None = None
+        self._seen = 0
+        """How much was gathered when an idle moment was seen last."""
+        self._quiet_s = 0.0
+        """When such a moment was seen first with as much."""
+        self._rested_s = 0.0
+
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether nothing has changed since the last chunk."""
+        return self._due_s is None
+
+    def changed(self, segments: int) -> None:
+        """So many segments, or firings, have changed the state."""
+        self._gathered += segments
+        if self._due_s is None:
+            self._due_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+
+    def due(self, idle: bool, at_once: bool) -> bool:
+        """Whether a chunk is due.
+
+        Args:
+            idle: the task has nothing to read now.
+            at_once: whatever has changed is.
+        """
+        if self._due_s is None:
+            return False
+        if at_once or self._gathered >= self._settings.chunk_segments_max:
+            return True
+        now_s = self._clock.monotonic_s()
+        return now_s >= self._due_s or (idle and self._rests(now_s))
+
+    def begun(self) -> None:
+        """A chunk with all changes was begun."""
+        self._rested_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+        self._gathered = self._seen = 0
+        self._due_s = None
+
+    def _rests(self, now_s: float) -> bool:
+        """Whether an idle moment is more than one between two batches."""
+        if self._seen != self._gathered:
+            self._seen, self._quiet_s = self._gathered, now_s
+        return now_s >= min(self._rested_s, self._quiet_s + QUIET_S)
 
 
 class Whole(Mapping[int, ShardChange]):
@@ -40,17 +102,19 @@ class Whole(Mapping[int, ShardChange]):
 
 
 def stored(emitted: Sequence[tuple[int, Emission]]) -> list[tuple[int, Segment]]:
+    """Emissions with their positions, as chunks hold them."""
     return [
         (position, {"segment": each.segment, "child": each.child}) for position, each in emitted
     ]
 
 
 def restored(stored: tuple[int, Segment]) -> Emission:
+    """An emission as a chunk holds it."""
     return emissions_of([stored[1]["segment"]], stored[1]["child"])[0]
 
 
 def emissions_of(segments: Sequence[Segment], child: str | None) -> list[Emission]:
-    """With their mean size."""
+    """Segments for this child, or for all, each with their mean size."""
     if not segments:
         return []
     mean_bytes = size_bytes(segments) // len(segments)

@@ -1,9 +1,9 @@
 """The state of one windowed task on one peer, in one allocation version, and how it gets durable.
 
-Three things must never be seen apart: that a segment has been applied, what it changed, and what a
-trigger emitted because of it. They go into one chunk of the state log. Only when the chunk is
-durable are the segments acked and the emissions sent. Meanwhile the task goes on with the next
-batches; one chunk is on its way at a time, so chunks grow with the load.
+Invariant: three things are never durable apart: that a segment has been applied, what it changed,
+and what a trigger emitted because of it. They go into one chunk of the state log. Only when the
+chunk is durable are the segments acked and the emissions sent. Meanwhile the task goes on with the
+next batches; one chunk is on its way at a time, so chunks grow with the load.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
 from onyx.task.windowed.chunks import (
     NO_COLUMNS,
+    ChunkPace,
     Columns,
     Taken,
     Whole,
@@ -47,8 +48,6 @@ logger = logging.getLogger("onyx.task")
 
 RETRY_INTERVAL_S = 1.0
 """Between two attempts to write a chunk."""
-QUIET_S = 0.003
-"""Without anything to read for so long, an input may be waiting for acks, or be at its end."""
 
 
 @dataclass(slots=True)
@@ -116,14 +115,7 @@ class Windowing:
         self._forgotten: dict[int, int] = {}
         self._newly_closed: set[int] = set()
         self._values: list[Columns] = []
-        self._gathered = 0
-        self._due_s: float | None = None
-        self._seen = 0
-        """How much was gathered when an idle moment was seen last."""
-        self._quiet_s = 0.0
-        """When it was, first."""
-        self._rested_s = 0.0
-        """When the last chunk was begun as long ago as a change may wait at most."""
+        self._pace = ChunkPace(clock, settings)
         self.obstacle = ""
         """Why the last chunk could not be written yet."""
         self._appending: _Append | None = None
@@ -132,7 +124,7 @@ class Windowing:
         """Where event time was when so many emissions had been added."""
         self._settled: dict[int, int] = {}
         self._fenced = False
-        """Others have taken over and this peer will hear of it: nothing here counts any more."""
+        """Another peer has fenced this log and taken over: nothing here counts any more."""
         self._restore(recovered)
 
     # --- while a batch is worked on -------------------------------------------------------------
@@ -245,26 +237,15 @@ class Windowing:
 
     def cut(self, idle: bool) -> bool:
         """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
-        page of what fires at one moment is due at once.
-
-        What comes now and then is written at once. Under load a task is idle for a moment after
-        each batch, and chunks that are cut then cost more than the windows: all states that a few
-        batches have changed, and a file.
-        """
-        if self._appending is not None or self._due_s is None:
+        page of what fires at one moment is due at once."""
+        if self._appending is not None or not self._pace.due(idle, self.firing is not None):
             return False
-        now_s = self.clock.monotonic_s()
-        many = self._gathered >= self.settings.chunk_segments_max
-        firing = self.firing is not None
-        if not (firing or many or now_s >= self._due_s or (idle and self._rests(now_s))):
-            return False
-        self._rested_s = now_s + self.settings.chunk_interval_s
+        self._pace.begun()
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
         whole = self._log.wants_snapshot
         chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
         write = self._write_snapshot if whole else self._log.append
-        values, self._values, self._gathered, self._due_s = self._values, [], 0, None
-        self._seen = 0
+        values, self._values = self._values, []
 
         def work() -> None:
             write(chunk)
@@ -276,18 +257,12 @@ class Windowing:
     def ready_to_fire(self) -> bool:
         """Whether there is room for more of what fires at one moment: the last page is on its way
         to the log, and not too much waits to arrive."""
-        return self._due_s is None and not self.emissions.full
-
-    def _rests(self, now_s: float) -> bool:
-        """Whether an idle moment is more than one between two batches."""
-        if self._seen != self._gathered:
-            self._seen, self._quiet_s = self._gathered, now_s
-        return now_s >= min(self._rested_s, self._quiet_s + QUIET_S)
+        return self._pace.nothing_waits and not self.emissions.full
 
     @property
     def durable(self) -> bool:
         """Whether nothing waits to be written."""
-        return self._appending is None and self._due_s is None
+        return self._appending is None and self._pace.nothing_waits
 
     def _append_again(self, appending: _Append, error: Unavailable) -> None:
         self.obstacle = str(error)
@@ -362,9 +337,7 @@ class Windowing:
 
     def changed(self, segments: int) -> None:
         """So many segments, or firings, have changed the state."""
-        self._gathered += segments
-        if self._due_s is None:
-            self._due_s = self.clock.monotonic_s() + self.settings.chunk_interval_s
+        self._pace.changed(segments)
 
     def _restore(self, recovered: Recovered) -> None:
         for shard, state in recovered.shards.items():
