@@ -32,6 +32,7 @@ class Allowance:
         self.open = 0
 
     def block_bytes(self) -> int:
+        """Size of the next range."""
         share = AHEAD_BYTES_MAX // max(1, self.open)
         return max(BLOCK_BYTES_MIN, min(BLOCK_BYTES_MAX, share))
 
@@ -65,15 +66,19 @@ class ObjectFile(io.RawIOBase):
             allowance.open += 1
 
     def readable(self) -> bool:
+        """Always."""
         return True
 
     def seekable(self) -> bool:
+        """Always."""
         return True
 
     def tell(self) -> int:
+        """Offset of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move without a request, but for the first from the end."""
         if whence == io.SEEK_END:
             offset += self._known_size()
         elif whence == io.SEEK_CUR:
@@ -110,11 +115,13 @@ class ObjectFile(io.RawIOBase):
         return b"".join(pieces)
 
     def readinto(self, buffer: Any, /) -> int:
+        """As `read`, into a buffer."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
+        """Drop what was read ahead."""
         if self._allowance and not self.closed:
             self._allowance.open -= 1
         self._block = b""

@@ -38,9 +38,11 @@ class ObjectWriter(io.RawIOBase):
         self._failing = False
 
     def writable(self) -> bool:
+        """Always."""
         return True
 
     def tell(self) -> int:
+        """Bytes written, sent or not."""
         return self._length
 
     def write(self, data: Any, /) -> int:

@@ -19,4 +19,4 @@ class BlackholeOutput(ImmediateOutput):
         super().__init__()
 
     def deliver(self, segments: list[Segment]) -> None:
-        pass
+        """Do nothing with the segments."""

@@ -89,6 +89,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
+        """Whether nothing more can be put."""
         return self._closed
 
     def end(self) -> int | None:
@@ -167,14 +168,16 @@ class ChannelInput:
         self._channel = _find(context, options)
 
     def partitions(self) -> Sequence[str]:
+        """One, named like the channel."""
         return [self._channel.name]
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader that copies segments and removes none."""
         channel = self._channel
         return IndexedReader(cursor.position, channel.fetch, channel.end, channel.passed)
 
     def close(self) -> None:
-        pass
+        """Leave the channel open for others."""
 
 
 class ChannelOutput:
@@ -188,26 +191,31 @@ class ChannelOutput:
         self._durable = 0
 
     def write(self, segments: list[Segment]) -> None:
+        """Offer the segments; the rest waits here."""
         self._waiting.extend(segments)
         self._offer()
 
     def durable(self) -> int:
+        """Segments that the channel has accepted."""
         return self._durable
 
     def flush(self) -> None:
+        """Offer what waits."""
         self._offer()
 
     def tick(self) -> None:
+        """Offer what waits."""
         self._offer()
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        pass
+        """Nothing is staged, so nothing can be published late."""
 
     def seal(self) -> None:
         """Close the channel, so that whoever takes from it knows that this was all."""
         self._channel.close()
 
     def close(self) -> None:
+        """Drop what waits; it is replayed."""
         self._waiting.clear()
 
     def _offer(self) -> None:

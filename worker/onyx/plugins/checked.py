@@ -43,6 +43,7 @@ class CheckedInput:
         self.examined: bool = getattr(plugin, "examined", False)
 
     def partitions(self) -> Sequence[str]:
+        """A list of different strings, or UserError."""
         found: Any = self._plugin.partitions()
         if not isinstance(found, list | tuple) or {*map(type, found)} - {str}:
             raise _broken(
@@ -53,6 +54,7 @@ class CheckedInput:
         return found
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader with all methods, or UserError."""
         reader = self._plugin.open(partition, cursor)
         missing = [each for each in _METHODS if not callable(getattr(reader, each, None))]
         if missing:
@@ -62,6 +64,7 @@ class CheckedInput:
         return CheckedReader(reader, self._name)
 
     def close(self) -> None:
+        """Close the plugin."""
         self._plugin.close()
 
 
@@ -73,6 +76,7 @@ class CheckedReader:
         self._plugin = plugin
 
     def read(self, segments_max: int) -> list[Segment]:
+        """At most `segments_max` dicts, or UserError."""
         found: Any = self._reader.read(segments_max)
         if type(found) is not list:
             raise _broken(self._plugin, f"read() returned {describe_type(found)}, not a list")
@@ -89,12 +93,14 @@ class CheckedReader:
         return found
 
     def exhausted(self) -> bool:
+        """A bool, or UserError."""
         found: Any = self._reader.exhausted()
         if type(found) is not bool:
             raise _broken(self._plugin, f"exhausted() returned {describe_type(found)}, not a bool")
         return found
 
     def cursor(self, position: int) -> Cursor:
+        """A cursor at or before `position`, or UserError."""
         found: Any = self._reader.cursor(position)
         if not isinstance(found, Cursor) or type(found.position) is not int:
             raise _broken(self._plugin, f"cursor() returned {describe_type(found)}, not a Cursor")
@@ -107,6 +113,7 @@ class CheckedReader:
         return found
 
     def close(self) -> None:
+        """Close the reader."""
         self._reader.close()
 
 

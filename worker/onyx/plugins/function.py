@@ -35,6 +35,7 @@ class FunctionOutput(ImmediateOutput):
         self._fn = context.resolve(options.fn)
 
     def deliver(self, segments: list[Segment]) -> None:
+        """Call the function. Raises UserFunctionError when it raises."""
         try:
             if self._options.batch:
                 self._fn(segments)

@@ -49,9 +49,11 @@ class GeneratorInput:
         self._rates: dict[str, Rate] = {}
 
     def partitions(self) -> Sequence[str]:
+        """Numbers from 0, as text of equal width."""
         return self._names
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader whose position p is number `p * partitions + partition`."""
         count, total = self._options.partitions, self._options.segments
         number = self._names.index(partition)
         size = None if total is None else max(0, -((number - total) // count))
@@ -66,7 +68,7 @@ class GeneratorInput:
         return IndexedReader(cursor.position, fetch, lambda: size)
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""
 
     def _allowance(self, partition: str, position: int) -> Callable[[int, int], int]:
         per_second = self._options.rate_per_second

@@ -17,26 +17,29 @@ class ImmediateOutput:
         self._durable = 0
 
     def deliver(self, segments: list[Segment]) -> None:
+        """Write the segments; they are durable when this returns. Subclasses implement it."""
         raise NotImplementedError
 
     def write(self, segments: list[Segment]) -> None:
+        """Deliver the segments and count them."""
         self.deliver(segments)
         self._durable += len(segments)
 
     def durable(self) -> int:
+        """All segments that were delivered."""
         return self._durable
 
     def flush(self) -> None:
-        pass
+        """Nothing waits."""
 
     def tick(self) -> None:
-        pass
+        """Nothing waits."""
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        pass
+        """Nothing is staged, so nothing can be published late."""
 
     def seal(self) -> None:
-        pass
+        """The result is complete already."""
 
     def close(self) -> None:
-        pass
+        """Leave the task; subclasses release what they hold."""

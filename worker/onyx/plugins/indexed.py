@@ -29,20 +29,23 @@ class IndexedReader:
         self._passed = passed
 
     def read(self, segments_max: int) -> list[Segment]:
+        """What `fetch` gives from the position of the reader on."""
         segments = self._fetch(self._position, segments_max)
         self._position += len(segments)
         return segments
 
     def exhausted(self) -> bool:
+        """Whether the end is known and reached."""
         end = self._end()
         return end is not None and self._position >= end
 
     def cursor(self, position: int) -> Cursor:
+        """The position itself; `passed` learns it."""
         self._passed(position)
         return Cursor(position)
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 def partition_names(count: int) -> list[str]:

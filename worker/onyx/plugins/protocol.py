@@ -87,7 +87,9 @@ class Reader(Protocol):
         older ones may be forgotten."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the partition; nothing is read afterwards."""
+        ...
 
 
 @runtime_checkable
@@ -110,7 +112,9 @@ class Input(Protocol):
         open reader, what has to be replayed."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Leave the task; all readers are closed by then."""
+        ...
 
 
 Token = Mapping[str, Any]

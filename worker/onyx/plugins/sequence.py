@@ -40,9 +40,11 @@ class SequenceInput:
         }
 
     def partitions(self) -> Sequence[str]:
+        """Numbers from 0, as text of equal width."""
         return list(self._parts)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader that gives copies."""
         segments = self._parts[partition]
 
         def fetch(first: int, segments_max: int) -> list[Segment]:
@@ -51,4 +53,4 @@ class SequenceInput:
         return IndexedReader(cursor.position, fetch, lambda: len(segments))
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""

@@ -30,5 +30,6 @@ class StdoutOutput(ImmediateOutput):
         self._encode = JsonLines(context, options.nan).encode
 
     def deliver(self, segments: list[Segment]) -> None:
+        """Write one line for each segment."""
         sys.stdout.write(self._encode(segments).decode())
         sys.stdout.flush()

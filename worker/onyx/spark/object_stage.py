@@ -73,10 +73,12 @@ class ObjectWorkplace:
 
     @property
     def result(self) -> ObjectUrl:
+        """Where the files of the result are."""
         return self.url / "result"
 
     @property
     def manifest(self) -> ObjectUrl:
+        """The object that says which files are the result."""
         return self.result / MANIFEST
 
 
@@ -92,13 +94,16 @@ class ObjectNotes:
         self._url = url
 
     def where(self, job: JobId) -> ObjectUrl:
+        """Where the parts of a job are."""
         return parts_of(self._url, job)
 
     def read(self, job: JobId) -> bytes | None:
+        """The note of a job; None if there is none."""
         found = Bucket(self._url.bucket).get(self._key(job))
         return found.data if found else None
 
     def write(self, job: JobId, note: bytes) -> None:
+        """Write the note of a job."""
         Bucket(self._url.bucket).put(self._key(job), note)
 
     def _key(self, job: JobId) -> str:

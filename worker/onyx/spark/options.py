@@ -54,6 +54,7 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     (`spark.sql.shuffle.partitions: "64"`), for the others are the server's."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         yield from super().wrong()
         wrong = list(_wrong_master(self.master))
         yield from wrong

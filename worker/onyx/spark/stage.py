@@ -55,13 +55,16 @@ class Workplace:
 
     @property
     def parts(self) -> Path:
+        """Where the parts of this job are."""
         return self.parts_of(self.job)
 
     def parts_of(self, job: JobId) -> Path:
+        """Where the parts of a job are."""
         return self.path / "parts" / path_name(job, "the id of a job")
 
     @property
     def result(self) -> Path:
+        """The directory of the result."""
         return self.path / "result"
 
 
@@ -72,15 +75,18 @@ class DirectoryNotes:
         self._place = place
 
     def where(self, job: JobId) -> Path:
+        """Where the parts of a job are."""
         return self._place.parts_of(job)
 
     def read(self, job: JobId) -> bytes | None:
+        """The note of a job; None if there is none."""
         try:
             return (self.where(job) / versions.NOTE).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, job: JobId, note: bytes) -> None:
+        """Write the note of a job, whole and durable."""
         folder = self.where(job)
         make_durable_directory(folder)
         unfinished = folder / f".{uuid.uuid4().hex}"

@@ -33,9 +33,13 @@ _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowIn
 class ByteSource(Protocol):
     """What reading needs of a file object."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the file."""
+        ...
 
 
 class FileBytes:
@@ -72,6 +76,7 @@ class FileBytes:
         return self._files.version(self._path)
 
     def close(self) -> None:
+        """Close the file; the next read opens it again at its offset."""
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()

@@ -73,6 +73,7 @@ class CsvRecords:
         ]
 
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+        """A dict for each row, at C speed; a block with a bad row is decoded again row by row."""
         lines = whole_lines(data, at_end)
         try:
             segments = [

@@ -60,6 +60,7 @@ class LocalFiles:
         self._versions: dict[str, str] = {}
 
     def matching(self, pattern: str) -> list[str]:
+        """The file, or what the pattern matches; folders are left out."""
         if os.path.isdir(pattern):
             raise UserError(f"{pattern!r} " + _DIRECTORY.format(pattern))
         if os.path.isfile(pattern):
@@ -67,13 +68,16 @@ class LocalFiles:
         return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
+        """The file, checked against its fingerprint (`LocalFile`)."""
         with system_errors(path):
             return cast(BinaryIO, LocalFile(path, self._versions))
 
     def version(self, path: str) -> str | None:
+        """The fingerprint, once it was opened."""
         return self._versions.get(path)
 
     def expect(self, path: str, version: str) -> None:
+        """Remember a fingerprint of an earlier process."""
         self._versions[path] = version
 
 
@@ -87,6 +91,7 @@ class ObjectFiles:
         self._allowance = Allowance()
 
     def matching(self, pattern: str) -> list[str]:
+        """The object, or what the pattern matches; their versions are remembered."""
         url = parse_url(pattern)
         chosen = self._chosen(url)
         versions = self._versions.setdefault(url.bucket, {})
@@ -95,16 +100,19 @@ class ObjectFiles:
         return [str(ObjectUrl(url.bucket, each.key)) for each in chosen]
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
+        """The object; requests ask for the version that is remembered."""
         url = parse_url(path)
         versions = self._versions.setdefault(url.bucket, {})
         allowance = self._allowance if ahead else None
         return cast(BinaryIO, ObjectFile(self._bucket(url.bucket), url, versions, allowance))
 
     def version(self, path: str) -> str | None:
+        """The entity tag, once it was listed or opened."""
         url = parse_url(path)
         return self._versions.get(url.bucket, {}).get(url.key)
 
     def expect(self, path: str, version: str) -> None:
+        """Remember an entity tag of an earlier process."""
         url = parse_url(path)
         self._versions.setdefault(url.bucket, {})[url.key] = version
 
@@ -134,15 +142,19 @@ class Files:
         self._objects = ObjectFiles()
 
     def matching(self, pattern: str) -> list[str]:
+        """See `FileSystem`."""
         return self._of(pattern).matching(pattern)
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
+        """See `FileSystem`."""
         return self._of(path).open(path, ahead)
 
     def version(self, path: str) -> str | None:
+        """See `FileSystem`."""
         return self._of(path).version(path)
 
     def expect(self, path: str, version: str) -> None:
+        """See `FileSystem`."""
         self._of(path).expect(path, version)
 
     def _of(self, path: str) -> FileSystem:

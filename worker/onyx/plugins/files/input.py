@@ -51,6 +51,11 @@ class FilesInput:
         self.cooperative = not any(map(is_url, self._patterns))
 
     def partitions(self) -> Sequence[str]:
+        """The paths of the files that the patterns match, sorted.
+
+        Raises:
+            UserError: no file matches, there are too many, or a format is unknown.
+        """
         found: set[str] = set()
         for pattern in self._patterns:
             found.update(self._matching(pattern))
@@ -65,6 +70,8 @@ class FilesInput:
         return sorted(found)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader of the format of the file. The cursor holds the version of the file as it was
+        first read; a file of another version is refused."""
         offset, version = _state(cursor)
         if version is not None:
             self._files.expect(partition, version)
@@ -82,6 +89,7 @@ class FilesInput:
         return reader
 
     def close(self) -> None:
+        """Forget the headers of CSV files."""
         self._headers.clear()
 
     def _matching(self, pattern: str) -> list[str]:

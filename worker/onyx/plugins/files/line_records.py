@@ -23,6 +23,7 @@ class JsonLineRecords:
         self._bad = bad
 
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+        """All lines in one call of the decoder; a block with a bad line again line by line."""
         lines = whole_lines(data, at_end)
         try:
             segments = _decoder.decode_lines(lines)
@@ -62,6 +63,7 @@ class TextRecords:
         self._bad = bad
 
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+        """All lines in one call; a block that is no UTF-8 again line by line."""
         lines = whole_lines(data, at_end)
         try:
             texts = _split(lines.decode())

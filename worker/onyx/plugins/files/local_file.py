@@ -43,11 +43,13 @@ class LocalFile(io.FileIO):
             raise
 
     def read(self, size: int | None = -1, /) -> bytes:
+        """The bytes. Raises UserError when the file has changed."""
         data = super().read(size)
         self._look()
         return data or b""
 
     def readinto(self, buffer: object, /) -> int:
+        """As `read`, into a buffer."""
         count = super().readinto(buffer)  # type: ignore[arg-type]
         self._look()
         return count or 0

@@ -45,6 +45,7 @@ class InputOptions(Options, frozen=True):
     """A longer record is a bad one: a segment of more than 2 MiB cannot travel."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         for path in [self.path] if isinstance(self.path, str) else self.path:
             yield from wrong_place("path", path)
         delimiter = self.delimiter
@@ -67,6 +68,7 @@ class OutputOptions(PartOptions, frozen=True):
     `"Infinity"`."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         yield from super().wrong()
         possible = COMPRESSIONS[self.format]
         if self.compression is not None and self.compression not in possible:

@@ -52,6 +52,8 @@ class ParquetReader:
         self._batches = self._read_from(position)
 
     def read(self, segments_max: int) -> list[Segment]:
+        """Rows of the current batch; after an error that passes, the same position is read
+        again."""
         if self._taken == len(self._segments):
             try:
                 with named_errors(self._path):
@@ -70,12 +72,15 @@ class ParquetReader:
         return segments
 
     def exhausted(self) -> bool:
+        """Whether the last row was read."""
         return self._position >= self._rows
 
     def cursor(self, position: int) -> Cursor:
+        """The position and the version of the file: the row groups lead to any row."""
         return Cursor(position, self._files.version(self._path))
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         self._bytes.close()
 

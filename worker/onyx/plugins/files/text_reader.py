@@ -44,6 +44,8 @@ class FileReader:
         self._skipping = False
 
     def read(self, segments_max: int) -> list[Segment]:
+        """Segments of the decoded blocks. When a block cannot be read now, those before it come
+        first and the next call raises Unavailable, so that positions do not move."""
         segments = self._take(segments_max)
         while len(segments) < segments_max and not self._finished():
             try:
@@ -57,9 +59,12 @@ class FileReader:
         return segments
 
     def exhausted(self) -> bool:
+        """Whether all blocks are decoded and taken."""
         return not self._segments and self._finished()
 
     def cursor(self, position: int) -> Cursor:
+        """The start of the block that holds `position`: its byte offset and the version of the
+        file."""
         while len(self._cursors) > 1 and self._cursors[1][0] <= position:
             self._cursors.popleft()
         found, offset = self._cursors[0]
@@ -67,6 +72,7 @@ class FileReader:
         return Cursor(found, offset if version is None else [offset, version])
 
     def close(self) -> None:
+        """Close the file."""
         self._source.close()
 
     def _take(self, segments_max: int) -> list[Segment]:

@@ -49,6 +49,7 @@ class KafkaInput:
         self._spare.append(self._consumer())
 
     def partitions(self) -> Sequence[str]:
+        """`topic/number` for each partition. Raises UserError for a compacted topic."""
         client = self._client
         consumer = self._take_consumer()
         try:
@@ -65,6 +66,7 @@ class KafkaInput:
         return [f"{client.topic}/{number}" for number in sorted(topic.partitions)]
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader with a consumer of its own, at the offset that the cursor holds."""
         number = int(partition.rpartition("/")[2])
         where = f"partition {number} of topic {self._client.topic!r}"
         context = self._client.context
@@ -88,6 +90,7 @@ class KafkaInput:
             raise
 
     def close(self) -> None:
+        """Close the consumers that no reader uses."""
         while self._spare:
             self._spare.pop().close()
 

@@ -39,6 +39,7 @@ class KafkaOptions(Options, frozen=True):
     (`{sasl.username: KAFKA_USER, sasl.password: KAFKA_PASSWORD}`)."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         servers = self.bootstrap_servers
         for server in servers.split(",") if isinstance(servers, str) else servers:
             if not server.strip() or "://" in server:
@@ -84,6 +85,7 @@ class InputOptions(KafkaOptions, frozen=True):
     """Read a compacted topic; see the guide for what may then be lost after a failure."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         yield from super().wrong()
         if self.start_from not in ("earliest", "latest"):
             try:
@@ -120,6 +122,7 @@ class OutputOptions(KafkaOptions, frozen=True):
     """exactly-once: end a transaction after this time; readers of what is committed wait for it."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         yield from super().wrong()
         if self.format != "json" and self.value_field is None:
             yield Problem("valueField", f"is missing: format {self.format} needs to know the key")

@@ -34,30 +34,39 @@ class KafkaOutput:
         self._exact: TransactionWriter | None = None
 
     def begin(self, commit: Commit) -> None:
+        """Use transactions from now on."""
         self._transactions().begin(commit)
 
     def finish(self, token: Token) -> None:
+        """Apply a committed transaction."""
         self._transactions().finish(token)
 
     def write(self, segments: list[Segment]) -> None:
+        """Hand the segments to the writer."""
         self._writer().write(segments)
 
     def durable(self) -> int:
+        """What the writer says."""
         return self._writer().durable()
 
     def flush(self) -> None:
+        """Flush the writer."""
         self._writer().flush()
 
     def tick(self) -> None:
+        """Let the writer go on."""
         self._writer().tick()
 
     def fence(self, live: Sequence[GroupId]) -> None:
+        """Fence through the writer; also checks the topic before the first segment."""
         self._writer().fence(live)
 
     def seal(self) -> None:
+        """Seal through the writer."""
         self._writer().seal()
 
     def close(self) -> None:
+        """Close the writers that were made."""
         for writer in (self._exact, self._reported):
             if writer is not None:
                 writer.close()

@@ -80,17 +80,21 @@ class ReportedWriter:
             self._pump()
 
     def durable(self) -> int:
+        """Segments of the batches that the brokers have acknowledged, up to the first that is
+        not."""
         while self._batches and not self._batches[0].left:
             self._durable += self._batches.popleft().size
         return self._durable
 
     def flush(self) -> None:
+        """Wait for the brokers, no longer than one request may take."""
         self._pump()
         if not self._waiting:
             self._producer.flush(REQUEST_TIMEOUT_S)
             self._pump()
 
     def tick(self) -> None:
+        """Produce what waits, and process reports."""
         self._pump()
 
     def fence(self, live: Sequence[GroupId]) -> None:
@@ -103,9 +107,11 @@ class ReportedWriter:
                 raise as_exception(error)
 
     def seal(self) -> None:
+        """Flush; a topic needs nothing else at the end of a job."""
         self.flush()
 
     def close(self) -> None:
+        """Drop what is not acknowledged. Messages that are on their way may still be written."""
         self._waiting.clear()
         self._producer.purge()
         self._producer.flush(1.0)

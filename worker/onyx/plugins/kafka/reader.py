@@ -39,6 +39,7 @@ class Place:
     """Offset where a bounded input ends; None means never."""
 
     def cursor(self) -> Cursor:
+        """As the protocol has it: position, and `[offset, end]`."""
         return Cursor(self.position, [self.offset, self.end])
 
 
@@ -93,14 +94,18 @@ class KafkaReader:
         return segments
 
     def exhausted(self) -> bool:
+        """Whether a bounded partition is read to its end."""
         return self._end is not None and self._offset >= self._end
 
     def cursor(self, position: int) -> Cursor:
+        """The last remembered place at or before `position`; a place is remembered for every
+        batch."""
         while len(self._places) > 1 and self._places[1].position <= position:
             self._places.popleft()
         return self._places[0].cursor()
 
     def close(self) -> None:
+        """Give the consumer back to the input."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             self._done(consumer)

@@ -92,16 +92,21 @@ class KafkaStore:
             self._admin = AdminClient(client.settings())
 
     def check(self, segments: Sequence[Segment]) -> None:
+        """Convert the segments to messages. Raises UserError, with the key that does not fit."""
         self._check_topic()
         self._messages.of(segments)
 
     def open(self, writer: str) -> None:
+        """Commit offset 0 for the group of the writer, unless it has one."""
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             group = self._group_client(writer)
             if self._position(group) is None:
                 group.commit(offsets=[self._place(0)], asynchronous=False)
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        """One transaction with the messages and the offset. Without a session that ended well,
+        begin one: that aborts what others have begun under this id, and the position read after
+        it holds."""
         messages = self._messages.of(segments)
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             session = self._sessions.pop(writer, None) or self._begin_session(writer)
@@ -124,10 +129,12 @@ class KafkaStore:
                     self._take_away(writer)
 
     def forget(self, writer: str | None) -> None:
+        """Delete the group of a writer, or all groups of the task."""
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             self._remove(self._writers() if writer is None else [writer])
 
     def close(self) -> None:
+        """Drop the producers; brokers abort what they had begun."""
         with self._lock:
             self._sessions.clear()
 

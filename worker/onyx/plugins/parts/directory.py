@@ -49,6 +49,7 @@ class DirectoryParts:
         self._own: str | None = None
 
     def create(self, name: str) -> DirectoryPart:
+        """A file in this writer's staging directory."""
         with self.explained():
             return DirectoryPart(self, self._folder, f"{self._made()}/{name}")
 
@@ -58,6 +59,7 @@ class DirectoryParts:
             return self._folder.path / self._staging / self._made()
 
     def finish(self, token: Token) -> None:
+        """Rename the staged file; one that is gone was published earlier."""
         writer = path_name(str(token["writer"]), "the name of a writer")
         name = path_name(str(token["name"]), "the name of a part")
         with self.explained(), self._folder.opened() as folder:
@@ -139,14 +141,18 @@ class DirectoryPart:
         self.file = cast(BinaryIO, self._file)
 
     def make_room(self) -> None:
+        """Write to the file what is in memory."""
         with self._store.explained():
             self._file.make_room()
 
     def settle(self) -> None:
+        """Write the rest and fsync the file."""
         with self._store.explained():
             self._file.settle()
 
     def publish(self) -> None:
+        """Rename the file, then fsync the directory. A rename whose answer was lost is repeated,
+        and then the published file is there instead of the staged one."""
         with self._store.explained(), self._folder.opened() as folder:
             if not self._asked and exists(self._name, folder):
                 raise InvariantViolated(f"{self._name} exists, but names of parts are unique")
@@ -160,6 +166,7 @@ class DirectoryPart:
             os.fsync(folder)
 
     def token(self) -> Token:
+        """Name of the staging directory, and of the file."""
         return {"writer": self._writer, "name": self._name}
 
     def drop(self) -> None:

@@ -35,6 +35,7 @@ class JsonLinesFormat:
         self.suffix = ".jsonl.gz" if self._gzip else ".jsonl"
 
     def begin(self, file: BinaryIO) -> PartBody:
+        """A body that encodes each batch at once."""
         return _JsonLinesBody(self._lines, file, self._gzip)
 
 
@@ -69,6 +70,7 @@ class ParquetFormat:
         self.suffix = ".parquet"
 
     def begin(self, file: BinaryIO) -> PartBody:
+        """A body that gathers columns until the part ends."""
         return _ParquetBody(self._context, file, self._compression)
 
 

@@ -49,6 +49,7 @@ class ObjectParts:
         self._own: ObjectUrl | None = None
 
     def create(self, name: str) -> ObjectPart:
+        """A part below the URL of the task."""
         return self.create_at(self._url / name)
 
     def create_at(self, url: ObjectUrl) -> ObjectPart:
@@ -132,14 +133,18 @@ class ObjectPart:
         self.file = cast(BinaryIO, self._writer)
 
     def make_room(self) -> None:
+        """Send whole pieces of the upload."""
         with self._dropped_if_fenced():
             self._writer.make_room()
 
     def settle(self) -> None:
+        """Send all pieces."""
         with self._dropped_if_fenced():
             self._writer.settle()
 
     def publish(self) -> None:
+        """Complete the upload. The mark is looked for just before: without it this writer is
+        fenced, and an upload that was noted after the fence must not be completed."""
         with self._dropped_if_fenced():
             if self._bucket.look(self._mark) is None:
                 raise ObjectMissing(f"{self._mark} is not there")
@@ -147,9 +152,11 @@ class ObjectPart:
         self._forget()
 
     def token(self) -> Token:
+        """Key, id and tags of the upload."""
         return {"key": self._key, **self._writer.upload()}
 
     def drop(self) -> None:
+        """Abort the upload and remove its note."""
         with contextlib.suppress(OnyxError):
             self._writer.abort()
             self._forget()

@@ -25,4 +25,5 @@ class PartOptions(Options, frozen=True):
     """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         yield from wrong_place("path", self.path)

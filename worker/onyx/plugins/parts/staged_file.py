@@ -38,9 +38,11 @@ class StagedFile(io.RawIOBase):
         self._descriptor: int | None = self._open(os.O_CREAT | os.O_EXCL)
 
     def writable(self) -> bool:
+        """Always."""
         return True
 
     def tell(self) -> int:
+        """Bytes written, on disk or not."""
         return self._on_disk + len(self._waiting)
 
     def write(self, data: Any, /) -> int:

@@ -41,6 +41,7 @@ class SqlOptions(Options, frozen=True):
     """End a transaction after this time; keep it well below the input's `pendingTimeout`."""
 
     def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
         if self.url is None and self.url_env is None:
             yield Problem("url", "is missing", "or name a variable that holds it with urlEnv")
         if self.url is not None and self.url_env is not None:

@@ -79,9 +79,11 @@ class SqlStore:
         self._own = (columns.job == str(context.job)) & (columns.task == str(context.task))
 
     def check(self, segments: Sequence[Segment]) -> None:
+        """Convert the segments to rows. Raises UserError, with the key that does not fit."""
         self._rows.of(segments)
 
     def open(self, writer: str) -> None:
+        """Insert the row of the writer, at 0; a repeat finds it there."""
         job, task = str(self._context.job), str(self._context.task)
         with explained(self._context, self._writing_positions):
             self._make_positions()
@@ -93,6 +95,9 @@ class SqlStore:
                 """It is there."""
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        """Move the position, then write the rows: the update locks the row of the position, so
+        of several that apply the same transaction one writes and the others find the number
+        reached."""
         rows = self._rows
         columns = self._positions.c
         own = self._own & (columns.writer == writer)
@@ -119,6 +124,7 @@ class SqlStore:
                     connection.execute(delete(self._positions).where(self._own, known.in_(dead)))
 
     def forget(self, writer: str | None) -> None:
+        """Delete the row of a writer, or all rows of the task."""
         gone = delete(self._positions).where(self._own)
         if writer is not None:
             gone = gone.where(self._positions.c.writer == writer)
@@ -128,6 +134,7 @@ class SqlStore:
                     connection.execute(gone)
 
     def close(self) -> None:
+        """Close the connections."""
         self._engine.dispose()
 
     @cached_property
