@@ -1,7 +1,7 @@
-"""What Onyx needs of an object store, one request each, with conditions and uploads by their id.
+"""The requests to an object store that Onyx needs, with conditions and with uploads by their id.
 
-The conditions (`put`) and the uploads that anybody may abort who knows their id are what fences
-are made of; libraries that hide uploads behind a file were rejected for that (decision 0013).
+Fences need both: conditions (`put`), and uploads that any worker can abort by their id. Libraries
+that hide uploads behind a file were rejected for that reason (decision 0013).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onyx.objects.urls import ObjectUrl
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object as a listing tells."""
+    """An object in a listing."""
 
     key: str
     size_bytes: int

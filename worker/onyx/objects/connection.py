@@ -1,8 +1,8 @@
-"""The connection to a store, and its errors as ours.
+"""Connections to an object store, and its errors as errors of Onyx.
 
-Everything that says where the store is and who we are comes from the environment, as for any
-program of AWS: keys, a web identity (`AWS_WEB_IDENTITY_TOKEN_FILE`), the role of a container or
-machine, `AWS_ENDPOINT_URL`, `AWS_REGION`. Requests are repeated a few times before a failure shows.
+Address and credentials come from the environment, as for any program of AWS: keys, a web
+identity (`AWS_WEB_IDENTITY_TOKEN_FILE`), the role of a container or machine, `AWS_ENDPOINT_URL`,
+`AWS_REGION`. Requests are repeated a few times before a failure shows.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def our_errors(url: object) -> Iterator[None]:
 
 
 def _refused(url: object, response: Mapping[str, Any]) -> OnyxError:
-    told = response.get("Error", {})
-    code = str(told.get("Code", ""))
+    reason = response.get("Error", {})
+    code = str(reason.get("Code", ""))
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code == "NoSuchBucket":
         return UserError(f"{url}: there is no such bucket; make it, or mend the path")
@@ -119,7 +119,7 @@ def _refused(url: object, response: Mapping[str, Any]) -> OnyxError:
             f"{url}: access is denied ({code}); give the workers credentials that may do this "
             "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role)"
         )
-    text = f"{url}: the object store answers {status} {code}: {told.get('Message', '')}"
+    text = f"{url}: the object store answers {status} {code}: {reason.get('Message', '')}"
     if status == 501 or (300 <= status < 500 and status not in (408, 409, 425, 429)):
         return UserError(f"{text}; see AWS_ENDPOINT_URL and AWS_REGION of the workers")
     return _unavailable(text)
@@ -139,6 +139,6 @@ def _unreached(url: object, error: Exception) -> OnyxError:
 
 
 def _unavailable(text: str) -> Unavailable:
-    """Logged, because whoever waits and tries again tells nobody."""
+    """Logged here, because callers repeat the request without a log line."""
     _logger.warning("%s", text)
     return Unavailable(text)

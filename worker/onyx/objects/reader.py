@@ -145,7 +145,7 @@ class ObjectFile(io.RawIOBase):
             self._next_bytes *= 2
         key = self._url.key
         try:
-            with _changes_told(self._url):
+            with _changes_explained(self._url):
                 version = self._versions.get(key)
                 piece = self._bucket.read(key, position, max(wanted, ahead), version)
         except RangeMissing:
@@ -157,7 +157,7 @@ class ObjectFile(io.RawIOBase):
 
     def _known_size(self) -> int:
         if self._size is None:
-            with _changes_told(self._url):
+            with _changes_explained(self._url):
                 found = self._bucket.look(self._url.key)
                 if found is None:
                     raise ObjectMissing(f"{self._url} is not there")
@@ -173,7 +173,7 @@ class ObjectFile(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _changes_told(url: ObjectUrl) -> Iterator[None]:
+def _changes_explained(url: ObjectUrl) -> Iterator[None]:
     """A changed or removed object, said to whoever runs the job."""
     try:
         yield

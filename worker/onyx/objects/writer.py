@@ -1,10 +1,10 @@
-"""An object in the making, as a file to write: nothing is visible before it is completed.
+"""A file to write that becomes an object: nothing is visible before it is completed.
 
-Its pieces are the parts of an S3 multipart upload. The upload has an id; whoever knows it can abort
-it, and then it can never be completed. Uploads that hide the id, and conditional writes of whole
-objects, were rejected: neither can be taken away from a writer that sleeps.
+Its pieces are those of an S3 multipart upload. Any worker that knows the id of the upload can abort
+it, and then it can never be completed. Rejected: libraries that hide the id, and conditional writes
+of whole objects. Neither can be taken away from a writer that sleeps.
 
-What the store does not take now stays in memory and is sent again: an error loses nothing.
+A piece that the store does not take stays in memory and is sent again, so an error loses nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ObjectWriter(io.RawIOBase):
         return self._length
 
     def write(self, data: Any, /) -> int:
-        """Take all of it. A failure to send is told by the next `make_room` or `settle`, because
-        who is in the middle of encoding could not repeat this call."""
+        """Take all of it. An encoder could not repeat this call, so the next `make_room` or
+        `settle` raises a failure to send."""
         size = memoryview(data).nbytes
         self._waiting += data
         self._length += size

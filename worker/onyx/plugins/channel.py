@@ -1,8 +1,8 @@
 """Input and output `channel`: a bounded queue in memory, for tests within one process.
 
-A channel is named and made by the test (`open_channel`); jobs find it by that name. It keeps what
-was put until the input's frontier has passed it, so that an input can read positions again; a
-plain queue, which forgets what was taken, could not be replayed.
+A test makes a channel (`open_channel`) and jobs find it by its name. The channel keeps segments
+until the input's frontier has passed them, so that positions can be read again. A plain queue
+forgets what was taken, and could not be replayed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class ChannelInput:
 
 
 class ChannelOutput:
-    """What does not fit waits here, not acked, so a slow test holds the job's input back."""
+    """Segments that do not fit wait here unacked, so a slow test holds back the job's input."""
 
     cooperative = True
 

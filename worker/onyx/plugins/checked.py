@@ -1,9 +1,9 @@
-"""A user's plugin held against the protocol, so that a mistake is told by plugin and rule.
+"""Checks a user's plugin against the protocol at run time; an error names the plugin and the rule.
 
-Otherwise a reader that gives too much, or something that is no dict, shows somewhere else and much
-later, or as segments that are missing. What comes with Onyx is tried by its tests, and not looked
-at. What cannot be told from a plugin that is slow (a source that never ends, an output that takes
-long) is reported while the job does not advance, and not an error.
+Without these checks a reader that returns too much, or something that is no dict, fails elsewhere
+and later, or loses segments. Plugins of Onyx are not checked here, because their tests check them.
+A plugin that never makes progress looks like a slow one: that is no error, and is reported while
+the job does not advance.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _METHODS = ("read", "exhausted", "cursor", "close")
 
 
 def check_built(plugin: Any, name: str) -> None:
-    """Raises UserError: a class of the user's skips the `__init__` of a base that comes with
-    Onyx."""
+    """Raises UserError if a user's class does not call `__init__` of its base class of Onyx."""
     bases = type(plugin).__mro__[1:]
     ours = [each for each in bases if each.__module__.startswith("onyx.plugins.")]
     base = next((each for each in ours if "__init__" in vars(each)), None)
@@ -34,7 +33,7 @@ def check_built(plugin: Any, name: str) -> None:
 
 
 class CheckedInput:
-    """An input (`protocol.Input`) of somebody's own. Raises UserError where it breaks a rule."""
+    """A user's input (`protocol.Input`). Raises UserError where it breaks a rule."""
 
     def __init__(self, plugin: Input, name: str) -> None:
         self._plugin = plugin
@@ -69,7 +68,7 @@ class CheckedInput:
 
 
 class CheckedReader:
-    """A reader (`protocol.Reader`) of a plugin of somebody's own."""
+    """A reader (`protocol.Reader`) of a user's input."""
 
     def __init__(self, reader: Reader, plugin: str) -> None:
         self._reader = reader
@@ -118,7 +117,7 @@ class CheckedReader:
 
 
 class DurableCount:
-    """How much of what was written an output says is durable."""
+    """Checks the `durable()` of a user's output."""
 
     def __init__(self, plugin: Output, name: str) -> None:
         self._plugin = plugin
@@ -126,13 +125,13 @@ class DurableCount:
         self._before = 0
 
     def after(self, written: int) -> int:
-        """The count now.
+        """What the output says now.
 
         Args:
             written: segments that were ever written to the plugin.
 
         Raises:
-            UserError: it cannot be right.
+            UserError: it went back, or exceeds what was written.
         """
         found: Any = self._plugin.durable()
         if type(found) is not int:

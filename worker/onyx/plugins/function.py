@@ -1,7 +1,7 @@
 """Output `function`: a leaf that calls the user's function, for side effects of any kind.
 
-A segment counts as durable when the function has returned. It may be called again with a segment
-that it has already seen (a replay after a crash), so what it does should be idempotent.
+A segment counts as durable when the function has returned. A replay calls the function again with
+the same segment, so its effects should be idempotent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Input `generator`: computed segments, counted or without end, as fast as possible or at a rate.
 
-Segment number n is the same each time it is computed, so any position can be read again. The rate
-holds back only new positions: what was handed out once is read again at once.
+Segment n is the same each time it is computed, so any position can be read again. The rate limits
+new positions only; a replay is not limited.
 """
 
 from __future__ import annotations

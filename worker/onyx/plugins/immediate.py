@@ -1,4 +1,4 @@
-"""Base of outputs that are done with segments as soon as `write` returns."""
+"""Base of outputs whose segments are durable when `write` returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onyx.ids import GroupId
 
 
 class ImmediateOutput:
-    """Counts what was written; a subclass says in `deliver` what is done with it."""
+    """Counts what was written; a subclass implements `deliver`."""
 
     cooperative = True
 

@@ -1,4 +1,4 @@
-"""A reader over anything whose segments can be fetched by position: in memory, or computed."""
+"""A reader for sources that fetch segments by position: from memory, a database, or computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from onyx.flow.batch import Segment
 from onyx.plugins.protocol import Cursor
 
 Fetch = Callable[[int, int], list[Segment]]
-"""Segments from a position on, at most so many; fewer or none when there are no more now."""
+"""`fetch(position, segments_max)`: the segments from a position on; fewer or none if there are no
+more now."""
 
 
 class IndexedReader:
@@ -21,8 +22,13 @@ class IndexedReader:
         end: Callable[[], int | None],
         passed: Callable[[int], None] = lambda position: None,
     ) -> None:
-        """`end` gives the number of segments that there will ever be, None while that is not
-        known; `passed` hears which position will never be asked for again."""
+        """
+        Args:
+            position: of the first segment to read.
+            fetch: returns segments by position.
+            end: number of segments that there will ever be; None while that is unknown.
+            passed: called with a position before which nothing is read again.
+        """
         self._position = position
         self._fetch = fetch
         self._end = end
@@ -49,6 +55,6 @@ class IndexedReader:
 
 
 def partition_names(count: int) -> list[str]:
-    """Names of numbered partitions, in an order that is also that of the text."""
+    """`count` names of partitions: numbers with leading zeros, so that text sorts like numbers."""
     width = len(str(count - 1))
     return [f"{number:0{width}d}" for number in range(count)]

@@ -1,7 +1,8 @@
-"""Segments as JSON lines: one call of the encoder a batch, and an error that names the key.
+"""Segments as JSON lines: one call of the encoder for a batch, and errors that name the key.
 
-JSON has neither NaN nor infinities, and the encoder writes null for them. So whatever has a null in
-it is looked at for floats that are not finite: they are refused, unless the job says what to write.
+JSON has neither NaN nor infinities, and the encoder writes null for them. So only a batch whose
+encoding contains a null is searched for floats that are not finite. They are refused unless the job
+says what to write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options of a plugin: declared as a struct, read with errors that name the task and the key.
 
-The same reading serves a worker, which raises the first problem, and whoever checks a job before it
-runs, who wants them all: see `onyx.submission.plugin_options`.
+A worker raises the first problem (`read_options`). Whoever checks a job before it runs gets all of
+them (`check_options`, see `onyx.submission.plugin_options`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Options(
     """Base of the options of a plugin: one typed field an option, `batch_size` is `batchSize`."""
 
     def wrong(self) -> Iterator[Problem]:
-        """What the types cannot say, each with the option's name as its path."""
+        """Problems that the types cannot express, each with the option's name as its path."""
         return iter(())
 
 

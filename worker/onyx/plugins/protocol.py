@@ -3,9 +3,11 @@
 A plugin is a function that takes a `PluginContext` and returns an `Input` or an `Output`. Built-in
 ones have short names (`files`, `generator`, ...); a user's own is named `package.module:name`.
 
-Inputs are replayable: positions are dense within a partition and the same each time it is read, so
-a segment that was lost downstream is read again from the source and nothing is held in memory.
-Outputs tell how much of what they were given is durable; only that is acknowledged.
+Inputs are replayable: the positions of a partition are dense, and position p is the same segment
+each time it is read. So a lost segment is replayed from the source, and none is kept in memory for
+it. Outputs count how many of the segments they were given are durable; only those are acked.
+
+Segments cross this seam as lists of dicts, and nowhere else do plugins touch the engine.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from onyx.seams import Clock
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What a plugin may know about where it runs."""
+    """Where a plugin runs, and what it may use of its worker."""
 
     job: JobId
     job_name: str
@@ -30,7 +32,7 @@ class PluginContext:
     peer: PeerId
     slot: Slot
     incarnation: GroupId
-    """New for every start of the process; names of unfinished work carry it (`Output.fence`)."""
+    """New for each start of a worker process. Names of staged work carry it (`Output.fence`)."""
     options: Mapping[str, Any]
     """`options` of the catalog entry."""
     batch_size: int
@@ -38,12 +40,11 @@ class PluginContext:
     resolve: Callable[[str], Callable[..., Any]]
     """`package.module:name` to a registered function; raises NameNotRegistered."""
     permitted: Callable[[], bool] = lambda: True
-    """False while this incarnation may have been declared dead: publish nothing then."""
+    """False while this incarnation may have been declared dead. Publish nothing then."""
     wanted: Callable[[], bool] = lambda: True
-    """False once the task has been told to stop: give up then what takes longer than a moment.
-    From any thread."""
+    """False once the task is to stop. Long calls poll it and give up. Safe from any thread."""
     data_dir: str = ""
-    """Where relative paths count from; empty means the current folder."""
+    """Folder that relative paths count from; empty means the current folder."""
 
     @property
     def where(self) -> str:
@@ -51,19 +52,19 @@ class PluginContext:
         return f"job {self.job_name!r}, task {self.task!r}"
 
     def located(self, path: str) -> str:
-        """Where a path that a job names is on this worker. URLs stay as they are, but
-        `file:///path`, which is a path."""
+        """A path of a job as a path of this worker. URLs are returned unchanged, but `file:///path`
+        is a path."""
         path = path.removeprefix("file://") if path.startswith("file:///") else path
         return path if "://" in path else os.path.join(self.data_dir, path)
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place from which a partition can be read again: at or before a position."""
+    """A place in a partition from which it can be read again."""
 
     position: int
     state: Any = None
-    """JSON value of the plugin's own (a byte offset), kept beside the frontier."""
+    """JSON value of the plugin, such as a byte offset. Stored with the frontier."""
 
 
 START = Cursor(0)
@@ -74,17 +75,20 @@ class Reader(Protocol):
     """An open partition."""
 
     def read(self, segments_max: int) -> list[Segment]:
-        """The next segments, at most `segments_max`; empty when there is none now. Their positions
-        follow on from the position at which the reader was opened."""
+        """The next segments, at most `segments_max`; empty when there are none now. Their positions
+        continue from the position at which the reader was opened.
+
+        Raises Unavailable when they cannot be read now, UserError when they never can.
+        """
         ...
 
     def exhausted(self) -> bool:
-        """True once everything has been read and nothing will ever follow."""
+        """True when everything was read and nothing will ever follow."""
         ...
 
     def cursor(self, position: int) -> Cursor:
-        """The nearest known place at or before `position`. Never asked for less afterwards, so
-        older ones may be forgotten."""
+        """The nearest known place at or before `position`. Later calls never ask for a smaller
+        position, so the reader may forget older places."""
         ...
 
     def close(self) -> None:
@@ -99,12 +103,12 @@ class Input(Protocol):
     cooperative: bool
     """True if `read` never blocks; otherwise the task gets a thread of its own."""
 
-    # One that has `examined = True` gives only segments that can travel (`codec.kinds`), and these
-    # are not looked at once more.
+    # `examined = True` promises that every segment can be sent to another process (`codec.kinds`),
+    # and the engine does not check it again. It is no part of the protocol: without it, it checks.
 
     def partitions(self) -> Sequence[str]:
-        """Names of the source's partitions, the same on every peer. Asked once a job: the first
-        peer's answer is registered through the log and holds for all."""
+        """Names of the source's partitions, the same on every peer. Called once a job: the
+        answer of the first peer is registered through the log and holds for all peers."""
         ...
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
@@ -118,25 +122,25 @@ class Input(Protocol):
 
 
 Token = Mapping[str, Any]
-"""Plain data from which anybody can make visible what was committed under it."""
+"""JSON data from which any worker can publish what was committed under it."""
 Commit = Callable[[Token, int], None]
-"""Called with a token and how many segments it stands for, in the order of writing. Once it has
-returned these segments count as written, whatever becomes of the writer."""
+"""Called with a token and the number of segments it stands for, in the order of writing. When it
+has returned, these segments count as written, even if the writer dies before it publishes them."""
 
 
 @runtime_checkable
 class TransactionalOutput(Protocol):
-    """What an output has besides so that nothing it writes is ever there twice (exactly-once)."""
+    """The methods that an output has in addition for exactly-once."""
 
     def begin(self, commit: Commit) -> None:
-        """A new allocation version: drop what was not committed, it will be written again. From now
-        on `commit` is called before anything becomes visible. It may raise Unavailable (try again
-        later, with the same token) and Fenced (others have taken over)."""
+        """A new allocation version: drop what is not committed; it will be replayed. From now on
+        call `commit` before anything is published. It may raise Unavailable (repeat it later, with
+        the same token) and Fenced (another incarnation has the task)."""
         ...
 
     def finish(self, token: Token) -> None:
-        """Make visible what this writer or another one has committed. Idempotent, and safe when
-        several do it at once. Raises like `write`."""
+        """Publish what this writer or another one committed. Idempotent, and safe when several
+        do it at once. Raises like `write`."""
         ...
 
 
@@ -151,8 +155,8 @@ class UpgradedJob:
 
 @runtime_checkable
 class OneResultOutput(Protocol):
-    """What an output has besides if it makes one result of the parts of all versions of a job
-    (`spec.upgrade`)."""
+    """The method that an output has in addition if it makes one result of the parts of all versions
+    of a job (`spec.upgrade`)."""
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
         """Called on every peer before it is ready, from a thread that may block: make sure that the
@@ -171,16 +175,16 @@ class Output(Protocol):
     """True if no method blocks; otherwise the task gets a thread of its own."""
 
     def write(self, segments: list[Segment]) -> None:
-        """Take segments; they may stay in memory or in an unfinished part for now."""
+        """Take segments. They may stay in memory or staged until they are flushed."""
         ...
 
     def durable(self) -> int:
-        """How many of the segments ever written to this instance will be found after a crash of
-        the process and the loss of the machine's memory. Never goes back."""
+        """How many of the segments ever written to this instance survive a crash of the process and
+        a loss of power, counted in the order of writing. Never decreases."""
         ...
 
     def flush(self) -> None:
-        """Make durable what was written, now if possible."""
+        """Make durable and publish what was written, now if possible."""
         ...
 
     def tick(self) -> None:
@@ -188,15 +192,15 @@ class Output(Protocol):
         ...
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """The allocation changed. `live` are the incarnations that may still publish: make it
-        impossible for any other to make unfinished work of this task visible."""
+        """The allocation changed. `live` are the incarnations that may still publish. Make it
+        impossible for every other incarnation to publish what it staged for this task."""
         ...
 
     def seal(self) -> None:
-        """All input of the job has been processed and is durable. Called on one elected peer of
-        the task before the job completes, and again on another if that one dies: idempotent."""
+        """All input of the job is processed and durable. Called on one elected peer of the task
+        before the job completes, and on another one if that peer dies. So it must be idempotent."""
         ...
 
     def close(self) -> None:
-        """Leave the task. What is not durable yet may be dropped: it will be replayed."""
+        """Leave the task. What is not durable may be dropped: it will be replayed."""
         ...

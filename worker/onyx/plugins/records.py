@@ -1,9 +1,10 @@
-"""Records: the seam between the bytes of a file and segments.
+"""Records: the seam between the bytes of a source and segments.
 
-A format is a function from bytes to segments that says how many bytes it used. It gets blocks of
-many records and decodes each in as few calls as possible; only when a block turns out to hold
-something wrong is it looked at record by record. What a record is must depend on its own bytes and
-not on where blocks begin, because after a crash they begin elsewhere.
+A format decodes a block of many records in as few calls as possible and says how many bytes it
+used. Only a block with a bad record is decoded again, record by record.
+
+Invariant: what a record is depends on its own bytes, never on where a block begins. After a crash
+blocks begin elsewhere, and positions must not move.
 """
 
 from __future__ import annotations
@@ -37,20 +38,25 @@ class Records(Protocol):
 
 
 class BadRecords:
-    """What becomes of a record that cannot be decoded: an error, or a segment that says so."""
+    """Handles a record that cannot be decoded: an error, or a segment that describes it."""
 
     def __init__(
         self, where: str, keep: bool, which: str = "record {} (counted from 0)", mend: str = "file"
     ) -> None:
-        """`where` names task and file in errors; `keep` makes segments instead. `which` says which
-        record of the source it is, with `{}` for its position; `mend`, what has to be mended."""
+        """
+        Args:
+            where: task and file, for errors.
+            keep: return segments instead of raising errors.
+            which: describes the record, with `{}` for its position.
+            mend: what the user has to mend.
+        """
         self._where = where
         self._keep = keep
         self._which = which
         self._mend = mend
 
     def segment(self, position: int, reason: str, raw: bytes | str) -> Segment:
-        """The segment that stands for a bad record, so that a flow condition can route it.
+        """The segment in place of a bad record, which a flow condition can route.
 
         Raises:
             UserError: bad records are not kept.
@@ -66,8 +72,7 @@ class BadRecords:
 
 
 def reason_of(segment: Segment) -> str:
-    """Why a record that was decoded is a bad one all the same: it cannot travel to another task.
-    Empty if it can."""
+    """Why a decoded record cannot be sent to another task; empty if it can."""
     error = refusal(segment)
     return "" if error is None else str(error)
 

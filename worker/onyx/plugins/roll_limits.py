@@ -1,4 +1,4 @@
-"""When an output starts a new part or transaction."""
+"""Limits after which an output ends a part or transaction and begins a new one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Input `sequence`: segments written into the job itself. For tests and first steps.
 
-Each segment is handed out as a copy, because functions may change what they are given and the same
-position must read the same again.
+Readers return copies: functions may change a segment, and a position must read the same again.
 """
 
 from __future__ import annotations

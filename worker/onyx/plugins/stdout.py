@@ -1,4 +1,4 @@
-"""Output `stdout`: one JSON line a segment on the worker's standard output."""
+"""Output `stdout`: one JSON line for each segment, on the worker's standard output."""
 
 from __future__ import annotations
 

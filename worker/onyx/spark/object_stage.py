@@ -4,15 +4,15 @@
                             (`versions`), by which those of earlier versions of the job are read
     <url>/result/           the result of the last job that finished, with `_onyx.json`
 
-Spark itself speaks to object stores only with libraries that its Python package does not have, and
-nothing is downloaded at run time. So the worker's disk must have room for the parts and the result.
+Spark needs libraries for object stores that its Python package lacks, and nothing is downloaded at
+run time. So the worker's disk must have room for the parts and the result.
 
 No store replaces many objects in one step. The files of a result are uploaded under names that no
-other run uses, and completed like parts, which a fence prevents. What decides is `_onyx.json`: it
-lists the files of the result, and is written only if it is still as it was before the run, so of
-two runs one wins and the other takes its files away. It also lists what it replaces, which is
-removed then, by the winner or, if that dies, by whoever is asked to seal again. Nothing else is
-ever removed: a winner that wakes up late cannot reach the files of a later job.
+other run uses, and published like parts, under the same fence. `_onyx.json` decides: it lists the
+files of the result, and is written on the condition that it has not changed since the run began. So
+of two runs one wins, and the other removes its files. `_onyx.json` also lists the files that it
+replaces. The winner removes those, or the next peer that seals, if the winner dies. Nothing else is
+ever removed, so a winner that wakes up late cannot reach the files of a later job.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def run_object_stage(
         UserFunctionError: the stage failed, with its message.
         UserError: the object store refuses.
         Unavailable: Spark, the store or the disk failed; try again.
-        Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
+        Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     try:
         bucket = Bucket(place.url.bucket)

@@ -1,7 +1,7 @@
 """Output `spark`: peers write Parquet parts, and when all input is done one peer runs a stage.
 
-Writing is that of the `files` output: parts become visible whole and durable, and only then are
-their segments acked. `seal` runs the stage over the parts of this job and of the versions before it
+Peers write like the `files` output: a part is published whole and durable, and only then are its
+segments acked. `seal` runs the stage over the parts of this job and of the versions before it
 (`versions`); the runtime calls it again, here or on another peer, until it succeeds or its attempts
 are used up.
 """
@@ -51,7 +51,7 @@ class SparkOutput(PartsWriter):
             UserFunctionError: the stage failed.
             Blocked: there is no room for the result.
             Unavailable: Spark or the file system failed; try again.
-            Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
+            Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
         """
         options = self._options
         request = StageRequest(

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def answer(request: StageRequest) -> StageReply:
-    """Run the stage; whatever goes wrong is told in the reply."""
+    """Run the stage; the reply reports any failure."""
     try:
         run(request)
     except OnyxError as error:
@@ -115,10 +115,10 @@ def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) ->
         else:
             result.write.parquet(request.target)
     except Exception as error:
-        raise UserFunctionError(told(error)) from error
+        raise UserFunctionError(message_of(error)) from error
 
 
-def told(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """An exception of a stage: type, message, and the places in the user's own files."""
     ours = (str(Path(__file__).parents[1]), f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}")
     frames = [

@@ -26,7 +26,7 @@ def ship(session: Any, stage: str, scratch: Path) -> None:
     """
     top = importlib.import_module(stage.partition(":")[0].partition(".")[0])
     if top.__file__ is None:
-        return  # a package without files of its own cannot be told from what lies around it
+        return  # a package without files of its own cannot be distinguished from what is beside it
     file = Path(top.__file__)
     if hasattr(top, "__path__"):
         file = _zipped(file.parent, scratch / f"{top.__name__}.zip")

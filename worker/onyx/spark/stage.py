@@ -1,15 +1,15 @@
-"""Run a stage over the parts of a job and make its result visible by one rename.
+"""Run a stage over the parts of a job and publish its result by one rename.
 
     <path>/parts/<job>/      Parquet parts, written by all peers of the task, and `_onyx.json`
                              (`versions`), by which those of earlier versions of the job are read
     <path>/result/           the result of the last job that finished, with `_onyx.json`
 
-The result is staged where the unfinished parts of this incarnation are. It may be asked for again
-after any crash: a result that carries the job's id is final, and anything else found is replaced.
+The result is staged in the staging directory of this incarnation. Sealing may be repeated after any
+crash: a result with the job's id is final, and any other is replaced.
 
-The rename is done here and not by the stage's process, because only the worker knows whether it may
-have been declared dead, and relative to the open staging directory, because Spark makes missing
-directories again: a zombie's path may exist once more, but the directory that it holds is gone.
+Invariant: the worker renames the result, out of the staging directory that it holds open. Only the
+worker knows whether it may have been declared dead. And Spark creates missing directories: after a
+fence the path of a zombie may exist again, but not the directory that the zombie holds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Workplace:
     """False while this incarnation may have been declared dead."""
     pause: Callable[[float], None] = time.sleep
     wanted: Callable[[], bool] = lambda: True
-    """False once the task has been told to stop: its job was killed or suspended, or it moves."""
+    """False once the task is to stop: its job was killed or suspended, or it moves."""
 
     @property
     def parts(self) -> Path:
@@ -127,7 +127,7 @@ def run_stage(
     Raises:
         UserFunctionError: the stage failed, with its message.
         Unavailable: Spark or the file system failed; try again.
-        Fenced: this incarnation was declared dead meanwhile, or the task told to stop.
+        Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     if is_done(place):
         return
@@ -241,6 +241,4 @@ def _is(directory: Path, held: int) -> bool:
 
 
 def _fenced() -> Fenced:
-    return Fenced(
-        "this worker was declared dead, or its task told to stop, while its Spark stage ran"
-    )
+    return Fenced("this worker was declared dead, or its task stopped, while its Spark stage ran")

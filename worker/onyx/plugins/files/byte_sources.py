@@ -1,9 +1,8 @@
-"""The bytes of a file, whatever it is compressed with, from any offset on.
+"""The uncompressed bytes of a file, from any offset on.
 
-Offsets are those of the uncompressed bytes. A plain file is sought; a compressed one has to be
-read from its start, so reading it again after a crash costs that much. An index of the places where
-decompression could start was rejected: it would be as large as the files are many, and formats
-other than bz2 and xz have no such places.
+Offsets count uncompressed bytes. A plain file is sought. A compressed file is read from its
+start, so a replay costs as much as the first reading up to that place. Rejected: an index of
+places where decompression can start, because formats other than bz2 and xz have none.
 """
 
 from __future__ import annotations
@@ -65,14 +64,14 @@ class FileBytes:
             with named_errors(self._path):
                 data = opened.source.read(size)
         except Unavailable:
-            # Where a decompressor stands after that nobody knows: the next read begins anew.
+            # The state of the decompressor is unknown now, so the next read opens the file anew.
             self.close()
             raise
         self._offset += len(data)
         return data
 
     def version(self) -> str | None:
-        """Changes with the file, if anything tells that."""
+        """Version of the file; None if it has none."""
         return self._files.version(self._path)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The files that an input reads: on this machine, or objects of a store.
+"""The files that an input reads: files of this machine, or objects of a store.
 
-Both name a file by the text that the job's partitions carry and open it as a seekable binary file,
-so that formats and compression need not know which it is.
+Both name a file by the text of a partition and open it as a seekable binary file, so formats and
+compression need not distinguish them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ class FileSystem(Protocol):
         ...
 
     def version(self, path: str) -> str | None:
-        """What tells that a file which was opened has changed; None if nothing does."""
+        """Version of a file that was opened: it differs when the file has changed. None if
+        unknown."""
         ...
 
     def expect(self, path: str, version: str) -> None:
-        """Take a file of any other version for changed."""
+        """Treat a file of any other version as changed."""
         ...
 
 

@@ -164,7 +164,7 @@ class FilesInput:
 
 
 def _suffix(path: str) -> str:
-    """The end of a name that tells the format, under that which tells the compression."""
+    """The suffix of the format; a suffix of the compression after it is left out."""
     name = PurePath(path)
     if name.suffix.lower() in COMPRESSED:
         name = name.with_suffix("")

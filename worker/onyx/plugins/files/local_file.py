@@ -1,12 +1,13 @@
-"""A file of this machine to read, which must stay what it was while a job reads it.
+"""A file of this machine that must not change while a job reads it.
 
-Positions are only stable if the file is, so what was read is known by a fingerprint: a size and a
-digest of so many bytes from the start. It is kept with the frontier, and whoever reads the file
-next looks for the same one. While the file is open its modification time says when to look again.
+Positions are stable only if the file is. So a file has a fingerprint: its size and a digest of that
+many bytes from its start. The fingerprint is stored with the frontier, and every later reader
+compares it. While the file is open, a new modification time triggers the comparison.
 
-A file that grows keeps its fingerprint: what was there is as it was. Of a large file only samples
-are in the digest, since all of it would have to be read twice; so one whose time has changed and
-whose size has not is refused. Times are not in the fingerprint: copies on several machines differ.
+A file that grows keeps its fingerprint, because the bytes that it covers are unchanged. The
+digest of a large file covers samples only, since all of it would have to be read twice; so a
+large file with a new modification time and the same size is refused. The fingerprint has no
+times: copies of a file on several machines differ in them.
 """
 
 from __future__ import annotations

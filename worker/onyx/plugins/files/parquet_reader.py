@@ -1,9 +1,9 @@
 """Reads one Parquet file as segments, row group by row group.
 
-Any position can be read again, because the file tells how many rows each group has; so the state of
-a cursor is only what tells a change. Values keep their types (date, time, Decimal, timedelta). A
-timestamp without a time zone is taken to be UTC, and what is finer than microseconds is cut off. A
-row that cannot travel to another task is a bad record.
+Any position can be read again, because the file lists the number of rows of each group. So the
+state of a cursor is only the version of the file. Values keep their types (date, time, Decimal,
+timedelta). A timestamp without a time zone is taken to be UTC, and what is finer than
+microseconds is cut off. A row that cannot travel to another task is a bad record.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class FileReader:
                 self._decode_block()
             except Unavailable:
                 if segments:
-                    break  # what there is goes first; the next call tells
+                    break  # return what is decoded; the next call raises
                 raise
             more = self._take(segments_max - len(segments))
             segments = segments + more if segments else more

@@ -1,12 +1,11 @@
-"""The connection to Kafka, and its errors as ours.
+"""Connections to Kafka, and its errors as errors of Onyx.
 
-Settings of librdkafka are passed on as a job gives them, but those on which the plugins rely, those
-that load code, and secrets: a job is stored and shown, so it only names the variable of the
-environment that holds one, and no message shows a value.
+Settings of librdkafka are passed on as a job gives them. Refused are those that the plugins rely
+on, those that load code, and secrets: a job is stored and shown, so it names the variable of the
+environment that holds a secret, and no message shows a value.
 
-The library speaks of lost connections in its log and goes on trying. That becomes the log of the
-worker, where a line is told once in a while. What it raises says by a code whether trying again may
-help.
+librdkafka reports lost connections by callbacks and keeps trying. The worker logs that, at most
+once in `LOGGED_EVERY_S`. The code of an error says whether the call may be repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ REQUEST_TIMEOUT_S = 15.0
 """Longest wait for an answer of a broker, before Unavailable is raised."""
 RECONNECT_MS_MAX = 2_000
 """Between two attempts, unless `config` says otherwise."""
-TOLD_EVERY_S = 30.0
+LOGGED_EVERY_S = 30.0
 _LOGGER = logging.getLogger(__name__)
 _WRONG_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _DENIED = (
@@ -86,21 +85,21 @@ _PASSING = (
 
 
 _UNANSWERED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
-"""Of which the library knows more than it says."""
+"""Errors without a reason; the library reported the reason by a callback before."""
 _AFTER = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 
 
 class KafkaClient:
-    """How the tasks of one plugin reach Kafka, and what its errors mean for them."""
+    """Settings and errors of the Kafka clients of one task."""
 
     def __init__(self, context: PluginContext, options: KafkaOptions) -> None:
         self.context = context
         self.topic = options.topic
         servers = options.bootstrap_servers
         self.servers = servers if isinstance(servers, str) else ",".join(servers)
-        self._told_s = -TOLD_EVERY_S
+        self._logged_s = -LOGGED_EVERY_S
         self._reason: KafkaError | None = None
-        """Why nobody answers, as far as the library has told."""
+        """The last error that the library reported by a callback."""
         self._reason_s = 0.0
         self._settings = self._given(options)
 
@@ -120,8 +119,11 @@ class KafkaClient:
     def explained(
         self, doing: str, hear: Callable[[float], object] = lambda timeout_s: None
     ) -> Iterator[None]:
-        """Errors of Kafka as ours; `doing` says what was done: `reading topic 'flights'`. `hear` is
-        the `poll` of the client that does it, by which it tells why nobody answered.
+        """Raises errors of Kafka as errors of Onyx.
+
+        Args:
+            doing: names the call in errors: `reading topic 'flights'`.
+            hear: `poll` of the client in use, which runs the callbacks that give the reason.
 
         Raises:
             Unavailable: the same may succeed later.
@@ -140,7 +142,7 @@ class KafkaClient:
             error = reason
         what = f"{doing} failed: {self._meaning(error)}"
         if error.code() in _PASSING or error.retriable():
-            self._tell(what)
+            self._log(what)
             return Unavailable(f"task {self.context.task!r}: {what}")
         return task_error(self.context, what)
 
@@ -153,11 +155,11 @@ class KafkaClient:
         except KafkaException:
             return None
 
-    def _tell(self, what: str) -> None:
-        """Log a warning, unless there was one lately: who waits and tries again tells nobody."""
+    def _log(self, what: str) -> None:
+        """Log a warning, at most one in `LOGGED_EVERY_S`: a caller that repeats logs nothing."""
         now_s = time.monotonic()
-        if now_s - self._told_s >= TOLD_EVERY_S:
-            self._told_s = now_s
+        if now_s - self._logged_s >= LOGGED_EVERY_S:
+            self._logged_s = now_s
             _LOGGER.warning("task %s waits for Kafka: %s", self.context.task, what)
 
     def _meaning(self, error: KafkaError) -> str:
@@ -181,20 +183,20 @@ class KafkaClient:
         return said
 
     def _notice(self, error: KafkaError) -> None:
-        """What the library tells beside all calls."""
+        """The callback of the library for errors outside of calls."""
         reason = self._reason_of_late()
         known = reason is not None and reason.code() in _REFUSED
         if not known and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reason, self._reason_s = error, time.monotonic()
-            self._tell(self._meaning(error))
+            self._log(self._meaning(error))
 
     def _reason_of_late(self) -> KafkaError | None:
-        """Not one that has passed since."""
+        """The last reported error, if it is recent."""
         recent = time.monotonic() - self._reason_s < 2 * REQUEST_TIMEOUT_S
         return self._reason if recent else None
 
     def _given(self, options: KafkaOptions) -> dict[str, Any]:
-        """What the job gives, with the secrets from the environment."""
+        """The settings that the job gives, with secrets from the environment."""
         settings: dict[str, Any] = dict(options.config)
         for key, variable in options.config_env.items():
             value = os.environ.get(variable)
@@ -217,7 +219,7 @@ def as_exception(error: KafkaError | KafkaException) -> KafkaException:
 
 @contextlib.contextmanager
 def refused_settings(client: KafkaClient) -> Iterator[None]:
-    """While a client is made: what is wrong with its settings.
+    """Errors of the constructor of a client as errors of its settings.
 
     Raises:
         UserError: a setting is unknown or has a value that the library refuses.
@@ -225,13 +227,13 @@ def refused_settings(client: KafkaClient) -> Iterator[None]:
     try:
         yield
     except (KafkaException, ValueError, TypeError) as error:
-        told = error.args[0]
-        said = told.str() if isinstance(told, KafkaError) else str(told)
+        reason = error.args[0]
+        said = reason.str() if isinstance(reason, KafkaError) else str(reason)
         raise option_error(client.context, "config", f"is refused: {said}") from None
 
 
 class _Quiet(logging.Logger):
-    """The log of the library: what matters comes as an error too, so lines are for debugging."""
+    """The log of the library, for debugging: what matters is reported as an error too."""
 
     def __init__(self, client: KafkaClient) -> None:
         super().__init__(f"{__name__}.{client.context.task}")

@@ -1,9 +1,9 @@
-"""Input `kafka`: the partitions of a topic, read from offsets that the job itself remembers.
+"""Input `kafka`: the partitions of a topic, read from offsets in the job's frontiers.
 
-No consumer group: which peer reads what, and how far it is done, is in the log of Onyx, as for any
-input. So nothing is committed to Kafka, nothing rebalances, and two jobs never share a position.
-Every open partition has a consumer of its own, because partitions of one consumer cannot be read
-from two places, as a replay does; those of replays are kept for the next one.
+There is no consumer group. The log of Onyx says which peer reads which partition and how far it
+is done, as for any input. So nothing is committed to Kafka, nothing rebalances, and two jobs
+never share a position. Each open partition has its own consumer, because a replay reads the same
+partition at a second place; consumers of replays are reused.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SPARE_CONSUMERS_MAX = 2
 PREFETCH_KIB = 16_384
 """Read ahead for each partition, unless `config` says otherwise."""
 FETCH_WAIT_MS = 100
-"""A broker answers so long after it was asked for messages that have not come: a consumer that is
-given another partition waits for that."""
+"""Longest wait of a broker for new messages. A consumer that gets another partition waits for
+it."""
 
 
 class KafkaInput:
@@ -95,7 +95,7 @@ class KafkaInput:
             self._spare.pop().close()
 
     def _place(self, consumer: Consumer, number: int, cursor: Cursor) -> Place:
-        """Where a cursor leads; the start of the job when it says nothing."""
+        """The place of a cursor; of one without state, where `startFrom` says."""
         offset, end = cursor.state if cursor.state is not None else (None, None)
         if offset is None and cursor.position:
             what = f"partition {number}: a cursor without an offset; submit the job again"
@@ -119,7 +119,7 @@ class KafkaInput:
         return high if found.offset in (OFFSET_END, -1) else found.offset
 
     def _refuse_compacted(self) -> None:
-        """Where we may not ask, it is not refused."""
+        """Without the right to read the topic's settings, the topic is not refused."""
         client = self._client
         policy = client.topic_setting(AdminClient(client.settings()), "cleanup.policy")
         if policy is not None and "compact" in policy:

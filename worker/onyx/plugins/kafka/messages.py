@@ -1,4 +1,4 @@
-"""Segments as messages of Kafka."""
+"""Encodes segments as messages of Kafka."""
 
 from __future__ import annotations
 

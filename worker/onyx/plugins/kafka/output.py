@@ -1,8 +1,7 @@
 """Output `kafka`: messages of a topic, at least once or in transactions.
 
-Which of the two the job wants shows when it begins: only a job that writes exactly once says
-`begin`, and before that `finish`. The other kind needs no transactions, which cost readers latency
-and the user rights.
+The first call decides: only a job under exactly-once calls `begin`, or `finish` before it. Other
+jobs use no transactions, which cost readers latency and need more rights.
 """
 
 from __future__ import annotations

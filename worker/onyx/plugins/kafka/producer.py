@@ -1,7 +1,7 @@
-"""Writes to a topic at least once: a segment is durable when the brokers have reported it.
+"""Writes to a topic at least once: a segment is durable when the brokers have acknowledged it.
 
-The producer is idempotent, so its own retries write nothing twice, and it never gives a message up:
-while no broker answers, messages wait in bounded memory and then no more are taken.
+The producer is idempotent, so its retries write nothing twice, and it gives no message up: while no
+broker answers, messages wait in bounded memory, and when that is full no more are taken.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class ReportedWriter:
         self._pump()
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """What the dead may still write is what is written again. Tells before the first segment
-        comes that there is no such topic."""
+        """Check that the topic exists, before the first segment. There is nothing to fence:
+        messages that a dead incarnation has in flight are also replayed, and at least once
+        allows both."""
         with self._client.explained(self._doing, self._producer.poll):
             found = self._producer.list_topics(self._client.topic, REQUEST_TIMEOUT_S)
             error = found.topics[self._client.topic].error
@@ -117,7 +118,7 @@ class ReportedWriter:
         self._producer.flush(1.0)
 
     def _pump(self) -> None:
-        """Hand over what waits, and hear what has been reported."""
+        """Produce what waits, and process reports."""
         self._producer.poll(0)
         if self._broken is not None:
             raise self._broken

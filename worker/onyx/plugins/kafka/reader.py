@@ -1,10 +1,12 @@
-"""Reads one partition of a topic: positions are numbers of messages, counted from a start.
+"""Reads one partition of a topic: a position is the number of a message, counted from a start.
 
-Kafka's offsets have gaps: the marks of transactions, and what an aborted one has written. Positions
-have none, so a position is the count of messages that a reader of committed ones is given from the
-start on, which stays the same however often they are read. Each place from which somebody may read
-again is kept as a pair of position and offset (`cursor`), and so is the start, before the first
-message is sent.
+Kafka's offsets have gaps: markers of transactions, and messages of aborted ones. Positions have
+none.
+
+Invariant: position p is the p-th message that a `read_committed` consumer gets from the start on.
+That is the same each time, because committed messages never change and compacted topics are
+refused. A cursor is a pair of position and offset. The start is stored too, before the first
+segment is sent, because `latest` would be another offset after a crash.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ class KafkaReader:
             self._done(consumer)
 
     def _messages(self, count_max: int) -> list[Message]:
-        """What there is now; of what was there before, at least one."""
+        """Messages that there are now. Waits for messages that were read before, because a replay
+        must get them: an empty answer would say that the partition has ended there."""
         if self._position >= self._known.read:
             return self._consume(count_max, 0) or self._consume(1, POLL_S)
         clock = self._client.context.clock
@@ -150,9 +153,9 @@ class KafkaReader:
         """The library goes on by itself after errors that pass."""
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise self._gone()
-        told = self._client.error(self._doing, error)
-        if isinstance(told, UserError):
-            raise told
+        meaning = self._client.error(self._doing, error)
+        if isinstance(meaning, UserError):
+            raise meaning
 
     def _gone(self) -> UserError:
         return task_error(

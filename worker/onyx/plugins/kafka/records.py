@@ -1,4 +1,4 @@
-"""Messages of Kafka as segments."""
+"""Decodes messages of Kafka as segments."""
 
 from __future__ import annotations
 

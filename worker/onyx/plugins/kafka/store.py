@@ -1,21 +1,21 @@
-"""Transactions of Kafka: messages, and how far their writer has come, in one of them.
+"""Transactions of Kafka: messages, and the position of their writer, in one transaction.
 
-The position of a writer is the committed offset of a consumer group of its own, which has no
-members: `send_offsets_to_transaction` puts it into the transaction of the messages. The group and
-the writer's transactional id have the same name.
+The position of a writer is the committed offset of a consumer group without members.
+`send_offsets_to_transaction` puts it into the transaction of the messages. The group and the
+writer's transactional id have the same name.
 
-What makes it sound is that `init_transactions` ends whatever anybody has begun under that id: it
-was committed, and then the position says so, or it never will be. So a position that is looked up
-after it holds until somebody else says `init_transactions`, and from then on nothing of ours is
-committed. An outcome that is not known is looked up in that way; so are transactions that others
-have left, and two who finish the same one at once keep each other from doing it twice.
+Invariant: `init_transactions` ends what any producer has begun under that id. It was committed, and
+then the position says so, or it never will be. So a position that is read after `init_transactions`
+holds until another producer calls it, and from then on this producer commits nothing. An unknown
+outcome is resolved this way, and so are transactions that a dead writer left. Two peers that finish
+the same transaction at once fence each other, so it is not written twice.
 
-A position is taken away with the same care: as long as one is found after `init_transactions`, a
-writer that is believed dead may have looked it up before, and so the group is removed and all is
-looked at again.
+A position is removed with the same care. If one is found after `init_transactions`, a writer that
+is believed dead may have read it before. So the group is deleted and all is looked up again, until
+no position is found.
 
-Rejected: a compacted topic of positions, which has to be read to its end, and whose end is held
-back by everybody's open transactions.
+Rejected: a compacted topic of positions. It has to be read to its end, and every open
+transaction holds back that end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Report = Callable[[KafkaError | None, object], None]
 
 @dataclass(slots=True)
 class _Session:
-    """A producer under the id of a writer; nobody else had it since."""
+    """A producer under the id of a writer, which no other producer has used since."""
 
     producer: Producer
     group: Any
@@ -113,7 +113,8 @@ class KafkaStore:
             if session is None:
                 return False
             if session.number < number:
-                # It is kept only if all goes well: what became of it is looked up otherwise.
+                # The session is kept only on success. After an error the outcome is unknown, and
+                # the next session looks it up.
                 self._patiently(partial(self._commit, session, writer, number, messages))
                 session.number = number
             if writer.startswith(f"{self._client.context.incarnation}."):
@@ -121,7 +122,7 @@ class KafkaStore:
             return True
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Also tells what is wrong with the topic before the first segment comes."""
+        """Remove the positions of dead writers. Also checks the topic before the first segment."""
         self._check_topic()
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             for writer in self._writers():
@@ -189,8 +190,8 @@ class KafkaStore:
                 raise
 
     def _patiently(self, do: Callable[[], None]) -> None:
-        """Do something that the library may never come back from when a broker goes and comes,
-        whatever time-out it is given. What it still does then is ended by the next session."""
+        """Run a call that may never return: librdkafka hangs when a broker restarts, whatever its
+        timeout is. The next session ends what the hanging call still does."""
         done: Future[None] = Future()
 
         def run() -> None:
@@ -227,7 +228,7 @@ class KafkaStore:
 
     @contextlib.contextmanager
     def _fenced_is_unavailable(self, writer: str) -> Iterator[None]:
-        """Somebody else finishes the same transaction: once more, to see how far that came."""
+        """Another peer finishes the same transaction: repeat the call, to read the new position."""
         try:
             yield
         except KafkaException as error:

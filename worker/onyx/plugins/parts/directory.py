@@ -1,13 +1,15 @@
-"""Parts in a directory: staged beside their place, which a dead incarnation can lose at any moment.
+"""Parts in a directory. The staging directory of a writer is also its fence.
 
-Every writer stages its unfinished files in a directory of its own below `.staging`, whose name
-begins with its incarnation. A part is forced to disk there, renamed into the target directory in
-one step, and that directory is forced to disk. Whoever is alive removes the directories of the dead
-(`fence`); then nothing that a paused process still does can become visible, because a rename out of
-a directory that is gone fails. So a writer makes its directory once and never again.
+Each writer stages its files in a directory of its own below `.staging`, named after its
+incarnation. A part is fsynced there and renamed into the target directory, which is then fsynced. A
+live peer removes the staging directories of dead incarnations (`fence`).
 
-A lock file was rejected: a process that was stopped while it held the lock goes on after the lock
-has been broken, while a rename either happened before the directory went or never does.
+Invariant: a rename out of a removed directory fails. So after `fence` has returned, a paused
+process that wakes up publishes nothing. That holds only if a writer never makes its directory
+again, which is why it is made once.
+
+Rejected: a lock file. A process that is stopped while it holds the lock goes on after the lock
+was broken; a rename either happened before the directory was removed, or never happens.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class DirectoryParts:
             os.fsync(folder)
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Take the directories of all other incarnations away."""
+        """Remove the staging directories of all other incarnations."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
         with self.explained(), self._folder.opened() as root:
             self._refuse_links()
@@ -94,7 +96,8 @@ class DirectoryParts:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Errors of the system as those of this task."""
+        """Raises errors of the system as errors of this task. A missing file in a folder that
+        exists can only be the staging directory: this incarnation is fenced."""
         try:
             yield
         except FileNotFoundError as error:  # in a folder that is there
@@ -118,7 +121,7 @@ class DirectoryParts:
         return self._own
 
     def _refuse_links(self) -> None:
-        """What is behind a link is not ours to remove, so it may not be used either."""
+        """Onyx must not remove what a link leads to, so it does not use it either."""
         for name in (STAGING, self._staging):
             place = self._folder.path / name
             if place.is_symlink():
@@ -205,7 +208,7 @@ def _make_beside_removals(folder: int, names: Sequence[str]) -> None:
 
 
 def _remove(folder: int, name: str) -> None:
-    """Take a directory away at once, then remove what is in it."""
+    """Rename a directory, which fences its writer in one step, then remove what is in it."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(name, f"{_GONE}{name}", src_dir_fd=folder, dst_dir_fd=folder)
     remove_tree(folder, f"{_GONE}{name}")

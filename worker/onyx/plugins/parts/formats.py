@@ -1,4 +1,4 @@
-"""What is in a part: JSON lines or Parquet."""
+"""Formats of parts: JSON lines and Parquet."""
 
 from __future__ import annotations
 

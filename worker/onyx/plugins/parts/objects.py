@@ -1,16 +1,20 @@
-"""Parts in an object store: uploads that are completed to become visible, and aborted as a fence.
+"""Parts in an object store. Completing an upload publishes a part, aborting it is the fence.
 
-A part is uploaded under its final name by an S3 multipart upload, from which nobody sees anything
-before it is completed, in one step. Every writer makes one mark below `.staging`, whose name begins
-with its incarnation, once and never again. Beside it it notes the id of each upload before a byte
-is sent, and before it completes the upload it looks whether the mark is still there. Whoever is
-alive removes the marks of the dead and then aborts the uploads that their notes name (`fence`). So
-an upload noted by then can never be completed, however late the request arrives, and one begun
-later finds no mark: there is no moment in between, as with directories.
+A part is an S3 multipart upload under its final name: nothing of it is visible before it is
+completed, which is one step. Each writer has one *mark* below `.staging`, named after its
+incarnation, written once and never again. Beside the mark it writes a *note* with the id of each
+upload before it sends a byte. Before it completes an upload it checks that its mark exists. A live
+peer removes the marks of dead incarnations, and then aborts the uploads that their notes name
+(`fence`).
 
-Notes, because some stores list uploads for whole keys only (MinIO). Rejected: copies of staged
-objects (a copy that has begun survives the removal of its source), conditional writes (what keeps a
-zombie out of a name has to lie there itself, for every reader to see).
+Invariant: `fence` removes marks before it lists notes. An upload whose note it finds is aborted and
+can never be completed, however late the request arrives. An upload whose note comes later finds no
+mark. So no upload escapes both.
+
+Notes are needed because some stores list uploads only for whole keys (MinIO). Rejected: copies
+of staged objects (a copy that has begun survives the removal of its source), and conditional
+writes (an object that keeps a zombie from a name would have to stay there, visible to every
+reader).
 """
 
 from __future__ import annotations
@@ -59,12 +63,12 @@ class ObjectParts:
         return ObjectPart(self._bucket(), url, own, self.explained)
 
     def finish(self, token: Token) -> None:
-        """Of a part that is visible the store says that there is no such upload."""
+        """Complete the upload. For a published part the store answers that there is none."""
         with self.explained(), contextlib.suppress(ObjectMissing):
             self._bucket().complete_upload(token["key"], token["upload"], token["tags"])
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Take the marks of all other incarnations away, then abort the uploads they noted."""
+        """Remove the marks of all other incarnations, then abort the uploads that they noted."""
         keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
         with self.explained():
             bucket = self._bucket()
@@ -100,7 +104,7 @@ class ObjectParts:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Errors of the store as those of this task."""
+        """Raises errors of the store as errors of this task."""
         context = self._context
         try:
             yield
@@ -143,8 +147,7 @@ class ObjectPart:
             self._writer.settle()
 
     def publish(self) -> None:
-        """Complete the upload. The mark is looked for just before: without it this writer is
-        fenced, and an upload that was noted after the fence must not be completed."""
+        """Complete the upload, if the mark exists: see the module's invariant."""
         with self._dropped_if_fenced():
             if self._bucket.look(self._mark) is None:
                 raise ObjectMissing(f"{self._mark} is not there")

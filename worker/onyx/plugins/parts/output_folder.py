@@ -1,12 +1,12 @@
-"""The folder of an output: made once, and then the same one for as long as the job lasts.
+"""The folder of an output: made once, and the same folder until the job ends.
 
-A folder that is moved away or unmounted is not made again: parts written to a new one in its place
-would be hidden when the right one returns, and half of a result be in each. So a process remembers
-which folder a task began with and waits until that one is back. What is done in it is done relative
-to the open folder, so that "there is no such file" is an answer of this folder and no other.
+A folder that is moved away or unmounted is not made again. Parts in a new folder of that name would
+be hidden when the old one returns, and each would hold half of a result. So a process remembers the
+folder that a task began with and waits until it is back. All operations are relative to the open
+folder, so "no such file" is an answer of this folder and of no other.
 
-A folder is known by its inode, or else by the task's staging directory in it, which a copy and a
-network file system keep. A mark of its own was rejected: nobody could say when to take it away.
+A folder is identified by its inode, or else by the task's staging directory in it, which a copy and
+a network file system keep. Rejected: a marker file, because nobody could say when to remove it.
 """
 
 from __future__ import annotations

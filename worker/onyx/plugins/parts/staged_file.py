@@ -1,12 +1,12 @@
-"""A file in the making whose bytes stay in memory until the system has taken them.
+"""A staged file whose bytes stay in memory until the operating system has taken them.
 
-Writing to it never fails, so a format that is in the middle of a compressed stream or of a table
-need not be able to begin again. A disk that is full, or a file system that fails for a while, is
-found by `make_room` and `settle`, which lose nothing and go on later where they were: each byte is
-written at its own place, and a repeat writes the same.
+`write` never fails, so a format that is in the middle of a compressed stream or a table need not be
+able to begin again. `make_room` and `settle` raise when the disk is full or the file system fails.
+They lose nothing and may be repeated: each byte is written at its own offset (`pwrite`), so a
+repeat writes the same.
 
-A failed fsync is different: the system may have dropped what it could not write, and says so once.
-Nobody knows then what is on the disk, and the file is given up.
+After a failed fsync the file is given up. The operating system may have dropped dirty pages and
+reports that only once, so a second fsync that succeeds proves nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onyx.errors import WorkLost
 from onyx.plugins.parts.output_folder import OutputFolder
 
 HANDED_OVER_BYTES = 1_048_576
-"""What waits is handed over without being asked when it is so much."""
+"""`write` itself hands over what waits when it is this much."""
 
 
 class StagedFile(io.RawIOBase):
@@ -46,8 +46,8 @@ class StagedFile(io.RawIOBase):
         return self._on_disk + len(self._waiting)
 
     def write(self, data: Any, /) -> int:
-        """Take all of it. Who is in the middle of encoding could not repeat this call, so a failure
-        to hand over is for the next `make_room` or `settle` to raise."""
+        """Take all of it. An encoder could not repeat this call, so a failure to hand over is
+        raised by the next `make_room` or `settle`."""
         self._waiting += data
         if len(self._waiting) >= HANDED_OVER_BYTES and not self._failing:
             with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ class StagedFile(io.RawIOBase):
             try:
                 written = os.pwrite(self._descriptor, self._waiting, self._on_disk)
             except OSError:
-                # Of a server that has forgotten the descriptor, a new one may be good.
+                # A network file system may have forgotten the descriptor; a new one may work.
                 self._let_go()
                 raise
             self._on_disk += written
@@ -74,7 +74,7 @@ class StagedFile(io.RawIOBase):
         """Make everything durable.
 
         Raises:
-            WorkLost: the system says that it has not written everything.
+            WorkLost: the system reports that it has not written everything.
         """
         if self._settled:
             return
@@ -103,7 +103,8 @@ class StagedFile(io.RawIOBase):
             return os.open(self._name, os.O_WRONLY | flags, 0o666, dir_fd=folder)
 
     def _make_sure(self, descriptor: int) -> None:
-        """What has the name is what was written: the folder may have been replaced by a copy."""
+        """The name leads to the file that was written: the folder may have been replaced by a
+        copy."""
         with self._folder.opened() as folder:
             named = os.stat(self._name, dir_fd=folder)
         if named.st_ino != os.fstat(descriptor).st_ino or named.st_size != self._on_disk:

@@ -1,8 +1,9 @@
-"""What a column takes: values of segments as values for it, or why not.
+"""Converts values of segments to values of a column, or says why it cannot.
 
-Values are looked at before anything is committed, and the same way for every database: SQLite would
-store text in a column of integers, PostgreSQL would round, and what a database refuses later can
-no longer be dropped from a committed transaction. What no type here names is left to the database.
+Values are checked before anything is committed, and alike for every database. SQLite would store
+text in a column of integers, PostgreSQL would round, and a value that a database refuses later
+can no longer be dropped from a committed transaction. Types that are not listed here are left to
+the database.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The connection to a database, and its errors as ours.
+"""Connections to a database, and its errors as errors of Onyx.
 
-A URL may hold a password, so no message shows one. Neither do they show rows: of what the database
-says only the first sentence is told, and parameters are hidden.
+A URL may hold a password, so no message shows a URL. No message shows rows: only the first sentence
+of the database's message is shown, and parameters are hidden.
 
-What a database says does not tell whether to try again; its codes do: SQLSTATE of PostgreSQL, the
-result codes of SQLite. Of others an operational error counts as one that passes.
+Codes decide whether to try again: SQLSTATE of PostgreSQL, result codes of SQLite. For other
+databases an operational error counts as one that passes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from onyx.plugins.protocol import PluginContext
 CONNECT_TIMEOUT_S = 10
 LOCK_TIMEOUT_S = 10
 IDLE_TIMEOUT_S = 30
-"""After which PostgreSQL ends the transaction of a process that was stopped in it: its locks would
-keep everybody else."""
+"""PostgreSQL ends an idle transaction after this time: the locks of a stopped process would
+block all other writers."""
 _POSTGRESQL: dict[str, Any] = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives_idle": 30,
@@ -96,10 +96,10 @@ def explained(context: PluginContext, doing: str) -> Iterator[None]:
 
 
 def _explained(context: PluginContext, doing: str, error: SQLAlchemyError) -> OnyxError:
-    told = f"{doing} failed: {_first_line(error)}"
+    what = f"{doing} failed: {_first_line(error)}"
     if _passes(error):
-        return Unavailable(f"task {context.task!r}: {told}")
-    return task_error(context, told)
+        return Unavailable(f"task {context.task!r}: {what}")
+    return task_error(context, what)
 
 
 def _parsed(context: PluginContext, option: str, url: str) -> URL:

@@ -1,4 +1,4 @@
-"""Output `sql`: rows of a table, in transactions that also say how far the writer has come."""
+"""Output `sql`: rows of a table, in transactions that also hold the position of the writer."""
 
 from __future__ import annotations
 

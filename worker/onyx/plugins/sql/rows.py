@@ -1,4 +1,4 @@
-"""Segments as rows of a table: which key goes to which column, and what it takes."""
+"""Segments as rows of a table: which key goes to which column, and how it is converted."""
 
 from __future__ import annotations
 

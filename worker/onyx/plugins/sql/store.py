@@ -1,11 +1,14 @@
-"""A table of a database as a `TransactionStore`: rows and position in one of its transactions.
+"""A table of a database as a `TransactionStore`: rows and position in one transaction.
 
-The position is one row a writer in a table of its own. It is brought to the new number first: that
-locks the row, so of several who apply the same transaction one goes on and the others find it done.
+The position of a writer is a row in a table of positions.
 
-Rejected: a column with the number in the user's table (it is theirs, and an upsert loses it), a
-staging table merged at the end (twice the writing), looking for repeats by key (not every table
-has one).
+Invariant: a transaction moves the position first, which locks that row. Of several peers that apply
+the same transaction at once, one goes on. The others wait for it, find the number reached, and
+write nothing.
+
+Rejected: a column with the number in the user's table (the table is theirs, and an upsert loses
+it), a staging table that is merged at the end (writes twice), finding repeats by key (not every
+table has one).
 """
 
 from __future__ import annotations
@@ -110,7 +113,7 @@ class SqlStore:
             return connection.execute(select(columns.number).where(own)).first() is not None
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """Also tells what is wrong with the table before the first segment comes."""
+        """Delete the rows of dead writers. Also checks the table before the first segment."""
         assert self._rows is not None
         known = self._positions.c.writer
         with explained(self._context, self._writing_positions):
@@ -185,7 +188,7 @@ class SqlStore:
 
     @contextlib.contextmanager
     def _begin(self) -> Iterator[Connection]:
-        """A transaction that waits for nobody for ever."""
+        """A transaction with bounded waits for locks."""
         with self._engine.begin() as connection:
             if self._engine.dialect.name == "postgresql":
                 connection.execute(_BOUNDED)

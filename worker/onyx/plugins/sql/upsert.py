@@ -1,4 +1,4 @@
-"""Rows that replace those with the same keys: every kind of database has its own way."""
+"""Upserts: each kind of database has its own statement for rows that replace others by key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_DUPLICATE = ("mysql", "mariadb")
 
 
 def check_keys(context: PluginContext, engine: Engine, table: Table, keys: Sequence[str]) -> None:
-    """Whether rows can be told apart by these columns.
+    """Check that these columns identify a row.
 
     Raises:
         UserError: the table lacks one, or a constraint that they are unique; or it is not known
