@@ -1,4 +1,4 @@
-"""Write the CRDs and the reference pages from the information model.
+"""Write the CRDs and the reference pages of keys and settings.
 
 Call it as `python -m onyx.model.generate [--check]`. With `--check` nothing is written; the exit
 code is 1 when a file is stale.

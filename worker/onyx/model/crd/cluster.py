@@ -1,4 +1,4 @@
-"""The custom resource definition of OnyxCluster, from the information model."""
+"""The custom resource definition of OnyxCluster, derived from the fields of `Cluster`."""
 
 from __future__ import annotations
 
