@@ -32,9 +32,9 @@ from tests.support.window_strategies import (
 from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
-from onyx.windows.firing import Firing, Runs
+from onyx.windows.firing import Firing, Pages
 from onyx.windows.groups import hashable_keys
-from onyx.windows.task_windows import RUN_MAX, Record, TaskWindows
+from onyx.windows.task_windows import FIRINGS_PAGE_MAX, Record, TaskWindows
 
 SHARDS = 2
 Outcome = tuple[Counter[str], tuple[int, ...]]
@@ -121,13 +121,13 @@ class Owners:
         script: Script,
         count: int = 1,
         holder: Callable[[], Holder] = InMemory,
-        run_max: int = RUN_MAX,
+        page_max: int = FIRINGS_PAGE_MAX,
         between_runs: Callable[[], None] | None = None,
     ) -> None:
         """`between_runs` is called after each run of firings, and may replace the owners."""
         self.script = script
         self.holder = holder
-        self.run_max = run_max
+        self.page_max = page_max
         self.between_runs = between_runs
         self.fires_groups = any(each.type == "session" for each in script.windows) or any(
             each.type == "app:every_third" for each in script.triggers
@@ -143,7 +143,7 @@ class Owners:
     def _fresh(self, count: int) -> list[TaskWindows]:
         assert self.compiled is not None
         return [
-            TaskWindows(self.compiled, shard_of, self.holder(), self.run_max) for _ in range(count)
+            TaskWindows(self.compiled, shard_of, self.holder(), self.page_max) for _ in range(count)
         ]
 
     def _restore(self) -> None:
@@ -169,14 +169,14 @@ class Owners:
         self._write()
         return Counter(self._shown(one) for one in firings), late
 
-    def _fired(self, fire: Callable[[int], Runs]) -> list[Firing]:
+    def _fired(self, fire: Callable[[int], Pages]) -> list[Firing]:
         """What fires, run by run: owners that come between two runs are asked for the rest."""
         fired: list[Firing] = []
         rank = 0
         while rank < len(self.owners):
             before = self.owners
             for run in fire(rank):
-                assert 0 < len(run) <= self.run_max or self.fires_groups
+                assert 0 < len(run) <= self.page_max or self.fires_groups
                 fired += run
                 if self.between_runs is not None:
                     self._write()
@@ -370,11 +370,11 @@ def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> Non
     assert_agree(script.steps, script, owners, between)
 
 
-@pytest.mark.parametrize("run_max", [1, 2, 7])
+@pytest.mark.parametrize("page_max", [1, 2, 7])
 @given(scripts())
 @settings(max_examples=40)
-def test_it_does_not_matter_how_much_fires_at_once(run_max: int, script: Script) -> None:
-    assert_agree(script.steps, script, Owners(script, run_max=run_max), nothing)
+def test_it_does_not_matter_how_much_fires_at_once(page_max: int, script: Script) -> None:
+    assert_agree(script.steps, script, Owners(script, page_max=page_max), nothing)
 
 
 def assert_survives(owners: Owners, restarts: Sequence[int]) -> None:
@@ -395,28 +395,28 @@ def assert_survives(owners: Owners, restarts: Sequence[int]) -> None:
 RESTARTS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("run_max", [1, 2, 7])
+@pytest.mark.parametrize("page_max", [1, 2, 7])
 @given(scripts(), RESTARTS)
 @settings(max_examples=60)
 def test_who_takes_over_between_two_runs_fires_the_rest(
-    run_max: int, script: Script, restarts: list[int]
+    page_max: int, script: Script, restarts: list[int]
 ) -> None:
-    assert_survives(Owners(script, run_max=run_max), restarts)
+    assert_survives(Owners(script, page_max=page_max), restarts)
 
 
-@pytest.mark.parametrize("run_max", [1, 2])
+@pytest.mark.parametrize("page_max", [1, 2])
 @given(scripts(passing=True), RESTARTS)
 @settings(max_examples=60)
 def test_what_the_watermark_has_passed_fires_once_however_often_owners_change(
-    run_max: int, script: Script, restarts: list[int]
+    page_max: int, script: Script, restarts: list[int]
 ) -> None:
-    assert_survives(Owners(script, run_max=run_max), restarts)
+    assert_survives(Owners(script, page_max=page_max), restarts)
 
 
-@pytest.mark.parametrize("run_max", [1, 2])
+@pytest.mark.parametrize("page_max", [1, 2])
 @given(scripts(), RESTARTS)
 @settings(max_examples=40)
 def test_states_on_disk_fire_in_runs_too(
-    spill: Spill, run_max: int, script: Script, restarts: list[int]
+    spill: Spill, page_max: int, script: Script, restarts: list[int]
 ) -> None:
-    assert_survives(Owners(script, 1, lambda: spill, run_max), restarts)
+    assert_survives(Owners(script, 1, lambda: spill, page_max), restarts)

@@ -54,10 +54,13 @@ def _greatest(marks: Iterable[Mark]) -> Mark:
 
 def _keep_both(window: SessionExtents, owner: Any, place: Any) -> Session:
     """B14."""
-    near = window._near(owner, place)
+    merged = window._near(owner, place)[1:]
+    states = [each.state for each in merged]
     session = _join(window, owner, place)
+    for each, state in zip(merged, states, strict=True):
+        each.state = state
     held = window._sessions(owner)
-    held += near[1:]
+    held += merged
     held.sort(key=attrgetter("lower"))
     return session
 

@@ -284,3 +284,9 @@ def test_one_group_can_be_asked_about_alone():
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "b", "at": 2}, {"k": "a", "at": 30})
     found = windows.query("w0", "a")
     assert [(each.lower, each.state) for each in found] == [(0, 1), (30, 1)]
+
+
+def test_a_window_shows_what_has_just_come():
+    windows = task_windows(({}, [WATERMARK]), group_by="k")
+    add_grouped(windows, {"k": "a", "at": 1})
+    assert held(windows) == ["0-9: 1"]

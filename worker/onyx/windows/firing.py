@@ -65,10 +65,10 @@ class Firing(NamedTuple):
         }
 
 
-Runs = Iterator[list[Firing]]
-"""What fires at one moment, so many at a time: what is in a list has fired, and has changed the
-state; the rest has not, until more is asked for. Meanwhile changes may be taken, and questions
-asked. Nothing else may be done before the end."""
+Pages = Iterator[list[Firing]]
+"""What fires at one moment, page by page. The firings of a page have fired and have changed the
+state; those of the next page have not, until it is asked for. Between two pages changes may be
+taken, and questions answered; nothing else may be done before the last page."""
 
 
 @dataclass(frozen=True, slots=True)

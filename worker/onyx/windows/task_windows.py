@@ -17,14 +17,14 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Runs
+from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records, WindowRecord
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 
-RUN_MAX = 1_000
+FIRINGS_PAGE_MAX = 1_000
 """Firings that are made at once."""
 
 
@@ -36,14 +36,14 @@ class TaskWindows:
         compiled: CompiledWindows,
         shard_of: Callable[[Any], int],
         holder: Holder | None = None,
-        run_max: int = RUN_MAX,
+        page_max: int = FIRINGS_PAGE_MAX,
     ) -> None:
         """
         Args:
             shard_of: gives for the user's value of a group key the shard of its state; a task that
                 is not grouped has one group, None, in shard 0.
             holder: has the states; None: in memory.
-            run_max: firings that are made at once.
+            page_max: firings that are made at once.
         """
         self._holder = holder or InMemory()
         self._task = compiled.task
@@ -52,7 +52,7 @@ class TaskWindows:
         if not self._grouped:
             self._shards.known[0] = None
         self._windows = {
-            each.window.id: Window(each, self._grouped, self._shards, self._holder, run_max)
+            each.window.id: Window(each, self._grouped, self._shards, self._holder, page_max)
             for each in compiled.windows
         }
         self._watermark: Number = NOTHING_SEEN
@@ -96,23 +96,23 @@ class TaskWindows:
             fired.sort(key=itemgetter(0))
         return Added([firing for _, firing in fired], sorted(late or ()))
 
-    def tick(self, now_ms: int) -> Runs:
+    def tick(self, now_ms: int) -> Pages:
         """Timers that are due fire."""
         return self._trimmed(window.tick(now_ms) for window in self._settled())
 
-    def advance(self, watermark: Number) -> Runs:
+    def advance(self, watermark: Number) -> Pages:
         """The watermark of the task has risen: extents that it has passed fire."""
         if watermark <= self._watermark:
             return iter(())
         self._watermark = watermark
         return self._trimmed(window.advance(watermark) for window in self._settled())
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Runs:
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards: every extent fires once more."""
         return self._trimmed(window.complete(shards, now_ms) for window in self._settled())
 
-    def _trimmed(self, windows: Iterable[Runs]) -> Runs:
-        """Runs that hold something; meanwhile no state is in use."""
+    def _trimmed(self, windows: Iterable[Pages]) -> Pages:
+        """Pages that have firings; between two of them no state is in use."""
         for run in chain.from_iterable(windows):
             self._holder.trim()
             if run:

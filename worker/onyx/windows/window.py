@@ -17,7 +17,7 @@ from onyx.model.job import Trigger as Declared
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import EventType, Extent, Firing, Number, Runs
+from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -108,7 +108,7 @@ class Window:
         """Get all that was added into the states. Called before any other method but `add`."""
         self._extents.settle()
 
-    def advance(self, watermark: Number) -> Runs:
+    def advance(self, watermark: Number) -> Pages:
         """The watermark that inputs have assigned has risen."""
         self._watermarks.advance(watermark)
         if self.compiled.watermark_of_segments:
@@ -121,7 +121,7 @@ class Window:
                 yield from self._fire_shards(trigger, "watermark", list(self._shards.known))
         self._extents.expire(watermark, None)
 
-    def tick(self, now_ms: int) -> Runs:
+    def tick(self, now_ms: int) -> Pages:
         """Timers fire that were due before `now_ms`."""
         for trigger, shards in self._timers.due(now_ms):
             yield from self._fire_shards(trigger, "timer-tick", shards, now_ms)
@@ -130,7 +130,7 @@ class Window:
         """When `tick` has something to do."""
         return self._timers.next_tick_ms()
 
-    def complete(self, shards: Collection[int], now_ms: int) -> Runs:
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards."""
         for trigger in self._triggers.values():
             yield from self._fire_shards(trigger, "job-completed", shards)
@@ -141,7 +141,7 @@ class Window:
         their states are copied."""
         found: Iterable[tuple[Any, Any]]
         if keys is None:
-            found = self._everything()
+            found = self._extents.everything()
         else:
             found = ((key, extent) for key in keys for extent in self._extents.find(key))
         if extents_max is not None:
@@ -154,13 +154,6 @@ class Window:
             )
             for key, extent in found
         ]
-
-    def _everything(self) -> Iterator[tuple[Any, Any]]:
-        shards = list(self._shards.known)
-        units = self._extents.units(shards)
-        for number, key in chain.from_iterable(map(units, shards)):
-            for extent in self._extents.find(key, number):
-                yield key, extent
 
     def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
         key, extent = found
@@ -197,7 +190,7 @@ class Window:
         event_type: EventType,
         shards: Collection[int],
         now_ms: int = 0,
-    ) -> Runs:
+    ) -> Pages:
         """Extents of some shards fire because of something other than a segment, page by page. What
         has fired is remembered (`progress`), but for a watermark: a trigger that is asked at each
         of them looks at the rest with the next one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from onyx.task.windowed.state import Moment, Windowing
-from onyx.windows.firing import Firing, Runs
+from onyx.windows.firing import Firing, Pages
 
 
 def _nothing() -> None:
@@ -21,7 +21,7 @@ def _nothing() -> None:
 
 
 def fire(
-    windowing: Windowing, runs: Callable[[], Runs], through: Callable[[], None] = _nothing
+    windowing: Windowing, runs: Callable[[], Pages], through: Callable[[], None] = _nothing
 ) -> None:
     """Carry out the first page of what fires now; `next_page` does the others.
 

@@ -20,7 +20,7 @@ from onyx.task.windowed.emissions import Emissions
 from onyx.task.windowed.state import Windowing
 from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.groups import Shards
-from onyx.windows.task_windows import RUN_MAX, TaskWindows
+from onyx.windows.task_windows import FIRINGS_PAGE_MAX, TaskWindows
 
 
 def recover_windows(program: Program, allocation: Allocation) -> bool:
@@ -68,7 +68,9 @@ def _windowing(
     timeout_s = program.entry.pending_timeout / 1000
     of_group = _only_shard if its.group_key is None else shard_of
     return Windowing(
-        TaskWindows(its.compiled, of_group, holder(state), min(RUN_MAX, state.firings_page_max)),
+        TaskWindows(
+            its.compiled, of_group, holder(state), min(FIRINGS_PAGE_MAX, state.firings_page_max)
+        ),
         Shards(of_group),
         Emissions(task, first, services.clock, timeout_s, program.assignment.back_off),
         TriggerCalls(task, its.functions, program.event),

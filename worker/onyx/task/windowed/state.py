@@ -38,7 +38,7 @@ from onyx.task.windowed.chunks import (
 )
 from onyx.task.windowed.emissions import Emissions
 from onyx.task.windowed.trigger_calls import TriggerCalls
-from onyx.windows.firing import Runs
+from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
@@ -54,7 +54,7 @@ RETRY_INTERVAL_S = 1.0
 class Moment:
     """What fires at one moment, page by page."""
 
-    runs: Runs
+    runs: Pages
     through: Callable[[], None]
     """To be called at the end."""
     since_s: float
@@ -173,7 +173,7 @@ class Windowing:
         self.emissions.add(shard, emissions_of(segments, child))
         self.changed(len(segments))
 
-    def advance(self, watermark: int) -> Runs:
+    def advance(self, watermark: int) -> Pages:
         """What fires because the watermark of the task has risen to this, if it has."""
         if watermark == self._advanced_to:
             return iter(())

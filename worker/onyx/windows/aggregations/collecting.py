@@ -24,7 +24,7 @@ class Conj(Aggregation):
         """No segments."""
         return []
 
-    def create(self, state: Any, extracted: Segment) -> Segment:
+    def create(self, state: Any, extracted: Segment) -> Any:
         """A copy of the segment."""
         return dict(extracted)
 

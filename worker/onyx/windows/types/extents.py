@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Firing, Number, Runs
+from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records
@@ -84,6 +84,10 @@ class Extents(ABC, Generic[E]):
         """All extents of a group, or the one of a number if the group has it."""
 
     @abstractmethod
+    def everything(self) -> Iterator[tuple[Any, E]]:
+        """Each group with each of its extents, in any order."""
+
+    @abstractmethod
     def units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
         """What gives, for each of these shards, arguments for `find` that name all extents, in
         the order of numbers. Meanwhile extents may be changed and removed."""
@@ -105,7 +109,7 @@ class Extents(ABC, Generic[E]):
     @abstractmethod
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[E]
-    ) -> Runs:
+    ) -> Pages:
         """Have extents fire that a watermark has passed, and that got segments since they fired
         last: those of all shards, or of one."""
 

@@ -21,7 +21,7 @@ from onyx.windows.assigning.assigner import Assigner, Part
 from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, pages
 from onyx.windows.dues import Dues
-from onyx.windows.firing import Firing, Number, Runs
+from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import Keys, load_key, load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -176,6 +176,12 @@ class NumberedExtents(Extents[int]):
             return [number] if key in self._buckets.get(number, {}) else []
         return [number for number, bucket in self._buckets.items() if key in bucket]
 
+    def everything(self) -> Iterator[tuple[Any, int]]:
+        """See `Extents.everything`."""
+        for number, bucket in list(self._buckets.items()):
+            for key in bucket.groups():
+                yield key, number
+
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group of each extent."""
         held = sorted(self._buckets.items())
@@ -228,7 +234,7 @@ class NumberedExtents(Extents[int]):
 
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[int]
-    ) -> Runs:
+    ) -> Pages:
         """See `Extents.pass_watermark`. A page may have several extents, or a part of one."""
         passing = self._waiting.of(trigger.name, shard)
         if passing is None:
@@ -269,7 +275,7 @@ class NumberedExtents(Extents[int]):
         number: int,
         keys: Sequence[Any] | None,
         fire: Fire[int],
-    ) -> Runs:
+    ) -> Pages:
         """More groups of an extent fire than a page may have; each part is recorded by itself."""
         bucket = self._buckets[number]
         parts: Iterable[tuple[int | None, list[Pair]]]

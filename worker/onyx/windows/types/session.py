@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.buckets import Form, Frozen
 from onyx.windows.dues import Dues
-from onyx.windows.firing import Firing, Number, Runs
+from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import dump_key, load_key
 from onyx.windows.prepared import Taken
 from onyx.windows.records import AddToSessions, Record, Records, SetSessions, append
@@ -171,6 +171,12 @@ class SessionExtents(Extents[Session]):
         """See `Extents.find`; sessions have no numbers."""
         return [each for held in self._groups.get(key, {}).values() for each in held]
 
+    def everything(self) -> Iterator[tuple[Any, Session]]:
+        """See `Extents.everything`."""
+        for key in self._groups.groups():
+            for session in self.find(key):
+                yield key, session
+
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group, with all its sessions."""
         groups = self._groups.by_shard(shards)
@@ -206,7 +212,7 @@ class SessionExtents(Extents[Session]):
 
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[Session]
-    ) -> Runs:
+    ) -> Pages:
         """See `Extents.pass_watermark`. All sessions of an owner are in the same page: the state
         that they are in may leave memory between two pages."""
         dues = self._passing.get((trigger.name, shard))
