@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
-PARALLEL ?= --numprocesses auto --dist loadfile --durations 10
+PARALLEL ?= --numprocesses auto --dist worksteal --durations 10
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
@@ -30,8 +30,9 @@ $(VENV)/.done: pyproject.toml constraints.txt
 demo: setup ## Run the flights job on 4 worker processes and check it against pandas
 	$(BIN)/python examples/flights/demo.py
 
-check: lint type imports ## What a developer runs: all of `make test` that starts no servers
-	$(BIN)/python -m pytest $(PARALLEL) -m "not server"
+check: lint type imports ## What a developer runs: tests that start no server, and a short simulation
+	$(BIN)/python -m pytest $(PARALLEL) -m "not server and not simulation"
+	$(BIN)/python -m tests.sim --seeds 100 --steps $(STEPS)
 
 test: lint type imports unit ## Pass everything: linter, types, import contracts, all tests
 

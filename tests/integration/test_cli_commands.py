@@ -20,6 +20,7 @@ BAD = Path(__file__).parents[1] / "unit" / "model" / "bad"
 COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")
 COMMANDS += ("state", "replica", "gc", "worker", "zookeeper")
 TIMEOUT_S = 60.0
+pytestmark = pytest.mark.server
 
 TASKS = """\
 def inc(segment):
@@ -137,7 +138,6 @@ def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Pa
     assert "'my_task' cannot be imported" in done.stderr
 
 
-@pytest.mark.server
 def test_an_option_that_looks_like_a_function_may_be_something_else(folder: Path) -> None:
     option = 'batchSize: 10, options: {queue: "localhost:orders"}}'
     (folder / "option.yaml").write_text(JOB.replace('inc", batchSize: 10}', f'inc", {option}'))
@@ -161,7 +161,6 @@ def test_too_few_peers_are_told_before_anything_starts(folder: Path) -> None:
     assert "needs 3 peers, --peers gives 2" in done.stderr
 
 
-@pytest.mark.server
 def test_run_shows_what_was_done(folder: Path) -> None:
     done = onyx(folder, "run", "job.yaml")
     assert done.returncode == 0, done.stderr
@@ -171,7 +170,6 @@ def test_run_shows_what_was_done(folder: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.server
 def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
     done = onyx(folder, "run", "--json", "boom.yaml")
     assert done.returncode == 1
@@ -183,14 +181,12 @@ def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
     assert next(row for row in answer["tasks"] if row["task"] == "work")["errors"] == 2
 
 
-@pytest.mark.server
 def test_a_run_that_takes_too_long_is_given_up(folder: Path) -> None:
     done = onyx(folder, "run", "endless.yaml", "--timeout", 1)
     assert done.returncode == 1
     assert "had not ended after 1 s" in done.stderr
 
 
-@pytest.mark.server
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 def test_an_interrupted_run_leaves_nothing_behind(
     folder: Path, number: signal.Signals, tmp_path: Path
@@ -221,7 +217,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield server
 
 
-@pytest.mark.server
 def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeperServer) -> None:
     there = {"ONYX_ZOOKEEPER_ADDRESS": server.address, "ONYX_TENANCY_ID": "cli"}
     assert "no jobs yet" in onyx(folder, "jobs", **there).stdout

@@ -6,6 +6,7 @@ import pytest
 from tests.sim.__main__ import STEPS, outcomes
 from tests.sim.bugs import NAMES
 
+pytestmark = pytest.mark.simulation
 SEEDS = range(5_000)
 EXPECTED = {
     "B1": {"L3"},

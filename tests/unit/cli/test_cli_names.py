@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.server
 COMMANDS = [
     ["kill", "../x"],
     ["suspend", "/etc"],
