@@ -2,8 +2,8 @@
 
 A function returns a dict (one segment), None or an empty list (the segment ends here), or a list,
 tuple or generator of dicts. What it raises does not lose the other segments of the batch, and no
-segment is given to it twice: the loop goes on behind the one that failed. What kinds of results
-came is looked at afterwards, for the whole batch at once.
+segment is given to it twice: the loop continues behind the one that failed. The kinds of results
+are checked afterwards, for the whole batch at once.
 """
 
 from __future__ import annotations

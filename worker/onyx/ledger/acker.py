@@ -38,11 +38,11 @@ _SPARES_MAX = 16
 class _Range:
     """The ledger of one range: `values[i]` belongs to its i-th position."""
 
-    __slots__ = ("heard", "open", "touched_s", "values")
+    __slots__ = ("acked", "open", "touched_s", "values")
 
     def __init__(self) -> None:
         self.values: U64 = np.zeros(RANGE_POSITIONS, dtype=np.uint64)
-        self.heard = np.zeros(RANGE_POSITIONS, dtype=np.bool_)
+        self.acked = np.zeros(RANGE_POSITIONS, dtype=np.bool_)
         """Positions of which something has come since the last `settle`."""
         self.open = 0
         """How many values are not zero, as of the last `settle`."""
@@ -58,14 +58,14 @@ class _Range:
         else:
             where = (roots & np.uint64(_OFFSET_MASK)).view(np.int64)
         self.values[where] ^= values
-        self.heard[where] = True
+        self.acked[where] = True
 
     def settle(self) -> Indices:
-        """Positions heard of since the last time that are at zero now, in order."""
+        """Positions that were acked since the last call and are at zero now, in order."""
         zero = self.values == 0
         self.open = RANGE_POSITIONS - int(np.count_nonzero(zero))
-        done = np.flatnonzero(np.logical_and(zero, self.heard, out=zero))
-        self.heard.fill(False)
+        done = np.flatnonzero(np.logical_and(zero, self.acked, out=zero))
+        self.acked.fill(False)
         return done
 
 

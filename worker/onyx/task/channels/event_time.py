@@ -107,7 +107,7 @@ class EventTime:
 
     @property
     def watermark(self) -> int | None:
-        """Event time has come to this for the task, in milliseconds; None: nobody knows yet. It
+        """Event time has come to this for the task, in milliseconds; None: not known yet. It
         rises only. Where windows were restored with a higher one, that is the one that holds."""
         if self._received:
             self._received = False

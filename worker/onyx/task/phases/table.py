@@ -2,8 +2,8 @@
 
 Each row says to which kinds of tasks a phase applies and whether it may wait: a phase that waits is
 stepped again later and nothing blocks inside. The architecture of the original names the phases of
-execution; this is the same list with the wiring of an allocation version in front. The functions
-behind the rows are in `machine.py`, which refuses to load if a row has none.
+execution; this is the same list with the wiring of an allocation version in front. `machine.RUN`
+has the function of each row, and refuses to load if a row has none.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Phase(enum.StrEnum):
     RECOVER = "recover"
     """Inputs save their frontiers and register partitions; outputs fence off the dead."""
     SIGNAL_READY = "signal-ready"
-    """Telling the log that this peer can receive in this allocation version."""
+    """Logging that this peer can receive in this allocation version."""
     AWAIT_READY = "await-ready"
-    """Waiting until every peer of the job has said so."""
+    """Waiting until every peer of the job is ready."""
     RESUME = "resume"
     """Inputs load frontiers of their partitions and schedule what was pending for replay."""
     BEFORE_BATCH = "before-batch"
@@ -144,4 +144,4 @@ def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successor
 
 
 WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)
-"""Those that deal with the world outside, and so ask first whether they may."""
+"""Those that use the log, the transport or a plugin: they run only while the worker may act."""

@@ -83,7 +83,7 @@ class FrontierStore:
         return self._saved
 
     def save(self, frontier: Frontier) -> bool:
-        """Start saving unless a save is under way or nothing changed; True when it is stored."""
+        """Begin to save, unless a save is running or nothing changed; True when it is stored."""
         if self._saving is not None:
             if not self._saving.done():
                 return False

@@ -31,8 +31,8 @@ from onyx.seams import Clock
 IN_FLIGHT_A_SHARD_MAX = 8_192
 """Emissions of a shard between the first one that is not complete and the newest one sent."""
 UNSETTLED_MAX = 100_000
-"""Emissions of a task that are not complete before its peer reads nothing more, and fires no more
-of what is under way."""
+"""With more emissions that are not complete, a peer of the task reads nothing, and carries out no
+further page of what fires."""
 HELD_BYTES_MAX = 67_108_864
 """The same for their size, encoded."""
 CHECK_INTERVAL_S = 1.0
