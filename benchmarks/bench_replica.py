@@ -141,11 +141,7 @@ def cluster(tagged: int | None) -> Replica:
     for number in range(JOBS):
         command = submission(f"job-{number:02}", tagged=tagged)
         jobs = machine.apply(jobs, Entry(Position(number), command))
-    kept = ("jobs", "tasks", "input_tasks", "output_tasks", "exempt_tasks", "task_schedulers",
-            "saturation", "task_saturation", "min_required_peers", "flux_policies",
-            "required_tags", "job_digests")  # fmt: skip
-    copied: dict[str, Any] = {name: getattr(jobs, name) for name in kept}
-    return replace(replica, **copied)
+    return replace(replica, jobs=jobs.jobs, specs=jobs.specs)
 
 
 def best_s(work: Any, runs: int = RUNS) -> float:

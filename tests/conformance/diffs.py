@@ -66,7 +66,7 @@ def _diff(command: Command, old: Replica, new: Replica) -> Any:
             return {
                 "completed-jobs": _gone(old.completed_jobs, new.completed_jobs) or None,
                 "killed-jobs": _gone(old.killed_jobs, new.killed_jobs) or None,
-                "tasks": {job: list(old.tasks[job]) for job in old.tasks if job not in new.tasks}
+                "tasks": {job: list(old.tasks_of(job)) for job in old.specs if job not in new.specs}
                 or None,
                 "allocations": None,
             }

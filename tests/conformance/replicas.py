@@ -8,27 +8,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from immutables import Map
 from tests.support.raw_entries import raw_command
-from tests.support.submissions import submit_job
+from tests.support.submissions import job_spec, submit_job
 
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine
-from onyx.replica.canonical import INFINITY
 from onyx.replica.command import Command
 from onyx.replica.commands import SignalReady, SubmitJob
 from onyx.replica.effects import StartTask
 from onyx.replica.entry import Entry
+from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
 
-_FIELDS = {field.name for field in fields(Replica)}
+INFINITY = "Infinity"
 _SCHEDULERS = {"job_scheduler", "task_schedulers"}
 _ORDERLESS = {"groups_index", "aborted", "left"}
 _POSITIONED = {"left"}
 _SITE_KEYS = {"aeron/external-addr": "address"}
+
+_FIELDS = {field.name for field in fields(Replica)}
 
 
 def replica(case: Mapping[str, Any]) -> Replica:
@@ -39,7 +43,69 @@ def replica(case: Mapping[str, Any]) -> Replica:
     for key in ("exhausted_inputs", "sealed_outputs"):
         if key in plain:
             plain[key] = {job: sorted(tasks) for job, tasks in plain[key].items()}
-    return canonical.from_plain(plain)
+    of_jobs = {key: plain.pop(key) for key in _OF_SPEC if key in plain}
+    for key in _OF_TASKS & set(of_jobs):
+        of_jobs[key] = {job: text(each) for job, each in of_jobs[key].items()}
+    jobs = sorted({job for values in of_jobs.values() for job in values})
+    specs = {job: _spec({key: of_jobs[key].get(job) for key in of_jobs}) for job in jobs}
+    return dataclasses.replace(canonical.from_plain(plain), specs=Map(specs))
+
+
+def _spec(given: Mapping[str, Any]) -> JobSpec:
+    named = {_OF_SPEC[key]: value for key, value in given.items() if value is not None}
+    named.setdefault("tasks", ("t",))
+    return job_spec(**named)
+
+
+_OF_SPEC = {
+    "tasks": "tasks",
+    "input_tasks": "inputs",
+    "output_tasks": "outputs",
+    "exempt_tasks": "exempt_tasks",
+    "acker_percentage": "acker_percentage",
+    "acker_exclude_inputs": "acker_exclude_inputs",
+    "acker_exclude_outputs": "acker_exclude_outputs",
+    "task_schedulers": "task_scheduler",
+    "percentages": "percentage",
+    "task_percentages": "task_percentages",
+    "saturation": "saturation",
+    "task_saturation": "task_saturation",
+    "min_required_peers": "min_required_peers",
+    "flux_policies": "flux_policies",
+    "required_tags": "required_tags",
+}
+"""Keys of the original by job, and our argument of `job_spec`."""
+_OF_TASKS = {"task_percentages", "task_saturation", "min_required_peers", "flux_policies"}
+
+
+def _told_specs(ours: Replica) -> dict[str, Any]:
+    """The keys of the original that our specs hold."""
+    found: dict[str, dict[str, Any]] = {key: {} for key in _OF_SPEC}
+    for job, spec in ours.specs.items():
+        tasks = spec.by_name
+        for key, value in (
+            ("tasks", list(tasks)),
+            ("input_tasks", list(spec.inputs)),
+            ("output_tasks", list(spec.outputs)),
+            ("exempt_tasks", [name for name in tasks if tasks[name].acker_exempt]),
+            ("acker_percentage", spec.acker_percentage),
+            ("acker_exclude_inputs", spec.acker_exclude_inputs),
+            ("acker_exclude_outputs", spec.acker_exclude_outputs),
+            ("task_schedulers", spec.task_scheduler),
+            ("percentages", spec.percentage),
+            ("task_percentages", {n: t.percentage for n, t in tasks.items()}),
+            ("saturation", _limit(spec.max_peers)),
+            ("task_saturation", {n: _limit(t.max_peers) for n, t in tasks.items()}),
+            ("min_required_peers", {n: t.min_peers for n, t in tasks.items()}),
+            ("flux_policies", {n: t.flux_policy for n, t in tasks.items()}),
+            ("required_tags", {n: list(t.required_tags) for n, t in tasks.items()}),
+        ):
+            found[key][job] = value
+    return found
+
+
+def _limit(peers: int | None) -> int | str:
+    return INFINITY if peers is None else peers
 
 
 def normal(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,14 +114,15 @@ def normal(case: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in case.items():
         name = key.replace("-", "_")
         plain = _plain(name, value)
-        if name in _FIELDS and not _is_empty(plain):
+        if (name in _FIELDS or name in _OF_SPEC) and not _is_empty(plain):
             found[name] = plain
     return found
 
 
 def told(ours: Replica) -> dict[str, Any]:
     """Our replica in the same normal form."""
-    plain = canonical.to_plain(ours)
+    plain = {**canonical.to_plain(ours), **_told_specs(ours)}
+    del plain["specs"]
     plain = {name: _plain(name, value) for name, value in plain.items()}
     return {name: value for name, value in plain.items() if not _is_empty(value)}
 

@@ -207,7 +207,7 @@ def test_what_a_first_version_answers_is_ignored(
     (submission,) = logs.commands("submit-job")
     assert submission.spec.upgrades is None
     client = logs.log().client()
-    stored = client.get_chunk(logs.replica().job_digests[first])
+    stored = client.get_chunk(logs.replica().digest_of(first))
     client.close()
     assert b"upgrade" not in stored
 

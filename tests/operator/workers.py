@@ -112,12 +112,12 @@ class Workers:
         known = self._replica.partitions.get(job, {})
         return [
             RegisterPartitions(job=job, task=task, count=1, digest="none")
-            for task in self._replica.input_tasks[job]
+            for task in self._replica.specs[job].inputs
             if task not in known
         ]
 
     def _exhaust(self, job: JobId) -> list[Command]:
         if job not in self._replica.draining_jobs and job not in self._ending:
             return []
-        tasks = self._replica.input_tasks.get(job, ())
+        tasks = self._replica.specs[job].inputs
         return [ExhaustInput(job=job, task=task) for task in tasks]

@@ -37,6 +37,7 @@ from onyx.replica.commands import (
     SignalReady,
 )
 from onyx.replica.state import Partitions, Replica
+from onyx.replica.submission import submission
 from onyx.settings import Settings
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
@@ -163,12 +164,13 @@ class Bench:
         self.trace: dict[str, list[Phase]] = defaultdict(list)
         self._counts = {entry.name: (peers or {}).get(entry.name, 1) for entry in self.job.catalog}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
-        submitted = Replica(job_digests=Map({self.id: digest}))
+        spec = submission(self.id, self.job, digest, "balanced").spec
+        submitted = Replica(specs=Map({self.id: spec}))
         if after is not None:
             before = after.replica()
             submitted = dataclasses.replace(
                 submitted,
-                job_digests=before.job_digests.set(self.id, digest),
+                specs=before.specs.set(self.id, spec),
                 upgrades=Map({self.id: after.id}),
                 partitions=before.partitions,
             )
@@ -392,14 +394,10 @@ class Bench:
             groups_index=Map({GROUP: tuple(peers)}),
             groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
             jobs=(self.id,),
-            tasks=replica.tasks.set(self.id, tuple(allocation)),
             allocations=Map({self.id: allocation}),
             task_slot_ids=Map({self.id: slots}),
             ackers=Map({self.id: (peers[0],)}),
             allocation_version=Map({self.id: version}),
-            input_tasks=Map({self.id: self._named("input")}),
-            output_tasks=Map({self.id: self._named("output")}),
-            windowed_tasks=Map({self.id: self._windowed()}),
         )
 
     def _add_peers(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.replica.jobs import RUN_KEYS, SUBMITTED_KEYS
+from onyx.replica.jobs import RUN_KEYS
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 from onyx.replica.scheduling import colocation
 from onyx.replica.scheduling.demand import satisfies
@@ -66,11 +66,10 @@ def jobs_are_whole(replica: Replica) -> Iterator[str]:
     """A job has its minimum on all tasks, or no peers at all; with a flux policy that goes by what
     becomes of peers, a task may have lost some since it began."""
     for job in sorted(replica.allocations):
-        minimum = replica.min_required_peers.get(job, Map())
-        policies = replica.flux_policies.get(job, Map())
-        for task in replica.tasks.get(job, ()):
+        for spec in replica.specs[job].tasks:
+            task = spec.name
             number = len(replica.allocations[job].get(task, ()))
-            least = 1 if policies.get(task) in colocation.PINNING else minimum.get(task, 1)
+            least = 1 if spec.flux_policy in colocation.PINNING else spec.min_peers
             if number < least:
                 yield f"{job}/{task} has {number} peers, {least} at least"
 
@@ -159,17 +158,17 @@ def versions_are_set(replica: Replica) -> Iterator[str]:
 
 def tags_are_kept(replica: Replica) -> Iterator[str]:
     for job, task, peer in _places(replica):
-        if not satisfies(replica, peer, replica.required_tags.get(job, Map()).get(task, ())):
+        if not satisfies(replica, peer, replica.specs[job].by_name[task].required_tags):
             yield f"{peer} lacks tags for {job}/{task}"
 
 
 def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
     """Every machine of such a job has each of its tasks equally often."""
     for job in sorted(replica.allocations):
-        if replica.task_schedulers.get(job) != colocation.SCHEDULER:
+        if replica.specs[job].task_scheduler != colocation.SCHEDULER:
             continue
         for machine, counts in sorted(colocation.tasks_on(replica, job).items()):
-            numbers = [counts.get(task, 0) for task in replica.tasks[job]]
+            numbers = [counts.get(task, 0) for task in replica.tasks_of(job)]
             if len(set(numbers)) > 1:
                 yield f"{machine} has {counts} of {job}"
 
@@ -177,7 +176,7 @@ def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
 def size_is_bounded(replica: Replica) -> Iterator[str]:
     """Nothing is kept of peers that are gone and of jobs that nobody knows."""
     known = {*replica.jobs, *replica.completed_jobs, *replica.killed_jobs}
-    for key in SUBMITTED_KEYS:
+    for key in ("specs", "upgrades"):
         for job in sorted(getattr(replica, key)):
             if job not in known:
                 yield f"{key} of {job}, which nobody knows"
@@ -253,7 +252,7 @@ def slots_are_stable(old: Replica, new: Replica) -> Iterator[str]:
 
 def nobody_moves_in_vain(old: Replica, new: Replica) -> Iterator[str]:
     """Without tags and colocated jobs, a task loses no more of its peers than its count shrinks."""
-    if colocation.SCHEDULER in (new.task_schedulers.get(job) for job in new.jobs):
+    if colocation.SCHEDULER in (new.specs[job].task_scheduler for job in new.jobs):
         return
     for job in sorted(old.allocations):
         if job not in new.allocations or any(replica_tags(new, job)):
@@ -268,9 +267,7 @@ def nobody_moves_in_vain(old: Replica, new: Replica) -> Iterator[str]:
 
 def replica_tags(replica: Replica, job: JobId) -> list[tuple[str, ...]]:
     """Tags that tasks of any running job require; tags of one job can move peers of another."""
-    return [
-        tags for each in replica.jobs for tags in replica.required_tags.get(each, Map()).values()
-    ]
+    return [task.required_tags for each in replica.jobs for task in replica.specs[each].tasks]
 
 
 def _places(replica: Replica) -> Iterator[tuple[JobId, TaskName, PeerId]]:

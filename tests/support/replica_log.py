@@ -48,9 +48,9 @@ class ReplicaLog:
 
     def complete(self, job: str = "j") -> ReplicaLog:
         """All sources of a job are exhausted, and then its outputs sealed."""
-        for task in self.new.input_tasks[job] + self.new.windowed_tasks.get(job, ()):
+        for task in self.new.specs[job].sources:
             self.tell(ExhaustInput(job=job, task=task))
-        for task in self.new.output_tasks[job]:
+        for task in self.new.specs[job].outputs:
             self.tell(SealOutput(job=job, task=task))
         return self
 

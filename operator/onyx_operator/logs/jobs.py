@@ -28,8 +28,8 @@ def stage_of(replica: Replica, job: JobId) -> Stage:
     if job in replica.completed_jobs:
         return "completed"
     if job in replica.killed_jobs:
-        return "killed" if job in replica.tasks else "fenced"
-    return "live" if job in replica.tasks else "unknown"
+        return "killed" if job in replica.specs else "fenced"
+    return "live" if job in replica.specs else "unknown"
 
 
 def log_job(
@@ -57,7 +57,7 @@ def log_job(
         "live",
         suspended=job in replica.suspended_jobs,
         draining=job in replica.draining_jobs,
-        tasks=tuple((task, len(allocations.get(task, ()))) for task in replica.tasks[job]),
+        tasks=tuple((task, len(allocations.get(task, ()))) for task in replica.tasks_of(job)),
         required=_required(replica, job),
         starting=any(replica.ready.get(peer) != version for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
@@ -70,14 +70,14 @@ def log_job(
 
 
 def _required(replica: Replica, job: JobId) -> int:
-    return sum(replica.min_required_peers.get(job, NOTHING).values())
+    return sum(task.min_peers for task in replica.specs[job].tasks)
 
 
 def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]:
     """The jobs that have not ended of objects of an API server, by name and uid."""
     found: dict[Key, dict[str, list[JobId]]] = {}
     for job in replica.jobs:
-        owner = read_owner(replica.job_owners.get(job, ""))
+        owner = read_owner(replica.specs[job].owner if job in replica.specs else "")
         if owner is not None and owner.server == server:
             found.setdefault(owner.key, {}).setdefault(owner.uid, []).append(job)
     return found

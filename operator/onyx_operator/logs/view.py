@@ -350,7 +350,7 @@ class LogView:
         before = self._stalled.pop(job, "")
         if not stalls:
             return bool(before)
-        root = cause(stalls, replica.tasks.get(job, ()))
+        root = cause(stalls, replica.tasks_of(job))
         found = "" if root is None else status_sentence(root, stalls)
         if found:
             self._stalled[job] = found

@@ -41,8 +41,7 @@ def difference(wanted: dict[str, Any], got: dict[str, Any]) -> str | None:
 
 
 _OURS = {
-    "version", "ready", "allocation_version", "last_sequence", "job_digests", "job_owners",
-    "rejected", "sealers",
+    "version", "ready", "allocation_version", "last_sequence", "rejected", "sealers",
 }  # fmt: skip
 """What the original does not have, or has in another place."""
 

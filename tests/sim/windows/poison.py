@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from immutables import Map
 
 from onyx import recorder
 from onyx.cli.processes import losses
@@ -75,9 +74,8 @@ class Poison:
 
     def reported(self, process: Process, replica: Replica) -> Replica:
         """The replica when the successor of a dead process has said over what it died."""
-        tasks = tuple(TaskName(entry.name) for entry in self._world.job.catalog)
         job = self._world.job_id
-        known = dataclasses.replace(replica, jobs=(job,), tasks=Map({job: tasks}))
+        known = dataclasses.replace(replica, jobs=(job,))
         for report in losses.reports(process.deaths or (), lived_s=1.0):
             self._reports += 1
             named = msgspec.structs.replace(report, loss=f"{self._reports}")

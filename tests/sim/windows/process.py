@@ -243,7 +243,7 @@ class Process:
         ended = set(self._replica.exhausted_inputs.get(job, ()))
         if not ended.issuperset(task for task, _ in self._sources()):
             return
-        for name in self._replica.output_tasks[job]:
+        for name in self._replica.specs[job].outputs:
             peer = self._replica.allocations[job][name][0]
             task = self.tasks.get(peer)
             if task is not None and task.name == name and (self._version, name) not in self._sealed:

@@ -36,6 +36,7 @@ from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
 from onyx.replica.state import Partitions, Replica
+from onyx.replica.submission import submission
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
 
 FAMILIES = ("crash", "zombie", "rescale", "store", "refuse", "lose", "slow", "late", "lag", "jump")
@@ -135,7 +136,8 @@ class World:
         self.works: list[Work] = []
         self.entries: list[tuple[str, Replica]] = []
         digest = self.documents.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
-        self.replica = Replica(job_digests=Map({JOB: digest}))
+        spec = submission(JOB, self.job, digest, "balanced").spec
+        self.replica = Replica(specs=Map({JOB: spec}))
         self.poison = Poison(self, random.Random(f"{seed}/poison"))
         self.rounds = 0
         self.chaos = True
@@ -384,9 +386,6 @@ class World:
             ),
             "ackers": Map({JOB: tuple(ackers)}),
             "allocation_version": Map({JOB: version}),
-            "input_tasks": Map({JOB: self._named("input")}),
-            "output_tasks": Map({JOB: self._named("output")}),
-            "windowed_tasks": Map({JOB: self._windowed()}),
         }
 
     def _named(self, kind: str) -> tuple[TaskName, ...]:

@@ -36,16 +36,6 @@ def test_what_is_written_is_read_back_equal(replica):
     )
 
 
-def test_a_job_without_limit_is_written_as_text_for_json_has_no_infinity():
-    plain = canonical.to_plain(busy_replica())
-    assert plain["saturation"] == {"j1": "Infinity", "j2": "Infinity"}
-    assert plain["task_saturation"]["j1"] == {
-        "read": 2,
-        "parse": "Infinity",
-        "write": "Infinity",
-    }
-
-
 def test_sets_are_sorted_lists():
     assert canonical.to_plain(busy_replica())["exhausted_partitions"] == {"j1": [0, 2]}
 
@@ -99,7 +89,7 @@ def test_processes_with_other_hash_seeds_agree():
         (b'{"later_field": 1}', "later_field is not known to this version"),
         (b'{"groups": "g1"}', "groups cannot be read"),
         (b'{"pairs": [1]}', "pairs cannot be read"),
-        (b'{"saturation": {"j": "many"}}', "saturation cannot be read"),
+        (b'{"specs": {"j": {"tasks": 7}}}', "specs cannot be read"),
         (b'{"partitions": {"j": {"read": {"first": 0}}}}', "partitions cannot be read"),
         (b'{"version": true}', "version cannot be read"),
     ],

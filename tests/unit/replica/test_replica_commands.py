@@ -233,7 +233,7 @@ def test_collection_forgets_only_what_it_names_and_what_has_ended():
     log.complete("b")
     log.tell(Gc(id="client", jobs=("b", "c", "nobody")))
     assert (log.new.jobs, log.new.completed_jobs, log.new.killed_jobs) == (("c",), (), ("a",))
-    assert set(log.new.tasks) == {"a", "c"}
+    assert set(log.new.specs) == {"a", "c"}
 
 
 def test_a_late_signal_means_nothing():

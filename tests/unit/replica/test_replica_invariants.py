@@ -4,6 +4,7 @@ import pytest
 from immutables import Map
 from tests.support.invariants import STATES, STEPS, transition_violations, violations
 from tests.support.replica_log import ReplicaLog
+from tests.support.submissions import job_spec
 
 from onyx.replica.commands import DrainJob, ExhaustInput
 
@@ -20,6 +21,11 @@ def seat(replica, task, *peers):
     return replace(replica, allocations=replica.allocations.set("j", allocation))
 
 
+def respecified(replica, **more):
+    spec = job_spec("read parse write", inputs=["read"], outputs=["write"], **more)
+    return replace(replica, specs=Map({"j": spec}))
+
+
 BROKEN = {
     "R1": lambda r: seat(r, "read", "nobody"),
     "R2": lambda r: seat(r, "read", *r.allocations["j"]["write"]),
@@ -34,11 +40,10 @@ BROKEN = {
     "R7-joins": lambda r: replace(r, prepared=Map({"g1": "x"}), accepted=Map({"g1": "y"})),
     "R8": lambda r: replace(r, groups_reverse_index=r.groups_reverse_index.delete("g1-0")),
     "R9": lambda r: replace(r, allocation_version=Map({"j": r.version + 1})),
-    "R11": lambda r: replace(r, required_tags=Map({"j": Map({"read": ("gpu",)})})),
+    "R11": lambda r: respecified(r, required_tags={"read": ["gpu"]}),
     "R12": lambda r: replace(r, peer_state=r.peer_state.set("ghost", "idle")),
     "R14": lambda r: replace(
-        r,
-        task_schedulers=Map({"j": "colocated"}),
+        respecified(r, task_scheduler="colocated"),
         peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in r.peers}),
     ),
     "F4": lambda r: replace(r, left=Map({"g1": 0})),

@@ -91,8 +91,8 @@ def test_the_machine_takes_what_is_submitted():
     log = ReplicaLog()
     replica = log.tell(command)
     assert (replica.rejected, replica.jobs) == (0, ("j",))
-    assert replica.job_digests["j"] == "d"
-    assert replica.task_saturation["j"]["parse"] == float("inf")
+    assert replica.digest_of("j") == "d"
+    assert replica.specs["j"] == command.spec
     assert isinstance(replica, Replica)
 
 
@@ -118,8 +118,8 @@ def test_the_owner_of_a_job_is_kept_with_it_and_is_no_novel(owner, kept):
     command = submission(JobId("j"), JOB, "d", "balanced", owner)
     log = ReplicaLog()
     log.tell_raw(command.NAME, **msgspec.to_builtins(command))
-    assert (log.new.job_owners.get("j") == owner, log.new.rejected) == (kept, int(not kept))
+    assert ("j" in log.new.specs, log.new.rejected) == (kept, int(not kept))
     log.tell(KillJob(job="j"))
-    assert log.new.job_owners.get("j") == (owner if kept else None)
+    assert not kept or log.new.specs["j"].owner == owner
     log.tell(Gc(id="someone"))
-    assert not log.new.job_owners
+    assert not log.new.specs

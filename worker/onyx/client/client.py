@@ -86,7 +86,7 @@ class Client:
         job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
         digest = self._store(job)
         replica = self.replica()
-        taken = replica.job_digests.get(job_id)
+        taken = replica.digest_of(job_id)
         entry = self._entry(job_id, job, digest)
         if taken is None and job.upgrade is not None:
             asks = job.upgrade.from_job in replica.jobs

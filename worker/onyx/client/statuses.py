@@ -51,7 +51,7 @@ def digest_of(replica: Replica, job: JobId) -> str:
     Raises:
         UserError: no job has this id.
     """
-    digest = replica.job_digests.get(JobId(path_name(job, "the id of a job")))
+    digest = replica.digest_of(JobId(path_name(job, "the id of a job")))
     if digest is None:
         raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
     return digest
@@ -112,7 +112,7 @@ def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
 def _name(log: ClientLog, replica: Replica, job: JobId) -> tuple[str, str]:
     """The name of a job, and why it cannot be read: one damaged manifest must not hide other
     jobs."""
-    if job not in replica.job_digests:
+    if job not in replica.specs:
         return "", ""
     try:
         return manifest(log, replica, job).name, ""
@@ -128,7 +128,7 @@ def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
 
 def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
     """What keeps a job from advancing, of all that is reported of it; empty if nothing does."""
-    root = cause(found, replica.tasks.get(job, ()))
+    root = cause(found, replica.tasks_of(job))
     return "" if root is None else sentence(root, found, SystemClock().wall_ms())
 
 

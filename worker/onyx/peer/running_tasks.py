@@ -131,7 +131,7 @@ class RunningTasks:
             _kind(replica, effect.job, effect.task),
             lambda: runner.wake(),
         )
-        order = replica.tasks[effect.job].index(effect.task)
+        order = replica.tasks_of(effect.job).index(effect.task)
         runner = TaskRunner(self._threads, task, order, lambda: self._stopped(peer))
         self._running[peer] = runner
         runner.start()
@@ -204,6 +204,7 @@ class RunningTasks:
 
 
 def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:
-    if task in replica.input_tasks.get(job, ()):
+    spec = replica.specs[job].by_name[task]
+    if spec.input:
         return Kind.INPUT
-    return Kind.OUTPUT if task in replica.output_tasks.get(job, ()) else Kind.FUNCTION
+    return Kind.OUTPUT if spec.output else Kind.FUNCTION

@@ -117,6 +117,6 @@ def _not_ready(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
         return ()
     return tuple(
         name
-        for name in replica.tasks.get(job, ())
+        for name in replica.tasks_of(job)
         if any(replica.ready.get(peer) != version for peer in allocation.get(name, ()))
     )

@@ -1,9 +1,8 @@
 """The replica as plain data, as bytes, and as a digest: the same for equal replicas, everywhere.
 
 How a field is written follows from its type in `state`, once, so that a new field needs nothing
-here: maps are objects, maps to None are sets and so sorted lists, tuples are lists, and a number
-of peers without limit is the text "Infinity", for which JSON has no number. Keys are sorted, hence
-no hash seed shows.
+here: maps are objects, maps to None are sets and so sorted lists, and tuples are lists. Keys are
+sorted, hence no hash seed shows.
 
 A field that an entry did not touch is the same object as before, so the bytes of a field are kept
 by its identity: a digest after every entry costs what the entry changed. Pickle was rejected (it
@@ -12,7 +11,6 @@ executes what it reads), and `hash()` differs between processes.
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -23,9 +21,9 @@ import msgspec
 from immutables import Map
 
 from onyx.errors import UserError
+from onyx.replica.spec import JobSpec
 from onyx.replica.state import Partitions, Replica
 
-INFINITY = "Infinity"
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""
 
@@ -123,15 +121,12 @@ def _shape(kind: Any) -> _Shape:
             lambda plain: tuple(item.value(each) for each in _checked(plain, list)),
         )
     if kind is Partitions:
-        return _Shape(
-            lambda value: {name: getattr(value, name) for name in Partitions.__slots__},
-            lambda plain: msgspec.convert(plain, Partitions),
-        )
+        return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, Partitions))
+    if kind is JobSpec:
+        return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, JobSpec))
     if kind is Any:
         return _Shape(lambda value: value, lambda plain: plain)
     scalar = _scalar_type(kind)
-    if scalar is float:
-        return _Shape(_plain_number, _number)
     return _Shape(lambda value: value, lambda plain: _checked(plain, scalar))
 
 
@@ -161,16 +156,6 @@ def _checked(plain: Any, scalar: type) -> Any:
     if type(plain) is not scalar:
         raise ValueError(f"{plain!r} is not of type {scalar.__name__}")
     return plain
-
-
-def _plain_number(value: float) -> Any:
-    if math.isinf(value):
-        return INFINITY
-    return int(value) if value == int(value) else value
-
-
-def _number(plain: Any) -> float:
-    return math.inf if plain == INFINITY else float(plain)
 
 
 _HINTS = get_type_hints(Replica)

@@ -134,7 +134,7 @@ def _sealers_of(replica: Replica, job: JobId, position: Position) -> Map[TaskNam
     sealed = replica.sealed_outputs.get(job, Map())
     before = replica.sealers.get(job, Map())
     elected: dict[TaskName, PeerId] = {}
-    for task in replica.output_tasks.get(job, ()):
+    for task in replica.specs[job].outputs:
         peers = sorted(replica.allocations.get(job, Map()).get(task, ()))
         if peers and task not in sealed:
             present = before.get(task)

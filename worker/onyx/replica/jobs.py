@@ -31,30 +31,6 @@ RUN_KEYS = (
 STATE_KEYS = ("partitions",)
 """What a job has that comes in the place of a job that was killed."""
 
-SUBMITTED_KEYS = (
-    "upgrades",
-    "job_digests",
-    "job_owners",
-    "tasks",
-    "input_tasks",
-    "output_tasks",
-    "windowed_tasks",
-    "stateful_jobs",
-    "exempt_tasks",
-    "acker_percentage",
-    "acker_exclude_inputs",
-    "acker_exclude_outputs",
-    "task_schedulers",
-    "percentages",
-    "task_percentages",
-    "saturation",
-    "task_saturation",
-    "min_required_peers",
-    "flux_policies",
-    "required_tags",
-)
-"""What came with its submission: kept until garbage is collected, so that its id stays taken."""
-
 
 def is_known(replica: Replica, job: JobId) -> bool:
     return job in replica.jobs or job in replica.completed_jobs or job in replica.killed_jobs
@@ -70,7 +46,7 @@ def kill_by_flux(replica: Replica, leaving: Iterable[PeerId]) -> Replica:
         place = assignment(replica, peer)
         if place is not None:
             job, task = place
-            if replica.flux_policies.get(job, NOTHING).get(task) == "kill":
+            if replica.specs[job].by_name[task].flux_policy == "kill":
                 replica = kill(replica, job)
     return replica
 
@@ -82,32 +58,26 @@ def complete(replica: Replica, job: JobId) -> Replica:
 
 def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
     """Everything about jobs that have ended."""
-    return _clear(replica, (*RUN_KEYS, *STATE_KEYS, *SUBMITTED_KEYS), tuple(jobs))
-
-
-def sources(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
-    """Tasks with partitions, at which trees begin: inputs, then windowed tasks."""
-    inputs: tuple[TaskName, ...] = replica.input_tasks.get(job, ())
-    return inputs + tuple(replica.windowed_tasks.get(job, ()))
+    return _clear(replica, (*RUN_KEYS, *STATE_KEYS, "upgrades", "specs"), tuple(jobs))
 
 
 def input_partitions(replica: Replica, job: JobId) -> list[int]:
     """Numbers of the partitions that inputs read; those of windowed tasks are not among them."""
     registered = replica.partitions.get(job, NOTHING)
-    inputs = [registered[task] for task in replica.input_tasks.get(job, ()) if task in registered]
+    inputs = [registered[task] for task in replica.specs[job].inputs if task in registered]
     return [n for each in inputs for n in range(each.first, each.first + each.count)]
 
 
 def end_without_outputs(replica: Replica, job: JobId) -> Replica:
     """A job that has nothing to seal is complete when all its sources are exhausted."""
-    if job not in replica.jobs or replica.output_tasks.get(job, ()):
+    if job not in replica.jobs or replica.specs[job].outputs:
         return replica
     return complete(replica, job) if all_exhausted(replica, job) else replica
 
 
 def all_exhausted(replica: Replica, job: JobId) -> bool:
     exhausted = replica.exhausted_inputs.get(job, NOTHING)
-    return all(task in exhausted for task in sources(replica, job))
+    return all(task in exhausted for task in replica.specs[job].sources)
 
 
 def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:

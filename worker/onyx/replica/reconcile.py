@@ -126,15 +126,14 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     """One group removes the state logs of a job. A group that dies before it has done so
     leaves bytes behind, and nothing else."""
-    ended = new.completed_jobs is not old.completed_jobs
-    if not old.stateful_jobs or not (ended or new.stateful_jobs is not old.stateful_jobs):
+    if new.completed_jobs is old.completed_jobs and new.specs is old.specs:
         return
-    for job in sorted(old.stateful_jobs):
+    if not new.groups or sorted(new.groups)[new.version % len(new.groups)] != me:
+        return
+    for job in sorted(old.specs):
         completed = job in new.completed_jobs and job not in old.completed_jobs
-        if (completed or job not in new.stateful_jobs) and new.groups:
-            groups = sorted(new.groups)
-            if groups[new.version % len(groups)] == me:
-                yield RemoveState(job)
+        if old.specs[job].stateful and (completed or job not in new.specs):
+            yield RemoveState(job)
 
 
 def _touched(old: Replica, new: Replica) -> list[JobId]:

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from onyx.ids import JobId, TaskName
 from onyx.model.names import NAME
 from onyx.path_names import CHARACTERS_MAX, PATH_NAME
+from onyx.structs import prepared
 
 TASKS_MAX = 10_000
 OWNER_CHARACTERS_MAX = 1_024
@@ -29,6 +30,7 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 _Word = Annotated[str, Meta(max_length=_WORD_CHARACTERS_MAX)]
 
 
+@prepared
 class TaskSpec(Struct, frozen=True, rename="kebab", omit_defaults=True):
     """One task of a job."""
 
@@ -47,6 +49,7 @@ class TaskSpec(Struct, frozen=True, rename="kebab", omit_defaults=True):
     acker_exempt: bool = False
 
 
+@prepared
 class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True):
     """One job.
 

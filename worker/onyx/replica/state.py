@@ -13,6 +13,7 @@ from typing import Any
 from immutables import Map
 
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
+from onyx.replica.spec import JobSpec
 from onyx.structs import prepared
 
 NOTHING: Map[Any, Any] = Map()
@@ -73,31 +74,9 @@ class Replica:
     upgrades: Map[JobId, JobId] = NOTHING
     """For jobs that came in the place of another one, which that was: their state begins with that
     of the other."""
-    job_digests: Map[JobId, str] = NOTHING
-    """Content address of the job itself, in the chunk store."""
-    job_owners: Map[JobId, str] = NOTHING
-    """Who ends a job that is wanted no more: the object that declares it, if there is one."""
-    tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
-    input_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
-    output_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
-    windowed_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
-    """Tasks whose windows begin trees of their own, as inputs do, and end after them; parents
-    before children. Jobs without such tasks are not here."""
-    stateful_jobs: Map[JobId, None] = NOTHING
-    """Those that keep state logs, which go when the job is complete or forgotten."""
-    exempt_tasks: Map[JobId, tuple[TaskName, ...]] = NOTHING
-    acker_percentage: Map[JobId, int] = NOTHING
-    acker_exclude_inputs: Map[JobId, bool] = NOTHING
-    acker_exclude_outputs: Map[JobId, bool] = NOTHING
-    task_schedulers: Map[JobId, str] = NOTHING
-    percentages: Map[JobId, int] = NOTHING
-    task_percentages: Map[JobId, Map[TaskName, float]] = NOTHING
-    saturation: Map[JobId, float] = NOTHING
-    """Most peers of a job; may be infinite."""
-    task_saturation: Map[JobId, Map[TaskName, float]] = NOTHING
-    min_required_peers: Map[JobId, Map[TaskName, int]] = NOTHING
-    flux_policies: Map[JobId, Map[TaskName, str]] = NOTHING
-    required_tags: Map[JobId, Map[TaskName, tuple[str, ...]]] = NOTHING
+    specs: Map[JobId, JobSpec] = NOTHING
+    """What came with the submission of a job: kept until it is collected, so that its id stays
+    taken."""
 
     allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = NOTHING
     task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = NOTHING
@@ -125,3 +104,13 @@ class Replica:
     """The newest that were counted."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
+
+    def tasks_of(self, job: JobId) -> tuple[TaskName, ...]:
+        """Tasks of a job, parents before children; none when nobody knows it."""
+        spec = self.specs.get(job)
+        return () if spec is None else tuple(spec.by_name)
+
+    def digest_of(self, job: JobId) -> str | None:
+        """Content address of a job in the chunk store; None when nobody knows it."""
+        spec = self.specs.get(job)
+        return None if spec is None else spec.digest or None

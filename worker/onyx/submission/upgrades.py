@@ -44,7 +44,7 @@ def plan(
     if upgrade.from_job is None:
         raise UserError("spec.upgrade names no job: give its id, as `onyx jobs` lists it")
     old = JobId(upgrade.from_job)
-    digest = replica.job_digests.get(old)
+    digest = replica.digest_of(old)
     if digest is None:
         raise UserError(f"there is no job {old}: `onyx jobs` lists the known ones")
     if old in replica.completed_jobs:
@@ -90,6 +90,6 @@ def _has_carried_over(log: LogReader, replica: Replica, job: JobId) -> bool:
     """Frontiers are copied last: when each partition has its own, nothing else is missing."""
     registered = replica.partitions.get(job, NOTHING)
     stored = log.list_documents(job_documents.frontiers(job))
-    return all(task in registered for task in replica.input_tasks[job]) and {
+    return all(task in registered for task in replica.specs[job].inputs) and {
         str(number) for number in jobs.input_partitions(replica, job)
     }.issubset(stored)

@@ -35,5 +35,5 @@ class DrainJob(Command, frozen=True):
 def _has_never_read(replica: Replica, job: JobId) -> bool:
     """Peers are ready, and read, only when every input has registered its partitions."""
     registered = replica.partitions.get(job, NOTHING)
-    unread = any(task not in registered for task in replica.input_tasks.get(job, ()))
+    unread = any(task not in registered for task in replica.specs[job].inputs)
     return unread and job not in replica.allocations

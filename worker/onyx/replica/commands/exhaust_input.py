@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from onyx.ids import JobId, Position, TaskName
 from onyx.replica.command import Command
-from onyx.replica.jobs import end_without_outputs, sources
+from onyx.replica.jobs import end_without_outputs
 from onyx.replica.spec import Job, Task
 from onyx.replica.state import Replica
 
@@ -31,7 +31,7 @@ class ExhaustInput(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         job, task = self.job, self.task
-        if job not in replica.jobs or task not in sources(replica, job):
+        if job not in replica.jobs or task not in replica.specs[job].sources:
             return replica
         if self.partitions is not None:
             replica = _mark(replica, job, task, self.partitions)

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from onyx.ids import Position
 from onyx.replica.command import Command
-from onyx.replica.jobs import end_without_outputs, sources
+from onyx.replica.jobs import end_without_outputs
 from onyx.replica.spec import Digest, Job, Task
 from onyx.replica.state import Partitions, Replica
 
@@ -33,7 +33,7 @@ class RegisterPartitions(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         job, task = self.job, self.task
-        if job not in replica.jobs or task not in sources(replica, job):
+        if job not in replica.jobs or task not in replica.specs[job].sources:
             return replica
         registered = replica.partitions.get(job, Map())
         first = sum(each.count for each in registered.values())

@@ -43,7 +43,7 @@ class ReportLoss(Command, frozen=True):
         reports = replica.loss_reports.get(job, ())
         if (
             job not in replica.jobs
-            or task not in replica.tasks.get(job, ())
+            or task not in replica.specs[job].by_name
             or self.loss in reports
         ):
             return replica

@@ -23,7 +23,7 @@ class RestartTask(Command, frozen=True):
     """The peer had worked for long without a failure: what was before does not count."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
-        if self.job not in replica.jobs or self.task not in replica.tasks.get(self.job, ()):
+        if self.job not in replica.jobs or self.task not in replica.specs[self.job].by_name:
             return replica
         counts = replica.restarts.get(self.job, NOTHING)
         count = 1 if self.afresh else counts.get(self.task, 0) + 1

@@ -20,11 +20,10 @@ class SealOutput(Command, frozen=True):
     task: Task
 
     def apply(self, replica: Replica, position: Position) -> Replica:
-        outputs = replica.output_tasks.get(self.job, ())
-        if self.job not in replica.jobs or self.task not in outputs:
+        if self.job not in replica.jobs or self.task not in replica.specs[self.job].outputs:
             return replica
         sealed: Map[TaskName, None] = replica.sealed_outputs.get(self.job, Map())
         sealed = sealed.set(self.task, None)
-        if all(task in sealed for task in outputs):
+        if all(task in sealed for task in replica.specs[self.job].outputs):
             return jobs.complete(replica, self.job)
         return replace(replica, sealed_outputs=replica.sealed_outputs.set(self.job, sealed))

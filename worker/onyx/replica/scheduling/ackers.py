@@ -5,6 +5,7 @@ from __future__ import annotations
 from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
 
 PERCENTAGE_DEFAULT = 10
@@ -19,9 +20,10 @@ def choose_ackers(
     Peers on exempt tasks are none; those on the machine of such a peer come last.
     """
     total = sum(len(peers) for peers in allocation.values())
-    percentage = replica.acker_percentage.get(job, PERCENTAGE_DEFAULT)
+    spec = replica.specs[job]
+    percentage = PERCENTAGE_DEFAULT if spec.acker_percentage is None else spec.acker_percentage
     wanted = -(-percentage * total // 100)
-    exempt = _exempt_tasks(replica, job)
+    exempt = _exempt_tasks(spec)
     excluded = [peer for task in exempt for peer in allocation.get(task, ())]
     machines = {_machine(replica, peer) for peer in excluded} - {None}
     candidates = sorted(
@@ -31,13 +33,14 @@ def choose_ackers(
     return tuple(candidates[:wanted])
 
 
-def _exempt_tasks(replica: Replica, job: JobId) -> frozenset[TaskName]:
-    exempt = set(replica.exempt_tasks.get(job, ()))
-    if replica.acker_exclude_inputs.get(job):
-        exempt.update(replica.input_tasks.get(job, ()))
-    if replica.acker_exclude_outputs.get(job):
-        exempt.update(replica.output_tasks.get(job, ()))
-    return frozenset(exempt)
+def _exempt_tasks(spec: JobSpec) -> frozenset[TaskName]:
+    return frozenset(
+        task.name
+        for task in spec.tasks
+        if task.acker_exempt
+        or (task.input and spec.acker_exclude_inputs)
+        or (task.output and spec.acker_exclude_outputs)
+    )
 
 
 def _machine(replica: Replica, peer: PeerId) -> object:

@@ -73,8 +73,11 @@ def _allocate(replica: Replica, demands: list[Demand]) -> dict[JobId, Allocation
 
 def _newest_with_tags(replica: Replica, demands: Sequence[Demand]) -> Demand:
     """Only tags can leave a seat empty, so a job without them is never left out before one."""
-    required = replica.required_tags
-    tagged = [each for each in demands if any(required.get(each.job, Map()).values())]
+    tagged = [
+        each
+        for each in demands
+        if any(task.required_tags for task in replica.specs[each.job].tasks)
+    ]
     return (tagged or demands)[-1]
 
 

@@ -74,27 +74,25 @@ def jobs_to_serve(replica: Replica) -> list[JobId]:
 
 def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
     """The demand of a running job."""
-    tasks = replica.tasks.get(job, ())
-    tags = replica.required_tags.get(job, Map())
-    minimum = replica.min_required_peers.get(job, Map())
-    maximum = replica.task_saturation.get(job, Map())
-    policies = replica.flux_policies.get(job, Map())
+    spec = replica.specs[job]
+    tasks = tuple(spec.by_name)
+    tags = {task.name: task.required_tags for task in spec.tasks}
+    policies = {task.name: task.flux_policy for task in spec.tasks}
     allocation = replica.allocations.get(job, Map())
     present = {task: len(allocation.get(task, ())) for task in tasks}
     everybody = sum(kinds.values())
 
     def able(task: TaskName) -> int:
-        required = tags.get(task, ())
-        return count_able(kinds, [required]) if required else everybody
+        return count_able(kinds, [tags[task]]) if tags[task] else everybody
 
     begun = job in replica.allocation_version
-    recovering = {task for task in tasks if begun and policies.get(task) == "recover"}
-    wanted = {task: minimum.get(task, 1) for task in tasks}
+    recovering = {task for task in tasks if begun and policies[task] == "recover"}
+    wanted = {task.name: task.min_peers for task in spec.tasks}
     least = {task: 1 if task in recovering else wanted[task] for task in tasks}
-    most = {task: min(maximum.get(task, math.inf), able(task)) for task in tasks}
+    most = {task.name: min(_limit(task.max_peers), able(task.name)) for task in spec.tasks}
     for task in recovering:  # no more come than it began with, or lost
         most[task] = min(most[task], max(wanted[task], present[task]))
-    colocated = replica.task_schedulers.get(job) == colocation.SCHEDULER
+    colocated = spec.task_scheduler == colocation.SCHEDULER
     if colocated:  # tasks come in batches: the narrowest limits are those of all
         wanted = dict.fromkeys(tasks, max(wanted.values(), default=1))
         least = dict.fromkeys(tasks, max(least.values(), default=1))
@@ -106,15 +104,19 @@ def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
         wanted=wanted,
         maximum=most,
         present=present,
-        frozen=frozenset(t for t in tasks if policies.get(t) == "kill" and present[t]),
-        grouped=frozenset(task for task in tasks if task in policies),
-        qualified=count_able(kinds, [tags.get(task, ()) for task in tasks]),
-        saturation=replica.saturation.get(job, math.inf),
-        scheduler=replica.task_schedulers.get(job, "balanced"),
-        share=replica.percentages.get(job, 0),
-        task_shares=replica.task_percentages.get(job, Map()),
+        frozen=frozenset(t for t in tasks if policies[t] == "kill" and present[t]),
+        grouped=frozenset(task for task in tasks if policies[task]),
+        qualified=count_able(kinds, tags.values()),
+        saturation=_limit(spec.max_peers),
+        scheduler=spec.task_scheduler,
+        share=spec.percentage or 0,
+        task_shares={task.name: task.percentage or 0 for task in spec.tasks},
         batches=colocation.count_batches(replica, job) if colocated else None,
     )
+
+
+def _limit(peers: int | None) -> float:
+    return math.inf if peers is None else peers
 
 
 def kinds_of_peers(replica: Replica) -> Kinds:

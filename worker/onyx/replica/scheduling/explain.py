@@ -54,7 +54,7 @@ def displaced(replica: Replica, job: JobId) -> bool:
 
 def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | None:
     """A task whose tags too few peers have, busy or not."""
-    required = replica.required_tags.get(demand.job, NOTHING).get(task, ())
+    required = replica.specs[demand.job].by_name[task].required_tags
     least = demand.least(task)
     able = sum(satisfies(replica, peer, required) for peer in replica.peers)
     if not required or able >= least:
@@ -89,7 +89,7 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
 def _reason(replica: Replica, demand: Demand) -> str:
     if replica.job_scheduler == "percentage":
         before = takewhile(lambda job: job != demand.job, jobs_to_serve(replica))
-        total = demand.share + sum(replica.percentages.get(job, 0) for job in before)
+        total = demand.share + sum(replica.specs[job].percentage or 0 for job in before)
         if total > 100:
             return (
                 f"its percentage and those of the jobs before it make up {total}: beyond 100 the "

@@ -147,7 +147,7 @@ def _choose(
 
 def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> Costs:
     """What it costs to move a peer with each set of tags to a task."""
-    required = replica.required_tags.get(seat[0], Map()).get(seat[1], ())
+    required = replica.specs[seat[0]].by_name[seat[1]].required_tags
     return np.array(
         [
             _MOVE + min(len(tags) - len(required), _TAGS_COUNTED_MAX)
@@ -159,14 +159,14 @@ def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> Co
 
 
 def _any_tags(replica: Replica, seats: Sequence[Seat]) -> bool:
-    return any(replica.required_tags.get(job, Map()).get(task) for job, task in seats)
+    return any(replica.specs[job].by_name[task].required_tags for job, task in seats)
 
 
 def _pinned(
     replica: Replica, seat: Seat, stay: Mapping[Seat, tuple[PeerId, ...]]
 ) -> tuple[PeerId, ...]:
     """Those who may not move even if it would help: peers of grouped tasks with state to lose."""
-    policy = replica.flux_policies.get(seat[0], Map()).get(seat[1])
+    policy = replica.specs[seat[0]].by_name[seat[1]].flux_policy
     return stay[seat] if policy in PINNING else ()
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.workflow import children, edge_number, parents
-from onyx.replica import jobs
 from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
@@ -68,7 +67,7 @@ def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
 
 def sources_of(replica: Replica, job: JobId) -> tuple[tuple[TaskName, tuple[Site, ...]], ...]:
     """The tasks of a job that own partitions, each with its peers."""
-    return tuple((task, sites_of(replica, job, task)) for task in jobs.sources(replica, job))
+    return tuple((task, sites_of(replica, job, task)) for task in replica.specs[job].sources)
 
 
 def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:

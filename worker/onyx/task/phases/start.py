@@ -38,7 +38,7 @@ def load_job(task: Task) -> Answer:
     assignment = task.assignment
     check_task(assignment)
     services, job_id = assignment.services, assignment.job_id
-    log, digest = services.log, services.replica().job_digests.get(job_id)
+    log, digest = services.log, services.replica().digest_of(job_id)
     if digest is None:
         return Progress.WAITING
 

@@ -31,7 +31,6 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
-from onyx.replica import jobs
 from onyx.replica.state import NOTHING, Partitions, Replica
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
@@ -69,7 +68,7 @@ def may_carry_over(assignment: Assignment) -> bool:
     replica, job = assignment.services.replica(), assignment.job_id
     known = replica.partitions.get(job, NOTHING)
     return job not in replica.upgrades or all(
-        source in known for source in jobs.sources(replica, job)
+        source in known for source in replica.specs[job].sources
     )
 
 
@@ -180,7 +179,7 @@ def _planned(program: Program) -> tuple[JobId, Job, Plan]:
     """
     replica, new = program.services.replica(), program.job
     job_id = replica.upgrades[program.job_id]
-    digest = replica.job_digests.get(job_id)
+    digest = replica.digest_of(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
             f"job {program.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
