@@ -19,7 +19,7 @@ from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.spark import run_stage
 from onyx.spark.launcher import run_in_process
 from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.run_stage import named, told
+from onyx.spark.run_stage import failure_message, named
 
 USER_CODE = """
 def doubled(frame):
@@ -55,7 +55,7 @@ def run_here(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]
     try:
         result = named(request.stage)(table)
     except Exception as error:
-        raise UserFunctionError(told(error)) from error
+        raise UserFunctionError(failure_message(error)) from error
     Path(request.target).mkdir()
     pq.write_table(result, Path(request.target) / "part-0.parquet")
 
@@ -129,7 +129,7 @@ def test_a_worker_that_has_used_a_connect_server_runs_other_masters(
 
 
 @pytest.mark.server
-def test_a_stage_that_does_not_exist_is_told_without_starting_spark(user_code: Path) -> None:
+def test_a_stage_that_does_not_exist_is_reported_without_starting_spark(user_code: Path) -> None:
     with pytest.raises(UserFunctionError, match="has no 'nothing'"):
         run_in_process(request_for("stages_of_a_user:nothing", user_code), 60.0, lambda: True)
 
@@ -153,7 +153,7 @@ def test_a_stage_is_ended_when_its_worker_is_declared_dead(user_code: Path) -> N
 
 
 @pytest.mark.server
-def test_a_process_that_is_killed_is_told(user_code: Path) -> None:
+def test_a_process_that_is_killed_is_reported(user_code: Path) -> None:
     def kill() -> bool:
         if (user_code / "pid").exists():
             os.kill(int((user_code / "pid").read_text()), signal.SIGKILL)

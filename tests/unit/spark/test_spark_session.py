@@ -1,4 +1,4 @@
-"""Settings of a session, names of stages, and what is told of an exception. No JVM."""
+"""Settings of a session, names of stages, and the text of an exception. No JVM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import NameNotRegistered
-from onyx.spark.run_stage import MESSAGE_CHARACTERS_MAX, named, told
+from onyx.spark.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
 from onyx.spark.session import configuration
 
 
@@ -40,11 +40,11 @@ def test_a_name_resolves_only_to_a_function_of_its_module(name: str) -> None:
         named(name)
 
 
-def test_an_exception_of_a_stage_is_told_with_its_place_and_cut() -> None:
+def test_an_exception_of_a_stage_is_shown_with_its_place_and_cut() -> None:
     try:
         raise ValueError("x" * 100_000)
     except ValueError as error:
-        text = told(error)
+        text = failure_message(error)
     assert text.startswith("ValueError: xxx")
     assert "test_spark_session.py" in text
     assert len(text) < MESSAGE_CHARACTERS_MAX + 1_000

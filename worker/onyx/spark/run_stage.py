@@ -115,10 +115,10 @@ def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) ->
         else:
             result.write.parquet(request.target)
     except Exception as error:
-        raise UserFunctionError(message_of(error)) from error
+        raise UserFunctionError(failure_message(error)) from error
 
 
-def message_of(error: Exception) -> str:
+def failure_message(error: Exception) -> str:
     """An exception of a stage: type, message, and the places in the user's own files."""
     ours = (str(Path(__file__).parents[1]), f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}")
     frames = [
