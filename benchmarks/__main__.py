@@ -36,7 +36,7 @@ BENCHMARKS = {
     "bench_windows": "windows alone: segments into states, firings and changes",
     "bench_spill": "state in memory and on disk: memory, and segments into states",
     "startup": "`onyx run` of a trivial job",
-    "operator_jobs": "OnyxJobs applied, told and deleted, and what the operator takes for it",
+    "operator_jobs": "OnyxJobs applied, reported and deleted, and what the operator takes for it",
 }
 """Those that have goals, in the order of the table. The other modules explain where costs are."""
 TIMEOUT_S = 1_800.0

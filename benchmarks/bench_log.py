@@ -30,7 +30,7 @@ GOAL_ENTRIES_S = 5_000
 
 
 class Until:
-    """Counts deliveries and tells when all have come."""
+    """Counts deliveries and signals when all have come."""
 
     def __init__(self, count: int) -> None:
         self._left = count

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_spill [--quick] [--json FILE]
 
 A global count of five million groups. Each group comes once; then more segments come, 19 of 20 of
-them of one group in a hundred; then the state is told for a snapshot, shard by shard, and restored
+them of one group in a hundred; then the state is read for a snapshot, shard by shard, and restored
 from it beside the first. Changes are taken after each ten batches. Each way is a process of its
 own, first with all states in memory, then with at most 200,000 of them there and the rest on disk.
 """

@@ -1,4 +1,4 @@
-"""What every benchmark tells: figures with their goals, as a table and as JSON.
+"""What every benchmark reports: figures with their goals, as a table and as JSON.
 
 A benchmark is a module with a command line; `run` gives it `--quick` and `--json FILE`, prints its
 figures and writes `{"figures": [...], "details": ..., "load_average": [...]}`. The summary

@@ -3,7 +3,7 @@
     make cluster cluster-images
     KUBECONFIG=~/.cache/onyx-cluster/state/kubeconfig python -m benchmarks.kubernetes [--quick]
 
-It installs the chart in a namespace of its own. The size of an image is told twice: unpacked, as
+It installs the chart in a namespace of its own. The size of an image is given twice: unpacked, as
 the engine lists it, and with gzip, as it is pulled. Time to ready is from the creation of a pod to
 its condition, in whole seconds as Kubernetes keeps them, with the image on the node already. Memory
 is what the container's processes have resident. Goals of memory are what the chart's pods ask for.

@@ -50,9 +50,9 @@ def bytewax(
     """A flow of `contenders/bytewax_flows.py`, without recovery store."""
     if not importlib.util.find_spec("bytewax"):
         return None
-    told = f"{processes} process{'es' * (processes > 1)}, no recovery store"
+    setup = f"{processes} process{'es' * (processes > 1)}, no recovery store"
     command = partial(_bytewax, flow, processes)
-    return Contender(name, command, printed_answer, CODE, "; ".join(filter(None, [note, told])))
+    return Contender(name, command, printed_answer, CODE, "; ".join(filter(None, [note, setup])))
 
 
 def _bytewax(flow: str, processes: int, data: Data, folder: Path) -> Sequence[str]:

@@ -6,7 +6,7 @@ window and then goes on with few segments. One of the processes that hold state 
 *First result*: from the kill to the first result of a group that this process had. The cluster
 notices a death when its session ends, so this cannot be less than the session timeout. *Restored*:
 from the new allocation, which is made then, until every peer of the job has said that it is ready,
-which it does when its state is there. A small state tells the first, 1 GB on disk the second.
+which it does when its state is there. A small state measures the first, 1 GB on disk the second.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ def is_filled(cluster: Cluster, job: JobId, folder: Path) -> bool:
     return len({group for _, _, group in results(folder)}) == TRICKLE_KEYS
 
 
-def first_of(groups: set[str], told: Results, dead: int, since_s: float) -> float | None:
+def first_of(groups: set[str], results: Results, dead: int, since_s: float) -> float | None:
     """When the first result arrived of one of the groups that another process has made."""
     times = [
         at_s
-        for at_s, process, group in told
+        for at_s, process, group in results
         if process != dead and at_s > since_s and group in groups
     ]
     return min(times, default=None)

@@ -1,7 +1,7 @@
 """Workload b: how often each word comes. `python -m benchmarks.workload_b [--help]`
 
-Onyx counts in a global window by word and tells each count once, at the end; Bytewax's
-`stateful_map` tells the count at each word, as its users do who keep state, and `bytewax-final`
+Onyx counts in a global window by word and emits each count once, at the end; Bytewax's
+`stateful_map` emits the count at each word, as its users do who keep state, and `bytewax-final`
 only at the end. `onyx-3` spreads the words over three processes.
 """
 

@@ -1,7 +1,7 @@
 """Workload c: sums by key and minute of event time. `python -m benchmarks.workload_c [--help]`
 
 1,000 keys, events out of order. All allow events to be ten minutes late: Bytewax and PyFlink wait
-so long before they close a window; Onyx tells a window when the watermark has passed it, and keeps
+so long before they close a window; Onyx emits a window when the watermark has passed it, and keeps
 it for ten minutes more. `onyx-1` keeps its state in a log on the local disk, exactly-once;
 `onyx-1-no-log` is the same but for the log, whose changes nobody asks for; `onyx-1-most-once` has
 the log, but neither acks nor remembers what was applied.

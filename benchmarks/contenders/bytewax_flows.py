@@ -1,6 +1,6 @@
 """Workloads on Bytewax. `BENCH_FOLDER=... python -m bytewax.run "bytewax_flows:segments()"`
 
-Two processes: `python -m bytewax.testing "bytewax_flows:running_count()" -p 2`. Each worker tells
+Two processes: `python -m bytewax.testing "bytewax_flows:running_count()" -p 2`. Each worker prints
 its share of the answer.
 """
 

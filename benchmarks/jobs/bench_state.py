@@ -118,12 +118,12 @@ def each_once(number):
 
 
 class Fired:
-    told = False
+    fired_once = False
 
 
 def at_end(event, window, trigger, state_event, state):
     """What is emitted; when the first one was (CLOCK_MONOTONIC, in s), is left in a file."""
-    if not Fired.told:
-        Fired.told = True
+    if not Fired.fired_once:
+        Fired.fired_once = True
         Path(os.environ["BENCH_FIRED"]).write_text(str(time.monotonic()))
     return {"key": state_event["group_key"], "count": state}

@@ -83,10 +83,12 @@ def check_route(name, folder, expected):
     segments, files = read_json_lines(folder)
     distinct, faults = without_repeats(segments, lambda segment: segment["row"])
     keys = set(expected.columns)
-    faults += told("other keys", [row for row, segment in distinct.items() if keys != set(segment)])
+    faults += listed(
+        "other keys", [row for row, segment in distinct.items() if keys != set(segment)]
+    )
     actual = pd.DataFrame(list(distinct.values()), index=list(distinct), columns=expected.columns)
-    faults += told("missing", expected.index.difference(actual.index))
-    faults += told("not expected here", actual.index.difference(expected.index))
+    faults += listed("missing", expected.index.difference(actual.index))
+    faults += listed("not expected here", actual.index.difference(expected.index))
     common = expected.index.intersection(actual.index)
     faults += differences(expected.loc[common], actual.loc[common])
     return Outcome(name, files, len(segments), len(distinct), len(expected), faults)
@@ -99,11 +101,11 @@ def differences(expected, actual):
         wanted = expected[column].array
         found = actual[column].astype(expected[column].dtype).array
         same = (wanted == found).fillna(False) | (wanted.isna() & found.isna())
-        faults += told(f"other {column}", expected.index[~same.astype(bool)])
+        faults += listed(f"other {column}", expected.index[~same.astype(bool)])
     return faults
 
 
-def told(what, rows):
+def listed(what, rows):
     """At most one fault, that names some of the rows."""
     some = ", ".join(str(row) for row in rows[:FAULTS_SHOWN])
     return [f"{what}: {len(rows)} rows ({some}{' ...' if len(rows) > FAULTS_SHOWN else ''})"] * (
@@ -115,8 +117,8 @@ def check_bad(folder, flights):
     segments, files = read_json_lines(folder)
     distinct, faults = without_repeats(segments, lambda segment: segment["record"]["row"])
     expected = {record["row"]: record for record in bad_records(next(raw()), len(flights))}
-    faults += told("missing", sorted(expected.keys() - distinct.keys()))
-    faults += told("not expected here", sorted(distinct.keys() - expected.keys()))
+    faults += listed("missing", sorted(expected.keys() - distinct.keys()))
+    faults += listed("not expected here", sorted(distinct.keys() - expected.keys()))
     for row in sorted(expected.keys() & distinct.keys()):
         if distinct[row]["record"] != expected[row] or not distinct[row]["error"]:
             faults.append(f"row {row} is not what was in the file, or has no reason")
@@ -146,8 +148,8 @@ def check_delays(folder, flights):
         return Outcome("delays", 0, 0, 0, len(expected), [f"no result in {folder}"])
     result = pd.concat([pd.read_parquet(path) for path in paths])
     actual = result.set_index(["carrier", "origin", "month"])
-    faults = told("missing groups", expected.index.difference(actual.index))
-    faults += told("groups not expected", actual.index.difference(expected.index))
+    faults = listed("missing groups", expected.index.difference(actual.index))
+    faults += listed("groups not expected", actual.index.difference(expected.index))
     if not faults:
         faults += differences(expected.astype("Float64"), actual.loc[expected.index])
     distinct = int((~actual.index.duplicated()).sum())

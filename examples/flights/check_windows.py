@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from check import Outcome, differences, expected_flights, read_json_lines, show, told
+from check import Outcome, differences, expected_flights, listed, read_json_lines, show
 from check import without_repeats as distinct_by
 from prepare import OUT
 
@@ -77,8 +77,8 @@ def check_windows(name, folder, expected):
     segments, files = read_json_lines(folder)
     distinct, faults = distinct_by(segments, lambda segment: tuple(segment[key] for key in keys))
     actual = pd.DataFrame(list(distinct.values()), columns=[*keys, *columns]).set_index(keys)
-    faults += told("missing", expected.index.difference(actual.index))
-    faults += told("not expected", actual.index.difference(expected.index))
+    faults += listed("missing", expected.index.difference(actual.index))
+    faults += listed("not expected", actual.index.difference(expected.index))
     common = expected.index.intersection(actual.index)
     faults += differences(expected.loc[common], actual.loc[common])
     return Outcome(name, files, len(segments), len(distinct), len(expected), faults)

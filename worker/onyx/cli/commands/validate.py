@@ -33,7 +33,7 @@ def validate(
     """
     import_from(file.parent, Path())
     try:
-        name, told, noticed = _checked(file, modules)
+        name, summary, noticed = _checked(file, modules)
         warnings = [*ambiguities(read_file(file), str(file)), *noticed]
     except ManifestError as error:
         if not as_json:
@@ -47,7 +47,7 @@ def validate(
     else:
         for warning in warnings:
             typer.echo(f"warning: {warning}", err=True)
-        print(f"{file}: {told}")
+        print(f"{file}: {summary}")
 
 
 def _checked(file: Path, modules: list[str] | None) -> tuple[str, str, tuple[Problem, ...]]:
@@ -65,8 +65,8 @@ def _checked(file: Path, modules: list[str] | None) -> tuple[str, str, tuple[Pro
     if problems:
         raise ManifestError(problems)
     tasks, edges = len(job.catalog), len(job.workflow)
-    told = f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
-    return job.name, told, notices(job)
+    summary = f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
+    return job.name, summary, notices(job)
 
 
 def unresolved(job: Job, modules: Sequence[str]) -> list[Problem]:

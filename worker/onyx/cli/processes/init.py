@@ -36,7 +36,7 @@ def divide(pid: int | None = None) -> None:
 
 
 def _bury_until(worker: int) -> int:
-    """Wait for all children until the worker has ended; its exit code, as a shell tells it."""
+    """Wait for all children until the worker has ended; its exit code, as a shell reports it."""
     while True:
         ended, status = os.wait()
         if ended == worker:

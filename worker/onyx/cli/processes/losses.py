@@ -81,12 +81,12 @@ def left(recorder: Recorder) -> list[ReportLoss]:
     return list(pending(recorder))
 
 
-def told(deaths: Sequence[Inside]) -> str:
+def described(deaths: Sequence[Inside]) -> str:
     """In words, for the log; empty when nobody was in user code."""
-    return "; or ".join(_told(each) for each in deaths)
+    return "; or ".join(_described(each) for each in deaths)
 
 
-def _told(each: Inside) -> str:
+def _described(each: Inside) -> str:
     where = f"in {each.phase} of task {each.task} of job {each.job}"
     if not each.over_segments:
         return where

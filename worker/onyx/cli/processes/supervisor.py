@@ -41,7 +41,7 @@ logger = logging.getLogger("onyx.supervisor")
 RESTART_BACK_OFF_S = 0.5
 RESTART_BACK_OFF_MAX_S = 10.0
 THAWING_S = 1.0
-"""Workers are told to go on for so long: one may be about to freeze."""
+"""SIGCONT is repeated to workers for so long: one may be about to freeze."""
 STOP_MARGIN_S = 5.0
 """Beyond the time that a worker has for leaving."""
 
@@ -196,7 +196,7 @@ class Supervisor:
         logger.warning(
             "worker process %d ended with %s%s; it is started again in %.1f s",
             child.number,
-            _told(code),
+            _described(code),
             self._examine(child, code, lived_s),
             child.back_off_s,
         )
@@ -212,10 +212,10 @@ class Supervisor:
         if not deaths:
             return ""
         losses.hand_over(child.recorder, losses.reports(deaths, lived_s))
-        return f" inside user code: {losses.told(deaths)}"
+        return f" inside user code: {losses.described(deaths)}"
 
 
-def _told(code: int) -> str:
+def _described(code: int) -> str:
     if code >= 0:
         return f"code {code}"
     try:

@@ -38,15 +38,15 @@ class ThreadWatch:
 
     def _ended(self, end: threading.ExceptHookArgs) -> None:
         name = end.thread.name if end.thread is not None else "(unknown)"
-        told = describe(end.exc_value) if end.exc_value is not None else end.exc_type.__name__
+        what = describe(end.exc_value) if end.exc_value is not None else end.exc_type.__name__
         if not name.startswith(OURS):
-            logger.error("thread %s has ended: %s", name, told, exc_info=end.exc_value)
+            logger.error("thread %s has ended: %s", name, what, exc_info=end.exc_value)
             return
-        self.failure = InvariantViolated(f"thread {name} has ended: {told}")
+        self.failure = InvariantViolated(f"thread {name} has ended: {what}")
         logger.critical(
             "thread %s has ended, a bug in Onyx, please report it; the process ends too: %s",
             name,
-            told,
+            what,
             exc_info=end.exc_value,
         )
 
