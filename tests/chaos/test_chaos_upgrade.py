@@ -43,7 +43,7 @@ def version(folder: Path, number: int) -> dict[str, Any]:
 
 
 def submit_after(cluster: Cluster, spec: dict[str, Any], old: JobId) -> JobId:
-    """As soon as the old job has taken over from the one before it."""
+    """As soon as the old job has carried over the state of the one before it."""
     spec["spec"]["upgrade"] = {"from": old}
     until_s = time.monotonic() + WAIT_S
     while True:

@@ -46,7 +46,7 @@ class World:
     begun: set[JobId] = field(default_factory=set)
     """Those of them that have taken over."""
     refusal: str = ""
-    """Why no job can come in the place of another one."""
+    """Why no job can upgrade another one."""
 
     def seen(self) -> Seen:
         ids = ids_of_interest(

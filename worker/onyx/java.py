@@ -52,6 +52,7 @@ class Java:
 
     @property
     def executable(self) -> Path:
+        """The `java` program itself."""
         return self.home / "bin" / "java"
 
 

@@ -148,7 +148,7 @@ def test_another_job_replaces_the_result_and_does_not_see_the_parts_of_the_first
 
 
 def versions_of_a_job(root: Path, count: int) -> SparkOutput:
-    """Each wrote the power of ten of its number, and came in the place of the one before."""
+    """Each wrote the power of ten of its number, and upgraded the one before."""
     old = None
     for number in range(count):
         job = f"job-{number}"
@@ -164,7 +164,7 @@ def test_the_result_of_a_version_holds_what_every_version_before_it_wrote(tmp_pa
 
 
 def test_a_version_that_was_given_up_is_not_in_the_result(tmp_path: Path) -> None:
-    """job-1 took over from job-0 and was given up: job-2 goes on where job-0 stopped."""
+    """job-1 upgraded job-0 and was given up: job-2 upgrades job-0 again."""
     versions_of_a_job(tmp_path, 2)
     first = UpgradedJob(JobId("job-0"), began=True)
     sink = spark_output(tmp_path, SummingRunner(), "g9", "job-2", old=first)

@@ -1,4 +1,4 @@
-"""A job in the place of another one, on the bench: what was counted there is counted on here."""
+"""A job upgrades another one, on the bench: counts continue from those of the old job."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from onyx.errors import LogReplaced, OnyxError, UserError
 
 
 class ExitCode(IntEnum):
+    """The exit codes of all commands, and of worker processes."""
+
     SUCCESS = 0
     FAILURE = 1
     """It could not be done now, or there is a bug; a restart may help."""

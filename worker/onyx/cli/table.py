@@ -49,9 +49,11 @@ class LazyGroup(typer.core.TyperGroup):
         self.commands = cast(Any, _Lazy())
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the table."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The listing, without an import of any command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

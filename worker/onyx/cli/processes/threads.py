@@ -30,10 +30,12 @@ class ThreadWatch:
         self._before = threading.excepthook
 
     def start(self) -> None:
+        """Take over the hook for exceptions that end a thread."""
         self._before = threading.excepthook
         threading.excepthook = self._ended
 
     def stop(self) -> None:
+        """Put the old hook back."""
         threading.excepthook = self._before
 
     def _ended(self, end: threading.ExceptHookArgs) -> None:

@@ -1,4 +1,4 @@
-"""A client that submits jobs in the place of others, over a log in memory."""
+"""A client that submits upgrades, over a log in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read(client: Client, name: str, documents: int) -> None:
         client.log.put_document(f"frontier/{name}/{number}", b"{}", None)
 
 
-def test_the_other_job_is_killed_in_the_moment_of_submission(client: Client) -> None:
+def test_the_submission_of_an_upgrade_kills_the_old_job(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
     assert [(each.id, each.state) for each in client.statuses()] == [
@@ -81,7 +81,7 @@ def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_kill
     assert (step.name, step.fate) == ("in", "dropped")
 
 
-def test_only_a_job_that_is_known_and_has_not_completed_can_be_taken_over(client: Client) -> None:
+def test_only_a_known_job_that_has_not_completed_can_be_upgraded(client: Client) -> None:
     with pytest.raises(UserError, match="there is no job a"):
         submit(client, "b", after="a")
     submit(client, "a")
@@ -90,7 +90,7 @@ def test_only_a_job_that_is_known_and_has_not_completed_can_be_taken_over(client
         submit(client, "b", after="a")
 
 
-def test_two_jobs_do_not_go_on_where_one_stopped_but_a_second_try_may(client: Client) -> None:
+def test_a_job_is_upgraded_by_one_job_but_again_when_that_was_killed(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
     with pytest.raises(UserError, match="job b upgrades job a already"):
@@ -99,7 +99,7 @@ def test_two_jobs_do_not_go_on_where_one_stopped_but_a_second_try_may(client: Cl
     assert submit(client, "c", after="a") == "c"
 
 
-def test_a_job_that_has_not_taken_over_itself_gives_nothing(client: Client) -> None:
+def test_a_job_that_has_not_carried_over_state_cannot_be_upgraded(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
     read(client, "b", documents=1)
@@ -110,7 +110,7 @@ def test_a_job_that_has_not_taken_over_itself_gives_nothing(client: Client) -> N
     assert client.replica().jobs == ("c",)
 
 
-def test_the_state_is_that_of_the_first_job_until_another_one_has_taken_over(
+def test_the_first_job_holds_the_state_until_another_one_has_carried_it_over(
     client: Client,
 ) -> None:
     submit(client, "a")
@@ -151,7 +151,7 @@ def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
         upgrades.plan(client.log, client.replica(), alone, alone.upgrade)
 
 
-def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) -> None:
+def test_an_old_job_is_kept_until_its_state_has_been_carried_over(client: Client) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
     submit(client, "other")
@@ -162,7 +162,9 @@ def test_a_job_is_kept_until_another_one_has_taken_over_from_it(client: Client) 
     assert client.replica().jobs == ("b",)
 
 
-def test_a_job_that_is_killed_before_it_has_taken_over_keeps_nothing(client: Client) -> None:
+def test_a_job_that_is_killed_before_it_carries_over_keeps_no_old_job(
+    client: Client,
+) -> None:
     submit(client, "a")
     submit(client, "b", after="a")
     client.kill(JobId("b"))

@@ -150,7 +150,7 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
         (entry(1, requiredTags=["gpu"]), "task work needs a peer with tags [gpu]"),
     ],
 )
-def test_what_no_worker_can_run_is_refused_and_the_other_job_goes_on(
+def test_a_job_that_no_worker_can_run_is_refused_and_the_old_job_goes_on(
     running: tuple[Cluster, JobId], change: Callable[[Spec], object], told: str
 ) -> None:
     cluster, job = running
@@ -172,7 +172,7 @@ def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work(
     assert all(worker.running for worker in cluster.workers)
 
 
-def test_the_command_line_tells_it_and_fills_in_the_other_job(
+def test_the_command_line_shows_the_plan_and_fills_in_the_old_job(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     """A worker that came later knows the function; those before it do not."""

@@ -1,4 +1,4 @@
-"""What workers say of a job before it takes the place of another one, told in entries."""
+"""Answers of workers to the check of a job before an upgrade, as entries of the log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def vouch(history: History, found: WorkerCheck, group: str, *problems: str) -> N
     history.write(VouchJob(id=found.check, group=group, problems=problems))
 
 
-def test_a_job_may_come_when_every_worker_has_said_that_it_can_run_it() -> None:
+def test_a_job_can_run_when_every_worker_answers_that_it_can() -> None:
     history = History()
     history.join("a")
     history.join("b")
@@ -90,7 +90,7 @@ def test_one_worker_that_cannot_is_enough_and_is_named() -> None:
     assert problem == "task age: there is no ages:age (1 of 3 workers: b.example:7777)"
 
 
-def test_what_all_workers_say_is_said_once() -> None:
+def test_the_same_answer_of_all_workers_is_one_problem() -> None:
     history = History()
     for each in ("a", "b"):
         history.join(each)
@@ -100,7 +100,7 @@ def test_what_all_workers_say_is_said_once() -> None:
     assert found.problems() == ("no such module (all workers)",)
 
 
-def test_whoever_leaves_needs_not_answer_and_whoever_comes_was_not_asked() -> None:
+def test_a_worker_that_leaves_need_not_answer_and_one_that_joins_is_not_asked() -> None:
     history = History()
     for each in ("a", "b"):
         history.join(each)
@@ -113,7 +113,7 @@ def test_whoever_leaves_needs_not_answer_and_whoever_comes_was_not_asked() -> No
     assert (found.complete, found.problems()) == (True, ())
 
 
-def test_where_nobody_is_left_nobody_vouches() -> None:
+def test_without_any_worker_left_the_job_cannot_run() -> None:
     history = History()
     history.join("a")
     found = asked(history)
@@ -160,10 +160,10 @@ def submission(
         ({}, {"out": ["gpu"]}, "task out needs a peer with tags [gpu]"),
     ],
 )
-def test_peers_that_a_job_would_lack_are_missed_before_the_other_one_ends(
+def test_peers_that_the_new_job_would_lack_are_missed_before_the_old_one_is_killed(
     least: dict[str, int], tags: dict[str, list[str]], why: str
 ) -> None:
-    """Four peers, all of which the former job has."""
+    """Four peers, all of which the old job has."""
     history = History()
     history.join("a", peers=4)
     history.write(submission("old"))
@@ -174,7 +174,7 @@ def test_peers_that_a_job_would_lack_are_missed_before_the_other_one_ends(
     assert bool(lacking) == bool(why)
 
 
-def test_a_job_that_has_no_peers_itself_may_give_way_to_one_that_waits() -> None:
+def test_an_old_job_without_peers_may_be_upgraded_by_one_that_waits() -> None:
     history = History()
     history.join("a", peers=1)
     history.write(submission("old"))
@@ -207,7 +207,7 @@ def cluster(problems: Sequence[str] | None) -> Iterator[Client]:
         yield client
 
 
-def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
+def test_a_job_that_workers_cannot_run_kills_nothing() -> None:
     with cluster(["task in: there is no m:gone"]) as client:
         new = upgrading(job("new"), "old")
         with pytest.raises(JobRefused, match=r"there is no m:gone \(the worker\)"):
@@ -217,7 +217,7 @@ def test_a_job_that_workers_cannot_run_stops_nothing() -> None:
         assert client.replica().jobs == ("old",)
 
 
-def test_a_worker_that_does_not_answer_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_answer_kills_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 0.01)
     with cluster(None) as client:
         with pytest.raises(Unavailable, match=r"no answer from voucher within 0\.01 s"):
@@ -225,7 +225,7 @@ def test_a_worker_that_does_not_answer_stops_nothing(monkeypatch: pytest.MonkeyP
         assert client.replica().jobs == ("old",)
 
 
-def test_without_a_worker_nothing_is_stopped_but_a_first_job_is_taken() -> None:
+def test_without_workers_nothing_is_killed_but_a_first_job_is_accepted() -> None:
     client = Client(MemoryLog().client(), "balanced")
     client.submit(job("old"))
     with pytest.raises(JobRefused, match="no worker is there"):
