@@ -26,7 +26,7 @@ from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.server import Check, Webhook
-from onyx_operator.clusters.check import trial
+from onyx_operator.clusters.check import check
 from onyx_operator.clusters.controller import Clusters
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.resources import STATEFUL_SETS
@@ -124,7 +124,7 @@ async def _start(
 ) -> None:
     """Everything that runs; ended in the reverse order."""
     jobs, clusters = Jobs(operator), Clusters(operator)
-    checks: dict[str, Check] = {JOBS.kind: jobs.check, CLUSTERS.kind: partial(trial, operator)}
+    checks: dict[str, Check] = {JOBS.kind: jobs.check, CLUSTERS.kind: partial(check, operator)}
     await _serve_webhook(operator, checks, opened)
     watches = Watches(
         operator.settings,

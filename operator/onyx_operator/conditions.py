@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from onyx.errors import Problem
 
@@ -14,6 +14,14 @@ PROBLEMS_MAX = 10
 Truth = Literal["True", "False", "Unknown"]
 Verdict = tuple[Truth, str, str]
 """Status, reason and message of a condition."""
+
+
+class News(NamedTuple):
+    """An event about an object."""
+
+    reason: str
+    message: str
+    warning: bool = False
 
 
 def dated(

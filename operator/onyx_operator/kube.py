@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -173,11 +174,16 @@ class Kube:
         query = {"fieldManager": MANAGER}
         return await self._changed("patch", "PATCH", path, query, body, content_type)
 
-    async def patch_status(
-        self, resource: Resource, namespace: str, name: str, status: Mapping[str, Any]
+    async def write_status(
+        self, resource: Resource, body: Object, status: Mapping[str, Any]
     ) -> Object:
-        """Merge `status` into the object's status; a value of None removes its key."""
-        return await self.patch(resource, namespace, name, {"status": dict(status)}, "status")
+        """Merge `status` into the status of this version of an object; None removes a key. Conflict
+        when the object has changed since: no write overwrites a change that its writer has not
+        seen."""
+        metadata = body["metadata"]
+        version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        change: Object = {"metadata": version, "status": dict(status)}
+        return await self.patch(resource, metadata["namespace"], metadata["name"], change, "status")
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, uid: str = ""
@@ -351,6 +357,14 @@ def event_body(
 def timestamp(seconds: float) -> str:
     """A time as the API writes it: RFC 3339, in UTC, whole seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def seconds(text: str) -> float | None:
+    """Seconds since the epoch of a time as the API writes it; None when it is none."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def _refusal(status: int, answer: bytes, request: str) -> OnyxError:

@@ -1,9 +1,9 @@
-"""A queue of objects that have to be looked at: level-based, one look at an object at a time.
+"""A queue of objects to be worked on: level-based, one worker at a time for an object.
 
-Whatever happens to an object only says that it is to be looked at again; ten events before the look
-are one look, and one during it is another one after it. A look that fails is repeated after a wait
-that doubles. Rejected: work in kopf's handlers themselves, which know one object each, while a
-cluster is to be looked at when its StatefulSet changes or its resync is due, too.
+An event about an object only says that it has to be worked on again: ten events before the work
+are one piece of work, and an event during it causes one more after it. Work that fails is repeated
+after a wait that doubles. Rejected: work in kopf's handlers. A handler knows one object, while an
+object has work when its StatefulSet, its log or its cluster changes, and when a wait is over.
 """
 
 from __future__ import annotations
@@ -33,53 +33,68 @@ class Key:
         return f"{self.namespace}/{self.name}"
 
 
-class Reconciler:
-    """Looks at objects of one kind. All methods belong to one event loop.
+class WorkQueue:
+    """Works on objects of one kind. All methods belong to one event loop.
 
     Args:
         kind: for logs and metrics.
-        look: reconciles one object; what it raises is told, and it is called again later.
+        work: works on one object; what it raises is logged, and it is called again later.
     """
 
     def __init__(
         self,
         kind: str,
-        look: Callable[[Key], Awaitable[None]],
+        work: Callable[[Key], Awaitable[None]],
         pace: Pace,
         metrics: OperatorMetrics,
     ) -> None:
-        self._kind, self._look, self._pace, self._metrics = kind, look, pace, metrics
+        self._kind, self._work_on, self._pace, self._metrics = kind, work, pace, metrics
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
-        self._looking: set[Key] = set()
+        self._busy: set[Key] = set()
         self._again: set[Key] = set()
         self._failures: dict[Key, int] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
 
     def touch(self, key: Key) -> None:
-        """Have an object looked at soon."""
-        if key in self._looking:
+        """Have an object worked on soon."""
+        if key in self._busy:
             self._again.add(key)
         elif key not in self._queued:
             self._queued.add(key)
             self._queue.put_nowait(key)
             self._metrics.queue(self._kind, len(self._queued))
 
+    def touch_later(self, key: Key, wait_s: float | None) -> None:
+        """Have an object worked on after a wait, in place of any earlier wait for it; with None
+        there is no wait any more."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if wait_s is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(wait_s, self._time_is_up, key)
+
     async def run(self) -> None:
-        """Look at what is touched, until cancelled."""
+        """Work on what is touched, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._pace.concurrent_max):
                 group.create_task(self._work())
+
+    def _time_is_up(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.touch(key)
 
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
             self._queued.discard(key)
-            self._looking.add(key)
+            self._busy.add(key)
             self._metrics.queue(self._kind, len(self._queued))
             try:
                 await self._once(key)
             finally:
-                self._looking.discard(key)
+                self._busy.discard(key)
             if key in self._again:
                 self._again.discard(key)
                 self.touch(key)
@@ -87,7 +102,7 @@ class Reconciler:
     async def _once(self, key: Key) -> None:
         started_s, result = time.monotonic(), "ok"
         try:
-            await self._look(key)
+            await self._work_on(key)
         except Unavailable as error:
             result = "retry"
             logger.warning("%s %s: %s", self._kind, key, error)

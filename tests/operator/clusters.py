@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx.settings import Settings
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.spec import Refusal, wanted
+from onyx_operator.clusters.spec import Refusal, read_spec
 
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}
@@ -76,6 +76,6 @@ def pool(
     spec: Mapping[str, Any] = SMALL, code: Mapping[str, Any] | None = None, name: str = "fleet"
 ) -> Pool:
     """The pool of a cluster that can be made."""
-    found = wanted(cluster(spec, name), code, Settings(), "")
+    found = read_spec(cluster(spec, name), code, Settings(), "")
     assert not isinstance(found, Refusal), found
     return found

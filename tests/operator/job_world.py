@@ -8,18 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
-from onyx_operator.jobs.actions import (
-    Action,
-    DeleteObject,
-    Remember,
-    Submit,
-    Tell,
-)
-from onyx_operator.jobs.observed import Seen
+from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
+from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.jobs.versions import ids_of_interest, to_upgrade
+from onyx_operator.jobs.versions import ids_of_interest
 from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
 UID = "6f8b3cf0-0000-4000-8000-000000000001"
@@ -48,14 +42,14 @@ class World:
     refusal: str = ""
     """Why no job can upgrade another one."""
 
-    def seen(self) -> Seen:
+    def seen(self) -> Observed:
         ids = ids_of_interest(
             self.spec, self.record, lambda job: self.jobs.get(job, LogJob()).stage
         )
         alive = tuple(each for each in self.orphans if self.jobs[each].stage == "live")
         log = Log(7, {each: self.jobs[each] for each in ids if each in self.jobs}, alive)
-        seen = Seen(NOW_S, self.record, self.trouble or log)
-        old = None if self.trouble else to_upgrade(self.spec, self.record, log)
+        seen = observed(self.spec, NOW_S, self.record, self.trouble or log)
+        old = seen.versions.upgrades
         if old is None or old.job_id is None:
             return seen
         return replace(seen, upgrade=self.upgrade(old.job_id))
@@ -84,16 +78,16 @@ class World:
                     self.jobs[job] = LogJob("live")
                     if upgrades is not None:
                         self.resumed[job] = upgrades
-                        self.tell("kill-job", upgrades)
+                        self.control("kill-job", upgrades)
                 self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
-            case Tell(command):
-                self.tell(command.NAME, command.job)
+            case Control(command):
+                self.control(command.NAME, command.job)
             case DeleteObject():
                 self.gone = True
         live = [each for each in self.jobs.values() if each.stage == "live"]
         self.live_at_once = max(self.live_at_once, len(live))
 
-    def tell(self, fn: str, job: JobId) -> None:
+    def control(self, fn: str, job: JobId) -> None:
         known = self.jobs.get(job, LogJob())
         if fn == "kill-job" and not known.ended:
             self.jobs[job] = LogJob("killed" if known.submitted else "fenced")
@@ -121,7 +115,7 @@ class World:
         """Carry out plans until there is nothing to do; all actions in order."""
         done: list[Action] = []
         for _ in range(STEPS_MAX):
-            actions = plan(self.spec, self.seen()).actions
+            actions = plan(self.seen()).actions
             if not actions or self.gone:
                 return done
             done += self.carry_out(actions)

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operator.clusters import CODE, SMALL, UID, WHOLE, pool
 
+from onyx_operator.clusters.actions import Apply, Delete
 from onyx_operator.clusters.compare import contains
 from onyx_operator.clusters.merge import merged
-from onyx_operator.clusters.plan import Apply, Delete, Found, Leave, plan
+from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import STATEFUL_SETS, children
 from onyx_operator.kube import Resource
@@ -40,11 +42,12 @@ class World:
         self.objects: dict[tuple[Resource, str], dict[str, Any]] = {}
         self.version = 0
 
-    def found(self) -> list[Found]:
-        return [Found(resource, body) for (resource, _), body in self.objects.items()]
+    def plan(self, wanted: Pool) -> Plan:
+        found = [Found(resource, body) for (resource, _), body in self.objects.items()]
+        return plan(Observed({}, wanted, found=found))
 
     def settle(self, wanted: Pool) -> None:
-        for action in plan(wanted, self.found()):
+        for action in self.plan(wanted).actions:
             if isinstance(action, Apply):
                 self.apply(action.child.resource, action.child.body)
             elif isinstance(action, Delete):
@@ -101,7 +104,7 @@ def spoil(world: World, draw: Callable[[Any], Any]) -> None:
 
 
 def done(world: World, wanted: Pool) -> bool:
-    return plan(wanted, world.found()) == ()
+    return world.plan(wanted) == Plan()
 
 
 @given(st.lists(SPECS, min_size=1, max_size=4), st.data())
@@ -131,7 +134,7 @@ def test_every_loss_and_every_other_value_is_noticed(data: st.DataObject) -> Non
     assert parent[path[-1]] != "nonsense"
     parent[path[-1]] = "nonsense"
 
-    assert [type(each) for each in plan(wanted, world.found())] == [Apply]
+    assert [type(each) for each in world.plan(wanted).actions] == [Apply]
 
 
 def test_what_others_add_is_left_alone() -> None:
@@ -149,7 +152,7 @@ def test_what_we_said_once_and_say_no_more_is_applied_away() -> None:
     world = World()
     world.settle(pool({**SMALL, "env": [{"name": "A", "value": "1"}]}))
 
-    actions = plan(pool(), world.found())
+    actions = world.plan(pool()).actions
     assert [each.child.resource for each in actions if isinstance(each, Apply)] == [STATEFUL_SETS]
 
 
@@ -160,9 +163,11 @@ def test_an_object_of_somebody_else_is_not_touched() -> None:
         body["metadata"]["ownerReferences"][0]["uid"] = "another-uid"
         body["spec"] = {"theirs": True}
 
-    actions = plan(wanted, world.found())
-    assert len(actions) == len(children(wanted))
-    assert all(isinstance(each, Leave) and "belongs to somebody" in each.why for each in actions)
+    found = world.plan(wanted)
+    assert found.actions == ()
+    assert found.trouble is not None
+    assert found.trouble.reason == "NameTaken"
+    assert found.trouble.message.count("belongs to somebody") == len(children(wanted))
 
 
 def test_an_object_that_goes_away_is_waited_for() -> None:
@@ -171,9 +176,10 @@ def test_an_object_that_goes_away_is_waited_for() -> None:
     metadata = world.objects[STATEFUL_SETS, "fleet-worker"]["metadata"]
     metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
-    (action,) = plan(wanted, world.found())
-    assert isinstance(action, Leave)
-    assert "being deleted" in action.why
+    found = world.plan(wanted)
+    assert found.actions == ()
+    assert found.trouble is not None
+    assert "StatefulSet fleet-worker is being deleted" in found.trouble.message
 
 
 def test_only_what_is_ours_is_deleted() -> None:
@@ -182,11 +188,8 @@ def test_only_what_is_ours_is_deleted() -> None:
     foreign = {"metadata": {"name": "other", "uid": "x", "resourceVersion": "1"}}
     world.objects[STATEFUL_SETS, "other"] = foreign
 
-    deleted = [
-        each.name
-        for each in plan(pool({**SMALL, "networkPolicy": {"enabled": False}}), world.found())
-        if isinstance(each, Delete)
-    ]
+    actions = world.plan(pool({**SMALL, "networkPolicy": {"enabled": False}})).actions
+    deleted = [each.name for each in actions if isinstance(each, Delete)]
     assert deleted == ["fleet-worker"]
     assert pool().uid == UID
 

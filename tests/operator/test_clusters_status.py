@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,14 @@ from tests.operator.clusters import CODE, SMALL, WHOLE, cluster, pool
 from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.events import news
-from onyx_operator.clusters.spec import Refusal, wanted
-from onyx_operator.clusters.status import Outcome, deleting, status
+from onyx_operator.clusters.observed import Observed
+from onyx_operator.clusters.plan import Plan
+from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.spec import Refusal, deleting, read_spec
+from onyx_operator.clusters.status import status
 
-NOW = "2026-11-21T12:00:00Z"
-LATER = "2026-11-21T12:05:00Z"
+NOW_S = 1_795_262_400.0
+NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T12:05:00Z"
 
 
 def workers(count: int = 2, seen: bool = True, **told: int) -> dict[str, Any]:
@@ -36,8 +39,15 @@ def pod(name: str, **told: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "status": told}
 
 
-def told(outcome: Outcome, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return status(of or cluster(), outcome, NOW)
+def told(
+    wanted: Pool | Refusal,
+    workers: Mapping[str, Any] | None,
+    pods: Sequence[Mapping[str, Any]] = (),
+    of: Mapping[str, Any] | None = None,
+    now_s: float = NOW_S,
+) -> dict[str, Any]:
+    seen = Observed(of or cluster(), wanted, now_s, (), workers, pods)
+    return status(seen, Plan(trouble=wanted if isinstance(wanted, Refusal) else None))
 
 
 def condition(found: Mapping[str, Any], name: str) -> tuple[str, str, str]:
@@ -46,7 +56,7 @@ def condition(found: Mapping[str, Any], name: str) -> tuple[str, str, str]:
 
 
 def test_a_cluster_whose_workers_are_all_ready() -> None:
-    found = told(Outcome(None, pool(), workers(**all_ready(2))))
+    found = told(pool(), workers(**all_ready(2)))
 
     assert found == {
         "observedGeneration": 1,
@@ -64,7 +74,7 @@ def test_a_cluster_whose_workers_are_all_ready() -> None:
 
 
 def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
-    found = told(Outcome(None, pool(), workers(**all_ready(2))))
+    found = told(pool(), workers(**all_ready(2)))
     version = crd_cluster.definition()["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
 
@@ -88,14 +98,14 @@ def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
     ],
 )
 def test_why_a_cluster_is_not_ready(of: Any, reason: str, message: str) -> None:
-    found = condition(told(Outcome(None, pool(), of)), "Ready")
+    found = condition(told(pool(), of), "Ready")
 
     assert found[:2] == ("False", reason)
     assert message in found[2]
 
 
 def test_a_cluster_scaled_to_nothing_is_ready() -> None:
-    found = told(Outcome(None, pool({**SMALL, "replicas": 0}), workers(0, **all_ready(0))))
+    found = told(pool({**SMALL, "replicas": 0}), workers(0, **all_ready(0)))
 
     assert condition(found, "Ready")[:2] == ("True", "NoWorkersWanted")
     assert found["peers"] == 0
@@ -116,7 +126,7 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
         pod("fleet-worker-5", conditions=[full]),
     ]
 
-    assert condition(told(Outcome(None, pool(), workers(), pods)), "Ready") == (
+    assert condition(told(pool(), workers(), pods), "Ready") == (
         "False",
         "WorkersFailing",
         "0 of 2 workers are ready; fleet-worker-0: ImagePullBackOff: no such image; "
@@ -142,7 +152,7 @@ def test_what_a_worker_printed_before_it_failed_is_told() -> None:
     ]
     why = "it ended with 2: reading settings / module flights: / error: no module 'pandas'"
 
-    message = condition(told(Outcome(None, pool(), workers(), pods)), "Ready")[2]
+    message = condition(told(pool(), workers(), pods), "Ready")[2]
     assert message == (
         f"0 of 2 workers are ready; fleet-worker-0: CrashLoopBackOff: back-off 10s ({why}); "
         f"fleet-worker-1: {why}"
@@ -153,7 +163,7 @@ def test_of_what_a_worker_printed_the_end_is_told() -> None:
     ended = {"terminated": {"exitCode": 1, "message": f"{'x' * 2_000}the end"}}
     pods = [pod("fleet-worker-0", containerStatuses=[{"state": ended}])]
 
-    message = condition(told(Outcome(None, pool(), workers(), pods)), "Ready")[2]
+    message = condition(told(pool(), workers(), pods), "Ready")[2]
     assert message.endswith("xxthe end")
     assert len(message) < 500
 
@@ -162,18 +172,19 @@ def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
     ready = {"type": "Ready", "status": "True"}
     pods = [pod("fleet-worker-1"), pod("fleet-worker-0", conditions=[ready])]
 
-    verdict = condition(told(Outcome(None, pool(), workers(replicas=2), pods)), "Ready")
+    verdict = condition(told(pool(), workers(replicas=2), pods), "Ready")
     assert verdict[1] == "WorkersStarting"
     assert "kubectl describe pod fleet-worker-1 says why" in verdict[2]
 
 
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
-    before = told(Outcome(None, pool(), workers(**all_ready(2))))
-    refused = wanted(cluster({"replica": 3}), None, Settings(), "")
+    before = told(pool(), workers(**all_ready(2)))
+    refused = read_spec(cluster({"replica": 3}), None, Settings(), "")
     assert isinstance(refused, Refusal)
     found = told(
-        Outcome(refused, None, workers(**all_ready(2))),
-        {**cluster({"replica": 3}, generation=2), "status": before},
+        refused,
+        workers(**all_ready(2)),
+        of={**cluster({"replica": 3}, generation=2), "status": before},
     )
 
     verdict = condition(found, "Reconciled")
@@ -189,16 +200,16 @@ def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
 
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
-    first = told(Outcome(None, pool(), workers()))
+    first = told(pool(), workers())
     of = {**cluster(), "status": first}
-    second = status(of, Outcome(None, pool(), workers(**all_ready(2))), LATER)
+    second = told(pool(), workers(**all_ready(2)), of=of, now_s=NOW_S + 300)
 
     times = {each["type"]: each["lastTransitionTime"] for each in second["conditions"]}
     assert times == {"Reconciled": NOW, "Ready": LATER}
 
 
 def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> None:
-    found = told(Outcome(deleting(["flights", "rides"]), None, workers(**all_ready(2))))
+    found = told(deleting(["flights", "rides"]), workers(**all_ready(2)))
 
     for name in ("Reconciled", "Ready"):
         verdict = condition(found, name)
@@ -219,7 +230,7 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
 def test_what_is_missing_is_asked_for(
     spec: Mapping[str, Any], code: Any, reason: str, message: str
 ) -> None:
-    refused = wanted(cluster(spec), code, Settings(), "")
+    refused = read_spec(cluster(spec), code, Settings(), "")
 
     assert isinstance(refused, Refusal)
     assert refused.reason == reason
@@ -228,7 +239,7 @@ def test_what_is_missing_is_asked_for(
 
 def test_the_operators_own_address_and_image_are_the_defaults() -> None:
     engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = wanted(cluster({}), None, engine, "onyx-worker:2")
+    found = read_spec(cluster({}), None, engine, "onyx-worker:2")
 
     assert not isinstance(found, Refusal)
     assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
@@ -236,7 +247,7 @@ def test_the_operators_own_address_and_image_are_the_defaults() -> None:
 
 def test_the_clusters_own_address_and_image_win() -> None:
     engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = wanted(cluster(WHOLE), CODE, engine, "onyx-worker:2")
+    found = read_spec(cluster(WHOLE), CODE, engine, "onyx-worker:2")
 
     assert not isinstance(found, Refusal)
     assert found.zookeeper_address == "zk-0:2181,zk-1:2181"
@@ -244,11 +255,11 @@ def test_the_clusters_own_address_and_image_win() -> None:
 
 
 def test_events_are_about_what_is_new() -> None:
-    starting = told(Outcome(None, pool(), workers()))
-    ready = told(Outcome(None, pool(), workers(**all_ready(2))))
-    more = told(Outcome(None, pool(), workers(3, **all_ready(3))))
-    broken = told(Outcome(Refusal("InvalidSpec", "spec.x"), None, workers(**all_ready(2))))
-    worse = told(Outcome(Refusal("InvalidSpec", "spec.y"), None, workers(**all_ready(2))))
+    starting = told(pool(), workers())
+    ready = told(pool(), workers(**all_ready(2)))
+    more = told(pool(), workers(3, **all_ready(3)))
+    broken = told(Refusal("InvalidSpec", "spec.x"), workers(**all_ready(2)))
+    worse = told(Refusal("InvalidSpec", "spec.y"), workers(**all_ready(2)))
 
     assert list(news({}, starting)) == []
     assert [each[0] for each in news(starting, ready)] == ["WorkersReady"]
@@ -262,7 +273,7 @@ def test_a_crash_that_goes_on_is_one_event() -> None:
     def crashing(back_off: str) -> dict[str, Any]:
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
         pods = [pod("fleet-worker-0", containerStatuses=[{"state": state}])]
-        return told(Outcome(None, pool(), workers(), pods))
+        return told(pool(), workers(), pods)
 
     assert [each[0] for each in news({}, crashing("10s"))] == ["WorkersFailing"]
     assert list(news(crashing("10s"), crashing("20s"))) == []

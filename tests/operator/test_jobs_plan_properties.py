@@ -11,7 +11,7 @@ from tests.operator.job_world import JOB, UID, World
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
 from onyx.replica.commands import KillJob
-from onyx_operator.jobs.actions import Remember, Submit, Tell
+from onyx_operator.jobs.actions import Control, Remember, Submit
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
@@ -138,7 +138,7 @@ def test_a_job_that_shall_run_runs_or_has_ended(world: World) -> None:
 @given(worlds())
 def test_an_invalid_spec_changes_nothing(world: World) -> None:
     world.spec = replace(world.spec, job=None, digest="", problem="is wrong", deleted_at="")
-    assert plan(world.spec, world.seen()).actions == ()
+    assert plan(world.seen()).actions == ()
 
 
 @given(worlds())
@@ -146,14 +146,14 @@ def test_who_had_the_name_before_has_ended_before_anything_is_submitted(world: W
     old = JobId("of-another-uid")
     world.jobs[old], world.orphans = LogJob("live"), (old,)
     world.spec = replace(world.spec, deleted_at="")
-    actions = plan(world.spec, world.seen()).actions
+    actions = plan(world.seen()).actions
     if world.spec.job is not None:
-        assert actions[0] == Tell(KillJob(job=old))
+        assert actions[0] == Control(KillJob(job=old))
 
 
 @given(worlds())
 def test_nothing_is_done_to_a_log_that_cannot_be_reached(world: World) -> None:
     world.trouble = Trouble("LogUnreachable", "no ZooKeeper answers")
     world.spec = replace(world.spec, deleted_at="")
-    actions = plan(world.spec, world.seen()).actions
-    assert not any(isinstance(each, Submit | Tell | Remember) for each in actions)
+    actions = plan(world.seen()).actions
+    assert not any(isinstance(each, Submit | Control | Remember) for each in actions)

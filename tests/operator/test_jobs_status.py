@@ -13,7 +13,7 @@ from onyx.ids import JobId
 from onyx.model.crd.status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
-from onyx_operator.jobs.observed import Seen
+from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.plan import Plan, plan
 from onyx_operator.jobs.record import Record, job_id, read_record
 from onyx_operator.jobs.spec import Spec
@@ -31,8 +31,12 @@ RUNNING = LogJob("live", tasks=(("read", 2), ("write", 1)), required=2, partitio
 
 def told(job: LogJob | None, before: dict[str, Any] | None = None, now_s: float = 1e9) -> Any:
     log = Trouble("LogUnreachable", "no answer") if job is None else Log(9, {ID: job})
-    seen = Seen(now_s, RECORD, log)
-    return status(SPEC, seen, plan(SPEC, seen), before or {})
+    seen = observed(SPEC, now_s, RECORD, log, before=before or {})
+    return shown(seen)
+
+
+def shown(seen: Observed) -> dict[str, Any]:
+    return status(seen, plan(seen))
 
 
 def truths(found: Any) -> dict[str, str]:
@@ -94,8 +98,7 @@ def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
 def test_without_its_cluster_a_job_has_no_peers() -> None:
     gone = Trouble("ClusterNotFound", "there is no OnyxCluster onyx", without_workers=True)
     before = told(RUNNING)
-    seen = Seen(1e9, replace(RECORD, phase=before["phase"]), gone)
-    found = status(SPEC, seen, plan(SPEC, seen), before)
+    found = shown(observed(SPEC, 1e9, replace(RECORD, phase=before["phase"]), gone, before=before))
 
     assert (found["phase"], found["reason"]) == ("Waiting", "ClusterNotFound")
     assert found["peers"] == {"allocated": 0, "required": 2}
@@ -123,8 +126,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
     wrong = replace(
         SPEC, job=None, problem="spec.a: is wrong\nspec.b: too", problem_reason="InvalidSpec"
     )
-    seen = Seen(1e9, Record(), Log(9, {}))
-    found = status(wrong, seen, plan(wrong, seen), {})
+    found = shown(observed(wrong, 1e9, Record(), Log(9, {})))
     assert found["message"] == "spec.a: is wrong; condition Validated lists more problems"
     assert sum("spec.b" in each for each in messages(found)) == 1
     assert sum("spec.a" in each for each in messages(found)) == 3
@@ -133,8 +135,7 @@ def test_all_problems_of_a_spec_are_listed_once() -> None:
 def test_an_invalid_job_has_failed_and_a_wait_for_it_ends() -> None:
     wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
     for log in (Log(9, {}), Trouble("ClusterNotFound", "there is none", without_workers=True)):
-        seen = Seen(1e9, Record(), log)
-        found = status(wrong, seen, plan(wrong, seen), {})
+        found = shown(observed(wrong, 1e9, Record(), log))
         assert found["phase"] == "Invalid"
         assert truths(found)["Failed"] == "True"
         assert truths(found)["Completed"] == "False"
@@ -147,24 +148,24 @@ def test_a_missing_job_file_is_looked_for_at_growing_intervals(
     missed_s: float, wait_s: float
 ) -> None:
     missing = replace(SPEC, job=None, problem="is not there", problem_reason="JobRefNotFound")
-    seen = Seen(1e9, Record(), Log(9, {}), missed_s)
-    for each in (seen, replace(seen, record=RECORD, log=Log(9, {ID: RUNNING}))):
-        assert plan(missing, each).again_in_s == wait_s
-    assert plan(replace(missing, problem_reason="InvalidSpec"), seen).again_in_s is None
+    for record, log in ((Record(), Log(9, {})), (RECORD, Log(9, {ID: RUNNING}))):
+        seen = observed(missing, 1e9, record, log, invalid_s=missed_s)
+        assert plan(seen).again_in_s == wait_s
+    wrong = replace(missing, problem_reason="InvalidSpec")
+    assert plan(observed(wrong, 1e9, Record(), Log(9, {}))).again_in_s is None
 
 
 def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:
     wrong = replace(SPEC, job=None, problem="is wrong", problem_reason="InvalidSpec")
-    seen = Seen(1e9, RECORD, Log(9, {ID: RUNNING}))
-    found = status(wrong, seen, plan(wrong, seen), {})
+    found = shown(observed(wrong, 1e9, RECORD, Log(9, {ID: RUNNING})))
     assert truths(found)["Validated"] == truths(found)["Failed"] == "False"
     assert truths(found)["Running"] == "True"
 
 
 def test_a_long_message_is_cut() -> None:
     wrong = replace(SPEC, job=None, problem="x" * 9_999, problem_reason="InvalidSpec")
-    seen = Seen(1e9, Record(), Log(9, {}))
-    found = status(wrong, seen, Plan((), "Invalid", "InvalidSpec", wrong.problem), {})
+    seen = observed(wrong, 1e9, Record(), Log(9, {}))
+    found = status(seen, Plan((), "Invalid", "InvalidSpec", wrong.problem))
     assert len(found["message"]) == 2_000
     assert max(len(each["message"]) for each in found["conditions"]) == 2_000
 
@@ -181,8 +182,7 @@ def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
 
 def test_the_former_job_is_told_and_read_again_only_if_it_follows_from_the_uid() -> None:
     old = Record(job_id(UID, "before", 0, 3), "before", 0, 3, 2)
-    seen = Seen(1e9, replace(RECORD, upgraded_from=old), Log(9, {ID: RUNNING}))
-    found = status(SPEC, seen, plan(SPEC, seen), {})
+    found = shown(observed(SPEC, 1e9, replace(RECORD, upgraded_from=old), Log(9, {ID: RUNNING})))
     metadata = {"uid": UID, "name": "job", "namespace": "default"}
     assert read_record({"metadata": metadata, "status": found}).upgraded_from == old
     for forged in ({"jobId": "x"}, {"attempt": 4}, {"jobHash": "other"}):
@@ -199,8 +199,9 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
         SPEC, digest="other", declaration=Declaration(upgrade_policy="KeepState"), generation=4
     )
     refused = Upgrade(ID, refusal="spec.upgrade.windows.w: needs an answer\nmore")
-    seen = Seen(1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused)
-    found = status(edited, seen, plan(edited, seen), told(RUNNING))
+    found = shown(
+        observed(edited, 1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused, before=told(RUNNING))
+    )
     (validated,) = (each for each in found["conditions"] if each["type"] == "Validated")
     assert (validated["status"], validated["reason"]) == ("False", "UpgradeRefused")
     assert validated["message"] == refused.refusal
@@ -211,8 +212,7 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
 
 
 def test_a_submission_that_was_given_up_is_no_job() -> None:
-    seen = Seen(1e9, Record(ID, "digest"), Log(9, {ID: LogJob("fenced")}))
-    found = status(SPEC, seen, plan(SPEC, seen), {})
+    found = shown(observed(SPEC, 1e9, Record(ID, "digest"), Log(9, {ID: LogJob("fenced")})))
     assert not {"submittedAt", "finishedAt", "peers"} & set(found)
     assert truths(found)["Submitted"] == "False"
 

@@ -13,7 +13,7 @@ from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx_operator.jobs.actions import Action, Remember, Submit, Tell
+from onyx_operator.jobs.actions import Action, Control, Remember, Submit
 from onyx_operator.jobs.plan import Plan, plan
 from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
@@ -43,7 +43,7 @@ def edit(of: World, digest: str, **declared: Any) -> None:
 
 
 def now(of: World) -> Plan:
-    return plan(of.spec, of.seen())
+    return plan(of.seen())
 
 
 def job(of: World) -> JobId:
@@ -52,7 +52,7 @@ def job(of: World) -> JobId:
 
 
 def told(actions: list[Action]) -> list[str]:
-    return [each.command.NAME for each in actions if isinstance(each, Tell)]
+    return [each.command.NAME for each in actions if isinstance(each, Control)]
 
 
 def change(of: World, **changed: Any) -> None:

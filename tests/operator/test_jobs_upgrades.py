@@ -16,7 +16,7 @@ from tests.support.submissions import submit_job
 from onyx.ids import GroupId, JobId
 from onyx.replica.state import Replica
 from onyx_operator.jobs.spec import read_spec
-from onyx_operator.logs import worker_checks as checks
+from onyx_operator.logs import worker_checks
 from onyx_operator.logs.state import Upgrade
 
 ANSWER = {"tasks": {"read": "initialize"}}
@@ -25,7 +25,7 @@ ANSWER = {"tasks": {"read": "initialize"}}
 @pytest.fixture
 def eager(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     """Looks soon whether an upgrade that was refused can be taken now."""
-    monkeypatch.setattr(checks, "AGAIN_S", 0.05)
+    monkeypatch.setattr(worker_checks, "AGAIN_S", 0.05)
     return operator
 
 
@@ -145,7 +145,9 @@ def test_an_edit_that_would_have_no_peers_waits_for_more(
 def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
     replica = Replica(jobs=(JobId("a"),))
     entry = submit_job(id="b", digest="d", upgrades="a")
-    judged, question = checks.Checks().judge(Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0)
+    judged, question = worker_checks.Checks().judge(
+        Upgrade(JobId("a")), JobId("a"), entry, replica, 0.0
+    )
     assert question is None
     assert "no worker is there" in judged.waits
 
@@ -153,7 +155,7 @@ def test_without_workers_nothing_is_asked_and_nothing_given_up() -> None:
 def test_workers_that_did_not_answer_are_asked_again() -> None:
     replica = Replica(jobs=(JobId("a"),), groups=(GroupId("g"),))
     entry = submit_job(id="b", digest="d", upgrades="a")
-    asked = checks.Checks()
+    asked = worker_checks.Checks()
     put = [
         asked.judge(Upgrade(JobId("a")), JobId("a"), entry, replica, now_s)[1] is not None
         for now_s in (0.0, 1.0, 29.0, 31.0, 32.0)

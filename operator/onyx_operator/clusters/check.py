@@ -1,5 +1,8 @@
-"""Would the API server take what an OnyxCluster asks for? A dry run answers, and nobody else can:
-what may stand in `podTemplate` is Kubernetes' own, and differs from version to version."""
+"""Checks an OnyxCluster against the API server before it is stored: a dry run of its StatefulSet.
+
+Only a dry run can decide this: what `podTemplate` may contain is Kubernetes' own, and differs from
+version to version.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,26 @@ from typing import Any
 
 from onyx.errors import Problem, Unavailable
 from onyx_operator.clusters.resources import STATEFUL_SETS, children
-from onyx_operator.clusters.spec import Refusal, wanted
+from onyx_operator.clusters.spec import Refusal, as_declared, read_spec
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError
 
 TRIAL_TIMEOUT_S = 3.0
 """Longest wait for the dry run; whoever applies an object waits for it."""
 _NO_UID = "00000000-0000-0000-0000-000000000000"
-_OF_A_REFUSAL = (400, 422)
-"""HTTP codes that speak of the object; others of who asks, or of the API server."""
+_INVALID = (400, 422)
+"""HTTP codes that are about the object; others are about the caller or the API server."""
 
 
-def as_declared(message: str) -> str:
-    """What the API server says of a StatefulSet, with the paths that the cluster's owner wrote."""
-    return message.replace(" .spec.", " spec.").replace("spec.template.", "spec.podTemplate.")
-
-
-async def trial(
+async def check(
     operator: Operator, cluster: Mapping[str, Any]
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
-    """Problems and warnings of an OnyxCluster that is right by itself."""
+    """Problems and warnings of an OnyxCluster that is valid by itself. A dry run that cannot be
+    made is a warning."""
     body = {**cluster, "metadata": {"uid": _NO_UID, **cluster["metadata"]}}
     settings = operator.settings
     code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
-    pool = wanted(body, code, settings.engine, settings.clusters.worker_image)
+    pool = read_spec(body, code, settings.engine, settings.clusters.worker_image)
     if isinstance(pool, Refusal):
         return (), (Problem("spec", pool.message),)
     workers = next(each for each in children(pool) if each.resource is STATEFUL_SETS)
@@ -40,7 +39,7 @@ async def trial(
         async with asyncio.timeout(TRIAL_TIMEOUT_S):
             await operator.kube.apply(STATEFUL_SETS, workers.body, dry_run=True)
     except KubeError as error:
-        if error.status in _OF_A_REFUSAL:
+        if error.status in _INVALID:
             said = as_declared(str(error))
             return (Problem("spec.podTemplate", f"Kubernetes refuses the workers: {said}"),), ()
         return (), (_untried(str(error)),)
@@ -50,5 +49,5 @@ async def trial(
 
 
 def _untried(why: str) -> Problem:
-    told = f"could not be tried, because of the API server: {why}"
-    return Problem("spec.podTemplate", told, "kubectl describe oc says whether it works")
+    message = f"could not be tried, because of the API server: {why}"
+    return Problem("spec.podTemplate", message, "kubectl describe oc says whether it works")

@@ -1,32 +1,37 @@
-"""All OnyxClusters of one operator: a queue of those that something has touched."""
+"""The reconciler of OnyxClusters, and what makes it reconcile one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onyx.errors import Unavailable
-from onyx_operator.clusters import observe
-from onyx_operator.clusters.act import reconcile
+from onyx_operator.clusters.act import act
+from onyx_operator.clusters.events import news
+from onyx_operator.clusters.observe import observe, referring_jobs
+from onyx_operator.clusters.observed import Observed
+from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import CLUSTER_LABEL
+from onyx_operator.clusters.status import status
+from onyx_operator.conditions import News
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object
-from onyx_operator.work_queue import Key, Reconciler
-
-KIND = "cluster"
+from onyx_operator.reconciler import Reconciler
+from onyx_operator.work_queue import Key
 
 
 class Clusters:
-    """See the module. Belongs to one event loop. What no watch tells (drift of other objects, a
+    """See the module. Belongs to one event loop. What no watch shows (drift of other objects, a
     ConfigMap of code) is found because each list touches every cluster."""
+
+    plans_max = 1
+    """Objects that the API server changes back would be applied again and again."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        pace = operator.settings.clusters
-        self._reconciler = Reconciler(
-            KIND, lambda key: reconcile(operator, key), pace, operator.metrics
-        )
+        pace, metrics = operator.settings.clusters, operator.metrics
+        self._reconciler = Reconciler(self, operator.clusters, operator.kube, pace, metrics)
         operator.clusters.listen(self._changed)
 
     async def run(self) -> None:
@@ -34,21 +39,42 @@ class Clusters:
         await self._reconciler.run()
 
     def workers_changed(self, body: Object) -> None:
-        """The watch tells of a StatefulSet."""
+        """A StatefulSet has changed."""
         cluster = (body["metadata"].get("labels") or {}).get(CLUSTER_LABEL)
         if cluster:
             self._reconciler.touch(Key(body["metadata"]["namespace"], cluster))
 
+    async def observe(self, key: Key, body: Object) -> Observed:
+        """See `clusters.observe`."""
+        return await observe(self._operator, body)
+
+    def plan(self, seen: Observed) -> Plan:
+        """See `clusters.plan`."""
+        return plan(seen)
+
+    async def act(self, body: Object, seen: Observed, plan: Plan) -> Plan | None:
+        """See `clusters.act`."""
+        return await act(self._operator.kube, body, plan)
+
+    def status(self, seen: Observed, plan: Plan) -> dict[str, Any]:
+        """See `clusters.status`."""
+        return status(seen, plan)
+
+    def news(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[News]:
+        """See `clusters.events`."""
+        return news(before, after)
+
     def _changed(self, key: Key, body: Object, gone: bool) -> None:
         if gone:
-            self._operator.background(self._tell_jobs(body))
+            self._reconciler.forget(key)
+            self._operator.background(self._warn_jobs(body))
         else:
             self._reconciler.touch(key)
 
-    async def _tell_jobs(self, cluster: Mapping[str, Any]) -> None:
-        """Jobs that are left without workers are told; nothing waits for them."""
+    async def _warn_jobs(self, cluster: Mapping[str, Any]) -> None:
+        """Warn jobs that are left without workers, with an event each; best effort."""
         metadata, kube = cluster["metadata"], self._operator.kube
         with contextlib.suppress(KubeError, Unavailable):
-            for job in await observe.referring_jobs(kube, metadata["namespace"], metadata["name"]):
+            for job in await referring_jobs(kube, metadata["namespace"], metadata["name"]):
                 message = f"its OnyxCluster {metadata['name']} was deleted, and with it all workers"
                 await kube.event(job, "ClusterDeleted", message, warning=True)

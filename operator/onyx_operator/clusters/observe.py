@@ -1,31 +1,74 @@
-"""What there is of a cluster: the reads of a reconciliation."""
+"""Step 1 for an OnyxCluster: everything that a plan is made from, read from the API server."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
-from onyx_operator.clusters.plan import Found
-from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, selector, selector_text
-from onyx_operator.clusters.resources import KINDS, children
+from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
+from onyx_operator.clusters.resources import KINDS, STATEFUL_SETS, children
+from onyx_operator.clusters.spec import Refusal, deleting, read_spec
+from onyx_operator.context import Operator
 from onyx_operator.kube import CONFIG_MAPS, JOBS, Kube, Object, Resource
 
 PODS = Resource("v1", "Pod", "pods")
 _FINISHED = ("Completed", "Stopped", "Failed", "Killed")
 
 
-async def code_config_map(kube: Kube, cluster: Mapping[str, Any]) -> Object | None:
+async def observe(operator: Operator, body: Object) -> Observed:
+    """Read everything that a plan for a cluster is made from.
+
+    Raises:
+        KubeError, Unavailable: the API server refuses, or cannot be reached.
+    """
+    kube, metadata = operator.kube, body["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    wanted = await _wanted(operator, body)
+    if isinstance(wanted, Refusal):
+        there = await kube.get(STATEFUL_SETS, namespace, pool_name(name))
+        found = [] if there is None else [Found(STATEFUL_SETS, there)]
+    else:
+        found = await _found(kube, wanted)
+    ours = (each for each in found if _is_pool(each, body))
+    workers = next((each.body for each in ours), None)
+    pods: list[Object] = []
+    if workers is not None and not _full(workers):
+        pods = await kube.list_all(PODS, namespace, selector_text(selector(name)))
+    return Observed(body, wanted, time.time(), found, workers, pods)
+
+
+async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
+    """OnyxJobs that run, or wait, on the cluster called so."""
+    return [
+        job
+        for job in await kube.list_all(JOBS, namespace)
+        if ((job.get("spec") or {}).get("clusterRef") or CLUSTER_NAME_DEFAULT) == name
+        and (job.get("status") or {}).get("phase") not in _FINISHED
+    ]
+
+
+async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
+    settings, metadata = operator.settings, body["metadata"]
+    if "deletionTimestamp" in metadata:
+        jobs = await referring_jobs(operator.kube, metadata["namespace"], metadata["name"])
+        return deleting([str(job["metadata"]["name"]) for job in jobs])
+    code = await _code_config_map(operator.kube, body)
+    return read_spec(body, code, settings.engine, settings.clusters.worker_image)
+
+
+async def _code_config_map(kube: Kube, body: Mapping[str, Any]) -> Object | None:
     """The ConfigMap that `spec.code` names; None when it names none, or there is none."""
-    code = (cluster.get("spec") or {}).get("code")
+    code = (body.get("spec") or {}).get("code")
     name = code.get("configMap") if isinstance(code, Mapping) else None
     if not isinstance(name, str) or not name:
         return None
-    return await kube.get(CONFIG_MAPS, cluster["metadata"]["namespace"], name)
+    return await kube.get(CONFIG_MAPS, body["metadata"]["namespace"], name)
 
 
-async def found_objects(kube: Kube, pool: Pool) -> list[Found]:
-    """All that is labelled as the pool's, and what else has a name that the pool needs."""
+async def _found(kube: Kube, pool: Pool) -> list[Found]:
     labels = f"{CLUSTER_LABEL}={pool.cluster.name}"
     found = [
         Found(resource, body)
@@ -40,18 +83,12 @@ async def found_objects(kube: Kube, pool: Pool) -> list[Found]:
     return found
 
 
-async def pods(kube: Kube, cluster: Mapping[str, Any]) -> list[Object]:
-    """The cluster's pods."""
-    metadata = cluster["metadata"]
-    labels = selector_text(selector(metadata["name"]))
-    return await kube.list_all(PODS, metadata["namespace"], labels)
+def _is_pool(found: Found, body: Mapping[str, Any]) -> bool:
+    metadata = body["metadata"]
+    named = found.resource == STATEFUL_SETS and found.name == pool_name(metadata["name"])
+    return named and found.belongs_to(metadata["uid"])
 
 
-async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
-    """OnyxJobs that run, or wait, on the cluster called so."""
-    return [
-        job
-        for job in await kube.list_all(JOBS, namespace)
-        if ((job.get("spec") or {}).get("clusterRef") or CLUSTER_NAME_DEFAULT) == name
-        and (job.get("status") or {}).get("phase") not in _FINISHED
-    ]
+def _full(workers: Mapping[str, Any]) -> bool:
+    counts = workers.get("status") or {}
+    return bool(counts.get("readyReplicas", 0) >= workers["spec"].get("replicas", 1))

@@ -1,106 +1,70 @@
-"""What has to be done to a worker pool: pure, total, from what is wanted and what there is.
+"""Step 2 for an OnyxCluster: what has to be done to its worker pool. Pure and total.
 
-It compares and does not remember: the same plan comes out however often it is made, and none once
-all is as wanted. An object in the way that belongs to somebody else is left alone.
+A plan compares and does not remember: the same observation makes the same plan, and once all is as
+wanted, it has no actions. An object in the way that belongs to somebody else is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from onyx_operator.clusters.actions import Action, Apply, Delete
 from onyx_operator.clusters.compare import contains
-from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.resources import APPLIED_ANNOTATION, Child, children
-from onyx_operator.kube import Resource
-
-Object = Mapping[str, Any]
+from onyx_operator.clusters.spec import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object that there is, ours or not."""
+class Plan:
+    """What to do now, and why the cluster cannot be as its spec says."""
 
-    resource: Resource
-    body: Object
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    def belongs_to(self, uid: str) -> bool:
-        owners = self.body["metadata"].get("ownerReferences") or ()
-        return any(owner.get("uid") == uid for owner in owners)
-
-    @property
-    def goes(self) -> bool:
-        """It is being deleted already."""
-        return "deletionTimestamp" in self.body["metadata"]
+    actions: tuple[Action, ...] = ()
+    trouble: Refusal | None = None
+    again_in_s: float | None = None
+    error: Exception | None = None
+    """What an action failed with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """Create an object, or put it right."""
-
-    child: Child
-    version: str = ""
-    """Resource version of what there is; empty when there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete an object that is not wanted any more."""
-
-    resource: Resource
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """An object of a name that we need is somebody else's, or is going away."""
-
-    resource: Resource
-    name: str
-    why: str
-
-
-Action = Apply | Delete | Leave
-
-
-def plan(pool: Pool, found: Sequence[Found]) -> tuple[Action, ...]:
-    """Everything that is to be done now.
-
-    Args:
-        found: all objects that are labelled as this pool's, and whatever else has a name that the
-            pool needs.
-    """
-    there = {(each.resource, each.name): each for each in found}
+def plan(seen: Observed) -> Plan:
+    """Everything that is to be done to a cluster now."""
+    pool = seen.wanted
+    if isinstance(pool, Refusal):
+        return Plan(trouble=pool)
+    there = {(each.resource, each.name): each for each in seen.found}
     needed = {(child.resource, child.name): child for child in children(pool)}
-    steps = (_step(child, there.get(key), pool.uid) for key, child in needed.items())
+    blocked = {key: why for key in needed if (why := _blocked(there.get(key), pool.uid))}
+    applied = (
+        Apply(child, _version(there.get(key)))
+        for key, child in needed.items()
+        if key not in blocked and not _right(child, there.get(key))
+    )
     unwanted = (
         Delete(each.resource, each.name, str(each.body["metadata"]["uid"]))
         for key, each in there.items()
         if key not in needed and each.belongs_to(pool.uid) and not each.goes
     )
-    return (*(step for step in steps if step is not None), *unwanted)
+    trouble = "; ".join(f"{kind.kind} {name} {why}" for (kind, name), why in blocked.items())
+    return Plan((*applied, *unwanted), Refusal("NameTaken", trouble) if trouble else None)
 
 
-def _step(child: Child, there: Found | None, uid: str) -> Action | None:
+def _blocked(there: Found | None, uid: str) -> str:
+    """Why an object of a name that the pool needs can be neither made nor changed."""
     if there is None:
-        return Apply(child)
+        return ""
     if not there.belongs_to(uid):
-        return Leave(child.resource, child.name, "belongs to somebody else: rename one of the two")
-    if there.goes:
-        return Leave(child.resource, child.name, "is being deleted, and is made again after that")
-    if _right(child, there.body):
-        return None
-    return Apply(child, str(there.body["metadata"]["resourceVersion"]))
+        return "belongs to somebody else: rename one of the two"
+    return "is being deleted, and is made again after that" if there.goes else ""
 
 
-def _right(child: Child, body: Object) -> bool:
-    """Whether it has all that we say, and nothing that we said once and say no more."""
-    said = (body["metadata"].get("annotations") or {}).get(APPLIED_ANNOTATION)
-    same = said == child.body["metadata"]["annotations"][APPLIED_ANNOTATION]
-    return same and contains(body, child.body)
+def _version(there: Found | None) -> str:
+    return "" if there is None else str(there.body["metadata"]["resourceVersion"])
+
+
+def _right(child: Child, there: Found | None) -> bool:
+    """Whether it has all that we apply now, and nothing that we applied once and no longer do."""
+    if there is None:
+        return False
+    stamp = (there.body["metadata"].get("annotations") or {}).get(APPLIED_ANNOTATION)
+    same = stamp == child.body["metadata"]["annotations"][APPLIED_ANNOTATION]
+    return same and contains(there.body, child.body)

@@ -1,8 +1,8 @@
-"""From an OnyxCluster to the pool that it asks for, or to the reason why there can be none."""
+"""What an OnyxCluster asks for, as a value: its worker pool, or why there can be none. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,23 +12,26 @@ from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import connection
 
+DELETING = "Deleting"
+"""Reason of a refusal: the cluster is being deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing is made or changed; what runs goes on."""
+    """Why nothing is made or changed; what runs is left as it is."""
 
     reason: str
     """One word, for conditions and events."""
     message: str
 
 
-def wanted(
+def read_spec(
     cluster: Mapping[str, Any],
     config_map: Mapping[str, Any] | None,
     engine: Settings,
     default_image: str,
 ) -> Pool | Refusal:
-    """The pool of a cluster.
+    """The pool that a cluster asks for, or why there is none.
 
     Args:
         cluster: the OnyxCluster object.
@@ -66,6 +69,20 @@ def wanted(
     )
 
 
+def deleting(jobs: Sequence[str]) -> Refusal:
+    """Why nothing is made for a cluster that is being deleted: it names the jobs that lose their
+    workers."""
+    losers = f"; jobs that lose their workers: {', '.join(jobs)}" if jobs else ""
+    return Refusal(DELETING, f"the cluster is being deleted{losers}")
+
+
+def as_declared(message: str) -> str:
+    """The API server's message about a StatefulSet, with the paths that the cluster's owner wrote:
+    `spec.podTemplate` for the template."""
+    return message.replace(" .spec.", " spec.").replace("spec.template.", "spec.podTemplate.")
+
+
 def _configured(engine: Settings) -> bool:
-    """Whether the operator was told an address; that of a laptop is no use to pods."""
+    """Whether the operator has an address in its settings; the default is a laptop's, which no pod
+    can reach."""
     return engine.zookeeper.address != ZooKeeperSettings().address

@@ -1,21 +1,18 @@
-"""Carries out the actions of a plan: against the API server and against the log.
+"""Step 3 for an OnyxJob: carries out a plan, against the API server and against the log.
 
-Every write to the object carries the version that the plan was made from, so that two operators, or
-an operator and a user, never overwrite each other's: the loser looks again.
+The order of the actions is the safety (see `jobs.plan`), so the first failure ends the plan.
 """
 
 from __future__ import annotations
 
 from typing import Any, assert_never
 
+from onyx.errors import JobRefused, UserError
 from onyx.upgrade.plan import upgrading
-from onyx_operator.jobs.actions import (
-    Action,
-    DeleteObject,
-    Remember,
-    Submit,
-    Tell,
-)
+from onyx_operator.informers.store import Store
+from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
+from onyx_operator.jobs.events import is_warning
+from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.kube import JOBS, Kube, Object
@@ -24,8 +21,8 @@ from onyx_operator.logs.view import LogView
 from onyx_operator.metrics import OperatorMetrics
 
 _EVENTS = {
-    "suspend-job": ("Suspending", "job {job} gives its peers to others"),
-    "resume-job": ("Resuming", "job {job} asks for peers again"),
+    "suspend-job": ("Suspending", "job {job} is suspended: it gives its peers to other jobs"),
+    "resume-job": ("Resuming", "job {job} is resumed: it asks for peers again"),
     "drain-job": ("Draining", "job {job} reads nothing new and completes what is pending"),
     "kill-job": ("Killing", "job {job} is killed"),
 }
@@ -38,15 +35,36 @@ class Actor:
     All methods raise KubeError, NotFound and Conflict of the API server, and Unavailable.
     """
 
-    def __init__(self, kube: Kube, metrics: OperatorMetrics) -> None:
-        self._kube = kube
-        self._metrics = metrics
+    def __init__(self, kube: Kube, store: Store, metrics: OperatorMetrics, wait_s: float) -> None:
+        """`wait_s`: before a job that was refused at its submission is planned again."""
+        self._kube, self._store, self._metrics = kube, store, metrics
+        self._wait_s = wait_s
 
-    async def do(self, action: Action, body: Object, spec: Spec, view: LogView | None) -> Object:
-        """Carry out one action; the object as it is after it."""
+    async def act(self, body: Object, spec: Spec, plan: Plan, view: LogView | None) -> Plan | None:
+        """Carry out a plan. None when that succeeded, else the plan to report."""
+        try:
+            for action in plan.actions:
+                body = await self._carry_out(action, body, spec, view)
+        except (UserError, JobRefused) as error:
+            return Plan((), "Invalid", "Refused", str(error), self._wait_s)
+        return None
+
+    async def control(self, body: Object, view: LogView, action: Control) -> None:
+        """Append a command about a job of an object to the log, and report it by an event."""
+        command = action.command
+        await view.append(command)
+        self._metrics.log_written(command.NAME)
+        reason, message = _EVENTS[command.NAME]
+        await self._kube.event(body, reason, message.format(job=command.job))
+
+    async def _carry_out(
+        self, action: Action, body: Object, spec: Spec, view: LogView | None
+    ) -> Object:
+        """The object as it is after the action."""
         match action:
             case Remember(record):
-                return await self.write_status(body, _remembered(record))
+                body = await self._kube.write_status(JOBS, body, _remembered(record))
+                self._store.put(body)
             case Submit(job, old):
                 assert view is not None
                 assert spec.job is not None
@@ -54,42 +72,23 @@ class Actor:
                 await view.submit(job, wanted, str(owner_of(body, self._kube.mark)))
                 self._metrics.log_written("submit-job")
                 await self._kube.event(body, "Submitted", _submitted(action))
-            case Tell():
+            case Control():
                 assert view is not None
-                await self.tell(body, view, action)
-            case DeleteObject():
-                uid = body["metadata"]["uid"]
-                await self._kube.delete(JOBS, spec.namespace, spec.name, uid)
+                await self.control(body, view, action)
+            case DeleteObject(phase, message):
+                await self._kube.delete(JOBS, spec.namespace, spec.name, spec.uid)
+                self._store.drop(body)
+                await self._kube.event(body, "Expired", message, warning=is_warning(phase))
             case _:
                 assert_never(action)
         return body
 
-    async def tell(self, body: Object, view: LogView, action: Tell) -> None:
-        """Write a command about a job of an object, and an event about it."""
-        command = action.command
-        await view.tell(command)
-        self._metrics.log_written(command.NAME)
-        reason, message = _EVENTS[command.NAME]
-        await self._kube.event(body, reason, message.format(job=command.job))
-
-    async def write_status(self, body: Object, patch: dict[str, Any]) -> Object:
-        """Merge a patch into the status of this version of the object."""
-        change = {"metadata": _this_version(body), "status": patch}
-        metadata = body["metadata"]
-        return await self._kube.patch(
-            JOBS, metadata["namespace"], metadata["name"], change, "status"
-        )
-
-
-def _this_version(body: Object) -> Object:
-    return {"uid": body["metadata"]["uid"], "resourceVersion": body["metadata"]["resourceVersion"]}
-
 
 def _submitted(action: Submit) -> str:
-    told = f"job {action.job} is in the log"
+    message = f"job {action.job} is in the log"
     if action.upgrades is not None:
-        told += f", upgrades job {action.upgrades}"
-    return f"{told}; {action.remarks}" if action.remarks else told
+        message += f", upgrades job {action.upgrades}"
+    return f"{message}; {action.remarks}" if action.remarks else message
 
 
 def _remembered(record: Record) -> dict[str, Any]:

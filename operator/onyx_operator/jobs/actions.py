@@ -1,4 +1,5 @@
-"""What a plan may ask for, as values; `act` carries them out in order and stops at a failure."""
+"""What a plan for an OnyxJob may ask for, as values. `act` carries them out in order, and stops at
+the first that fails. All actions may be repeated."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Hand the job to the cluster under this id."""
+    """Submit the job under this id."""
 
     job: JobId
     upgrades: JobId | None = None
-    """The old job, which is killed."""
+    """The old job, which the submission kills."""
     remarks: str = ""
     """What is not carried over from it, for the event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Write a command about a job to the log. All may be repeated."""
+class Control:
+    """Append a command about a job to the log."""
 
     command: KillJob | SuspendJob | ResumeJob | DrainJob
 
@@ -41,5 +42,9 @@ class Tell:
 class DeleteObject:
     """Delete the object, whose job ended long enough ago."""
 
+    phase: str
+    message: str
+    """Phase and message of the job's end, for the event."""
 
-Action = Remember | Submit | Tell | DeleteObject
+
+Action = Remember | Submit | Control | DeleteObject

@@ -1,7 +1,7 @@
-"""What whoever applies an OnyxJob should know of the cluster that it names: pure.
+"""Checks an OnyxJob against the cluster that it names, before it is stored. Pure.
 
-Warnings, never problems: a cluster may well be made after its jobs, and an image may bring what a
-list of modules does not say.
+It finds warnings, never problems: a cluster may be made after its jobs, and an image may contain
+modules that the cluster does not list.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_declared
 
 
-def hints(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
-    """Warnings about an OnyxJob that is right by itself.
+def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
+    """Warnings about an OnyxJob that is valid by itself.
 
     Args:
         cluster: the OnyxCluster that it names, None if there is none.
@@ -27,8 +27,10 @@ def hints(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Pr
         return []
     if cluster is None:
         where, name = body["metadata"].get("namespace"), declared.cluster_ref
-        told = f"there is no OnyxCluster {name} in namespace {where} yet, and the job waits for it"
-        return [Problem("spec.clusterRef", told)]
+        message = (
+            f"there is no OnyxCluster {name} in namespace {where} yet, and the job waits for it"
+        )
+        return [Problem("spec.clusterRef", message)]
     return [] if job is None else list(_unknown(job, declared.cluster_ref, _modules(cluster)))
 
 
@@ -39,12 +41,12 @@ def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:
 
 def _unknown(job: Job, cluster: str, modules: Sequence[str]) -> Iterator[Problem]:
     """One warning for each module that the cluster does not offer."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for path, name in function_names(job):
         module = name.partition(":")[0]
         offered = any(module == each or module.startswith(f"{each}.") for each in modules)
-        if not offered and module not in told:
-            told.add(module)
+        if not offered and module not in reported:
+            reported.add(module)
             listed = ", ".join(modules) or "none"
             message = f"OnyxCluster {cluster} offers no functions of {module} (it has {listed})"
             yield Problem(path, message, f"add {module} to its spec.modules")

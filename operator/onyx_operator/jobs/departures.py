@@ -1,10 +1,11 @@
-"""Jobs whose objects are gone: they are killed in the log, which knows whose they are.
+"""Jobs whose objects are gone: they are killed in the log, which names their owners.
 
-That an object is gone is told by the watch, or found: a job that runs in a log and whose object is
-not listed any more in a namespace that is looked after. So nothing waits for the operator when an
-object is deleted, or its namespace with all that is in it and the operator, too; whoever follows
-that log next kills the job. Rejected: a finalizer. It must be taken away by an operator with the
-right to do so, and both may be deleted before the object; then the namespace never ends.
+The watch reports that an object is gone. What it misses is found by comparison: a job runs in a
+log, and a list of a namespace that the operator watches does not have its owner. So no deletion
+waits for the operator, not even that of a namespace with the operator in it; whichever operator
+follows that log next kills the job. Rejected: a finalizer. Only an operator that still has the
+right to can remove it, and both may be deleted before the object; then the namespace stays for
+ever.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from onyx.settings import Settings
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
-from onyx_operator.jobs.actions import Tell
+from onyx_operator.jobs.actions import Control
 from onyx_operator.jobs.record import read_record
 from onyx_operator.kube import JOBS, KubeError, Object
 from onyx_operator.logs.owners import Owner, owner_of
 from onyx_operator.logs.view import LogView
 from onyx_operator.logs.views import LogViews
-from onyx_operator.work_queue import Key, Reconciler
+from onyx_operator.work_queue import Key, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +52,11 @@ class Departures:
         self._timeout_s = operator.settings.jobs.release_timeout_s
         self._departed: dict[Key, _Departed] = {}
         self._parted: dict[Key, tuple[Settings, float]] = {}
-        self._reconciler = Reconciler(
-            "deletion", self._look, operator.settings.jobs, operator.metrics
-        )
+        self._queue = WorkQueue("deletion", self._end, operator.settings.jobs, operator.metrics)
 
     async def run(self) -> None:
         """Kill what is to be killed, until cancelled."""
-        await self._reconciler.run()
+        await self._queue.run()
 
     def wanted(self) -> Iterable[Settings]:
         """The logs in which something is left to be killed."""
@@ -83,7 +82,7 @@ class Departures:
         metadata = body["metadata"]
         key = Key(metadata["namespace"], metadata["uid"])
         self._departed.setdefault(key, _Departed(body, settings, self._now_s()))
-        self._reconciler.touch(key)
+        self._queue.touch(key)
 
     async def search(self) -> None:
         """Find jobs in logs whose objects have gone unseen; done again after each list."""
@@ -107,7 +106,7 @@ class Departures:
         body = self._operator.jobs.store.get(owner.key)
         return body is not None and body["metadata"]["uid"] == owner.uid
 
-    async def _look(self, key: Key) -> None:
+    async def _end(self, key: Key) -> None:
         departed = self._departed.get(key)
         if departed is None:
             return
@@ -125,20 +124,20 @@ class Departures:
         del self._departed[key]
 
     async def _kill(self, body: Object, view: LogView) -> None:
-        """Kill all jobs of an object. One that was only meant is killed too: its submission, which
-        may be under way, then comes too late."""
+        """Kill all jobs of an object. One that was only intended is killed too: its submission,
+        which may be under way, then comes too late."""
         owner, record = owner_of(body, self._operator.kube.mark), read_record(body)
         doomed = dict.fromkeys(view.owned(owner.key).get(owner.uid, ()))
         known = (each.job_id for each in (record, record.upgraded_from) if each is not None)
         doomed |= {job: None for job in known if job and view.stage_of(job) == "live"}
-        meant = record.job_id if not record.submitted_at else None
-        if meant is not None and view.stage_of(meant) == "unknown":
-            doomed[meant] = None
+        intended = record.job_id if not record.submitted_at else None
+        if intended is not None and view.stage_of(intended) == "unknown":
+            doomed[intended] = None
         for job in doomed:
-            await self._actor.tell(body, view, Tell(KillJob(job=job)))
+            await self._actor.control(body, view, Control(KillJob(job=job)))
 
     async def _give_up(self, body: Object, why: str) -> None:
-        """Say what is left behind; it is searched for again when the log is found."""
+        """Report the job that is left; it is found again when the log can be reached."""
         job: JobId | None = read_record(body).job_id
         message = (
             f"its object was deleted, and job {job} may go on, it could not be killed: {why}; it "
@@ -149,6 +148,6 @@ class Departures:
 
 
 def _object(owner: Owner) -> Object:
-    """An object that is gone, as far as its owner's name tells."""
+    """An object that is gone, as far as its owner's name identifies it."""
     metadata = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid}
     return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata}

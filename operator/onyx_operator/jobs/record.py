@@ -45,6 +45,10 @@ class Record:
         return self.attempt - self.first_attempt
 
 
+NOTHING = Record()
+"""The record of an object that has no job yet."""
+
+
 def read_record(body: Mapping[str, Any]) -> Record:
     """The record in an object's status.
 

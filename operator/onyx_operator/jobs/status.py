@@ -1,4 +1,4 @@
-"""The status of an OnyxJob: what its conditions and counters say, from a plan and what there is.
+"""Step 4 for an OnyxJob: its status, from what was observed and the last plan. Pure.
 
 The status is a function of the present, but for two times that are kept: when a condition last
 changed, and when the job was submitted and ended. Equal statuses are not written again.
@@ -11,21 +11,20 @@ from typing import Any
 
 from onyx.model.crd.status import TASKS_MAX
 from onyx_operator.conditions import Truth, Verdict, cut, dated
-from onyx_operator.jobs.observed import Seen
+from onyx_operator.jobs.observed import Observed
 from onyx_operator.jobs.plan import Plan
 from onyx_operator.jobs.record import Record, identity
 from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.versions import is_of
 from onyx_operator.kube import timestamp
 from onyx_operator.logs.state import Log, LogJob, Trouble
 
 
-def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole status after a plan has been carried out.
-
-    Args:
-        before: the status that the object has now.
-    """
-    record, log = seen.record, seen.log
+def status(seen: Observed, plan: Plan) -> dict[str, Any]:
+    """The whole status after a plan has been carried out."""
+    spec, record, log, before = seen.spec, seen.record, seen.log, seen.before
+    if _has_ended_before(seen):
+        return dict(before)
     job = log.job(record.job_id) if isinstance(log, Log) else None
     now = timestamp(seen.now_s)
     found: dict[str, Any] = {
@@ -39,6 +38,13 @@ def status(spec: Spec, seen: Seen, plan: Plan, before: Mapping[str, Any]) -> dic
     verdicts = _conditions(spec, record, plan, log, job)
     found["conditions"] = dated(verdicts, before, spec.generation, now)
     return found
+
+
+def _has_ended_before(seen: Observed) -> bool:
+    """Whether the status of a job that has ended is complete: a log that cannot be reached changes
+    nothing of it."""
+    ended = seen.record.finished and is_of(seen.spec, seen.record)
+    return isinstance(seen.log, Trouble) and ended and seen.status_is_current
 
 
 def _stalled(plan: Plan, job: LogJob | None) -> str:
@@ -94,15 +100,15 @@ def _conditions(
 ) -> dict[str, Verdict]:
     """Every condition by its type, in the order in which they come true.
 
-    One of them says why the job is where it is; others that are not true point to that one.
+    One of them has the reason why the job is in its phase; others that are not true point to it.
     """
     found = _grounds(spec, plan, log)
     ends = _ends(plan)
-    told_by = _first(found, "False") or _first(ends, "True")
+    cause = _first(found, "False") or _first(ends, "True")
     for name, (truth, reason, message) in _steps(record, plan, log, job).items():
-        why = message if truth == "True" or not told_by else f"see condition {told_by}"
+        why = message if truth == "True" or not cause else f"see condition {cause}"
         found[name] = truth, reason, why
-        told_by = told_by or (name if truth != "True" else "")
+        cause = cause or (name if truth != "True" else "")
     return found | ends
 
 

@@ -1,4 +1,6 @@
-"""Which job an object has, which one its spec asks for, and which one that upgrades: pure.
+"""Which job an object has, which one its spec asks for, and which one that upgrades. Pure.
+
+All of it is decided here, once, as a `Versions`; observation, plan and status use the answer.
 
 A job of an object is identified by what was asked for and by its attempt, a number. A job that
 upgrades another one has a higher attempt, so that an edit that is taken back is a new job: the one
@@ -9,11 +11,11 @@ could derive them again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from onyx.ids import JobId
-from onyx_operator.jobs.record import Record
+from onyx_operator.jobs.record import NOTHING, Record
 from onyx_operator.jobs.spec import Spec
 from onyx_operator.logs.state import Log, LogJob, Stage
 
@@ -22,6 +24,40 @@ ATTEMPTS_PROBED = 256
 
 StageOf = Callable[[JobId], Stage]
 """Where a job is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The jobs between which a plan decides."""
+
+    current: Record | None = None
+    """The job that the object has: the old one until the one that upgrades it is in the log."""
+    wanted: Record = NOTHING
+    """The job that the spec asks for, without the job that it upgrades."""
+    upgrades: Record | None = None
+    """The old job, whose state the wanted one carries over. None if the wanted job runs already,
+    or starts from the beginning: after a job that has completed or drains, and with another
+    restartNonce."""
+    abandoned: JobId | None = None
+    """A recorded job that is not in the log and is not asked for any more: its submission may still
+    be under way."""
+
+
+def versions(spec: Spec, record: Record, log: Log) -> Versions:
+    """The jobs between which a plan decides.
+
+    Args:
+        log: with the jobs of `ids_of_interest`.
+    """
+    intended = _is_only_intended(record, log)
+    current = record.upgraded_from if intended else record
+    current = None if record.job_id is None else current
+    return Versions(
+        current,
+        NOTHING if spec.job is None else _wanted(spec, record, log),
+        None if current is None else _to_upgrade(spec, record, current, log),
+        record.job_id if intended and not is_of(spec, record) else None,
+    )
 
 
 def ids_of_interest(
@@ -48,57 +84,48 @@ def is_of(spec: Spec, record: Record) -> bool:
     return record.job_id is not None and record.version == spec.version
 
 
-def only_meant(record: Record, log: Log) -> bool:
-    """Whether a job was written down and is not in the log: its submission may be under way."""
+def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
+    """Whether a job that a task has killed is submitted once more."""
+    more = record.retried < spec.declaration.failure_policy.retries
+    return job.stage == "killed" and bool(job.failure) and more
+
+
+def _is_only_intended(record: Record, log: Log) -> bool:
+    """Whether a job is recorded and not in the log: its submission may be under way."""
     unsubmitted = log.job(record.job_id).stage in ("unknown", "fenced")
     return record.job_id is not None and not record.submitted_at and unsubmitted
 
 
-def current(record: Record, log: Log) -> Record | None:
-    """The job that the object has: the old one until the one that upgrades it is in the log."""
-    if record.job_id is None:
-        return None
-    return record.upgraded_from if only_meant(record, log) else record
-
-
-def wanted_next(spec: Spec, record: Record, log: Log) -> Record:
-    """The job that the spec asks for, if it is not in the log; without the job that it upgrades."""
-    if is_of(spec, record) and log.job(record.job_id).stage == "fenced":
-        return replace(next_attempt(spec, record), first_attempt=record.first_attempt + 1)
+def _wanted(spec: Spec, record: Record, log: Log) -> Record:
+    job = log.job(record.job_id)
+    if is_of(spec, record) and job.stage == "fenced":
+        return replace(_next_attempt(spec, record), first_attempt=record.first_attempt + 1)
+    if is_of(spec, record) and is_retried(spec, record, job):
+        return _next_attempt(spec, record)
     if is_of(spec, record):
         return replace(record, upgraded_from=None)
-    attempt = _attempt(spec, record, lambda job: log.job(job).stage)
+    attempt = _attempt(spec, record, lambda each: log.job(each).stage)
     first = 0 if record.job_id is None else attempt
     return Record(spec.job_id(attempt), *spec.version, attempt, first)
 
 
-def next_attempt(spec: Spec, record: Record) -> Record:
+def _next_attempt(spec: Spec, record: Record) -> Record:
     """The same job once more, under another id."""
     attempt = record.attempt + 1
     return Record(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
 
 
-def to_upgrade(spec: Spec, record: Record, log: Log) -> Record | None:
-    """The job that the spec asks to upgrade now. None if the wanted job runs already, or begins
-    anew: after a job that has completed or drains, and with another restartNonce."""
-    declared = spec.declaration
+def _to_upgrade(spec: Spec, record: Record, old: Record, log: Log) -> Record | None:
+    declared, job = spec.declaration, log.job(old.job_id)
     if spec.job is None or spec.deleted_at or declared.upgrade_policy != "KeepState":
         return None
-    old = current(record, log)
-    if declared.desired_state != "Running" or old is None:
+    if declared.desired_state != "Running":
         return None
-    job = log.job(old.job_id)
     if is_of(spec, old) and old is record:
         return old if is_retried(spec, old, job) else None
     forgotten = job.stage == "unknown" and record.phase in ("Completed", "Stopped")
     ends = job.stage == "completed" or job.draining or forgotten
     return None if ends or old.nonce != declared.restart_nonce else old
-
-
-def is_retried(spec: Spec, record: Record, job: LogJob) -> bool:
-    """Whether a job that a task has killed is submitted once more."""
-    more = record.retried < spec.declaration.failure_policy.retries
-    return job.stage == "killed" and bool(job.failure) and more
 
 
 def _attempt(spec: Spec, record: Record, stage_of: StageOf) -> int:

@@ -157,7 +157,7 @@ class LogView:
         now_s = self._loop.time()
         found, question = self._checks.judge(found, old, entry, self._replica, now_s)
         if question is not None:
-            await self.tell(question)
+            await self.append(question)
         return found
 
     async def learn(self, job: JobId) -> None:
@@ -203,7 +203,7 @@ class LogView:
         client = self._opened()
         await self._arrived(await self._ask(client.hand_in, job_id, job, owner))
 
-    async def tell(self, command: Command) -> None:
+    async def append(self, command: Command) -> None:
         """Write a command and wait until it is seen in the log.
 
         Raises:

@@ -12,7 +12,7 @@ from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import Pace
-from onyx_operator.work_queue import Key, Reconciler
+from onyx_operator.work_queue import Key, WorkQueue
 
 A, B = Key("default", "a"), Key("default", "b")
 PACE = Pace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)
@@ -20,17 +20,17 @@ PACE = Pace(concurrent_max=4, retry_min_s=0.001, retry_max_s=0.004)
 
 def running(
     look: Callable[[Key], Awaitable[None]],
-    scenario: Callable[[Reconciler], Awaitable[None]],
+    scenario: Callable[[WorkQueue], Awaitable[None]],
     pace: Pace = PACE,
 ) -> OperatorMetrics:
-    """Play a scenario with a reconciler that runs."""
+    """Play a scenario with a queue that runs."""
     metrics = OperatorMetrics()
 
     async def play() -> None:
-        reconciler = Reconciler("thing", look, pace, metrics)
-        task = asyncio.create_task(reconciler.run())
+        queue = WorkQueue("thing", look, pace, metrics)
+        task = asyncio.create_task(queue.run())
         try:
-            await asyncio.wait_for(scenario(reconciler), 20)
+            await asyncio.wait_for(scenario(queue), 20)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -54,9 +54,9 @@ def test_many_touches_before_a_look_are_one_look() -> None:
         if key == B:
             done.set()
 
-    async def scenario(reconciler: Reconciler) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         for key in (A, A, A, B):
-            reconciler.touch(key)
+            queue.touch(key)
         await done.wait()
 
     metrics = running(look, scenario, Pace(concurrent_max=1, retry_min_s=1.0, retry_max_s=1.0))
@@ -65,7 +65,7 @@ def test_many_touches_before_a_look_are_one_look() -> None:
 
 
 def test_a_touch_during_a_look_is_a_look_after_it_and_never_beside_it() -> None:
-    there: list[Reconciler] = []
+    there: list[WorkQueue] = []
     looking, looks, done = 0, 0, asyncio.Event()
 
     async def look(key: Key) -> None:
@@ -80,9 +80,9 @@ def test_a_touch_during_a_look_is_a_look_after_it_and_never_beside_it() -> None:
             done.set()
         looking -= 1
 
-    async def scenario(reconciler: Reconciler) -> None:
-        there.append(reconciler)
-        reconciler.touch(A)
+    async def scenario(queue: WorkQueue) -> None:
+        there.append(queue)
+        queue.touch(A)
         await done.wait()
 
     running(look, scenario)
@@ -99,9 +99,9 @@ def test_different_objects_are_looked_at_side_by_side() -> None:
             met.set()
         await met.wait()
 
-    async def scenario(reconciler: Reconciler) -> None:
-        reconciler.touch(A)
-        reconciler.touch(B)
+    async def scenario(queue: WorkQueue) -> None:
+        queue.touch(A)
+        queue.touch(B)
         await met.wait()
 
     running(look, scenario)
@@ -129,8 +129,8 @@ def test_a_look_that_fails_is_repeated_until_it_does_not(
             raise error
         done.set()
 
-    async def scenario(reconciler: Reconciler) -> None:
-        reconciler.touch(A)
+    async def scenario(queue: WorkQueue) -> None:
+        queue.touch(A)
         await done.wait()
 
     with caplog.at_level(logging.WARNING):

@@ -20,7 +20,7 @@ from tests.operator.harness import Logs, Operator, cluster, job, settings
 from tests.operator.test_admission_server import NAME, PATHS, Files
 from tests.operator.test_watches import eventually
 
-from onyx_operator.jobs.check import hints
+from onyx_operator.jobs.check import check
 
 TYPO = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
 GOOD = {"podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
@@ -121,10 +121,10 @@ def test_a_module_in_a_listed_package_is_offered() -> None:
     body = job(
         catalog=[*job()["spec"]["catalog"], one], workflow=[["read", "one"], ["one", "write"]]
     )
-    assert hints(body, cluster(modules=["flights"])) == []
-    assert hints(body, cluster(modules=["flights.tasks"])) == []
-    assert len(hints(body, cluster(modules=["flight"]))) == 1
-    assert len(hints(body, cluster())) == 1
+    assert check(body, cluster(modules=["flights"])) == []
+    assert check(body, cluster(modules=["flights.tasks"])) == []
+    assert len(check(body, cluster(modules=["flight"]))) == 1
+    assert len(check(body, cluster())) == 1
 
 
 def test_a_typo_is_told_in_conditions_and_in_one_warning(api: FakeApi, logs: Logs) -> None:

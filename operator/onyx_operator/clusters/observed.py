@@ -1,0 +1,52 @@
+"""Everything that a plan for an OnyxCluster is made from, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.spec import Refusal
+from onyx_operator.kube import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object that there is, ours or not."""
+
+    resource: Resource
+    body: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its name; unique in its kind."""
+        return str(self.body["metadata"]["name"])
+
+    def belongs_to(self, uid: str) -> bool:
+        """Whether the OnyxCluster with this uid owns it."""
+        owners = self.body["metadata"].get("ownerReferences") or ()
+        return any(owner.get("uid") == uid for owner in owners)
+
+    @property
+    def goes(self) -> bool:
+        """It is being deleted already."""
+        return "deletionTimestamp" in self.body["metadata"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """An OnyxCluster and everything around it."""
+
+    body: Mapping[str, Any]
+    """The OnyxCluster object."""
+    wanted: Pool | Refusal
+    """The pool that its spec asks for."""
+    now_s: float = 0.0
+    """Seconds since the epoch."""
+    found: Sequence[Found] = ()
+    """All objects that are labelled as the pool's, and whatever else has a name that it needs."""
+    workers: Mapping[str, Any] | None = None
+    """The StatefulSet, if it is ours."""
+    pods: Sequence[Mapping[str, Any]] = ()
+    """The pods; read only when not all workers are ready."""

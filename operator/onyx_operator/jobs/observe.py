@@ -1,0 +1,160 @@
+"""Step 1 for an OnyxJob: everything that a plan is made from.
+
+Little of it is read over the network: objects come by the watch, jobs by the subscription to their
+cluster's log. Job files, failures and the answers of an upgrade are read, and remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from onyx.errors import Unavailable
+from onyx.ids import JobId
+from onyx.model.declaration import JobRef
+from onyx.settings import Settings, ZooKeeperSettings
+from onyx_operator.conditions import by_type
+from onyx_operator.connection import connection
+from onyx_operator.context import Operator
+from onyx_operator.jobs.observed import Observed, observed
+from onyx_operator.jobs.record import read_record
+from onyx_operator.jobs.spec import Spec, read_spec, reference
+from onyx_operator.jobs.versions import ids_of_interest
+from onyx_operator.kube import CONFIG_MAPS, Object, seconds
+from onyx_operator.logs.owners import owner_of
+from onyx_operator.logs.state import Log, Trouble
+from onyx_operator.logs.view import CONNECTING, LogView
+from onyx_operator.logs.views import LogViews
+from onyx_operator.work_queue import Key
+
+
+class Observer:
+    """See the module. Belongs to one event loop."""
+
+    def __init__(self, operator: Operator, views: LogViews, now_s: Callable[[], float]) -> None:
+        self._operator, self._views, self._now_s = operator, views, now_s
+        self._owners: dict[JobId, Key] = {}
+        self._specs: dict[Key, tuple[Any, Spec]] = {}
+        self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
+
+    async def observe(self, key: Key, body: Object) -> Observed | None:
+        """What there is of an OnyxJob; None while the log is being opened for the first time, after
+        which its view touches the job.
+
+        Raises:
+            KubeError: the API server refuses.
+            Unavailable: it, or the log, cannot be reached.
+        """
+        spec = self._spec(key, body, await self._referenced(body))
+        view = self.view(body)
+        if isinstance(view, LogView):
+            found = await self._with_log(key, spec, body, view)
+        else:
+            found = self._observed(spec, body, view)
+        connecting = isinstance(found.log, Trouble) and found.log.reason == CONNECTING
+        return None if connecting else found
+
+    def view(self, body: Mapping[str, Any]) -> LogView | Trouble:
+        """The view of the log of an OnyxJob's cluster, or why there is none."""
+        settings = self.connection(cluster_of(body))
+        return settings if isinstance(settings, Trouble) else self._views.view(settings)
+
+    def connection(self, cluster: Key) -> Settings | Trouble:
+        """How the log of a cluster is reached, or why it cannot be."""
+        body = self._operator.clusters.store.get(cluster)
+        if body is None:
+            message = (
+                f"there is no OnyxCluster {cluster.name} in namespace {cluster.namespace}: "
+                "make it, or correct spec.clusterRef"
+            )
+            return Trouble("ClusterNotFound", message, without_workers=True)
+        engine = self._operator.settings.engine
+        named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
+        if not named and engine.zookeeper.address == ZooKeeperSettings().address:
+            return Trouble(
+                "ClusterNotReady",
+                f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address",
+            )
+        return connection(body, engine)
+
+    def owner_of(self, job: JobId) -> Key | None:
+        """The OnyxJob for which this job of a log was observed last."""
+        return self._owners.get(job)
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+        self._specs.pop(key, None)
+        self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
+
+    def forget_files(self) -> None:
+        """Read all job files again."""
+        self._files.clear()
+
+    async def _with_log(self, key: Key, spec: Spec, body: Object, view: LogView) -> Observed:
+        ids = ids_of_interest(spec, read_record(body), view.stage_of)
+        self._owners |= dict.fromkeys(ids, key)
+        with contextlib.suppress(Unavailable):
+            for job in ids:
+                await view.learn(job)
+        found = self._observed(spec, body, view.seen(ids, owner_of(body, self._operator.kube.mark)))
+        old = found.versions.upgrades
+        if old is None:
+            return found
+        assert spec.job is not None
+        assert old.job_id is not None
+        return replace(found, upgrade=await view.upgrade(spec.job, old.job_id))
+
+    def _observed(self, spec: Spec, body: Object, log: Log | Trouble) -> Observed:
+        now_s, status = self._now_s(), body.get("status") or {}
+        return observed(
+            spec,
+            now_s,
+            read_record(body),
+            log,
+            invalid_s=_invalid_s(status, now_s),
+            status_is_current=status.get("observedGeneration")
+            == body["metadata"].get("generation"),
+            before=status,
+        )
+
+    def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
+        """The object's spec; it is parsed again only when it has changed."""
+        metadata = body["metadata"]
+        read_from = (metadata["uid"], body.get("spec"), referenced)
+        known = self._specs.get(key)
+        if known is None or known[0] != read_from:
+            known = self._specs[key] = (read_from, read_spec(body, referenced))
+        return replace(
+            known[1],
+            generation=metadata.get("generation", 0),
+            deleted_at=metadata.get("deletionTimestamp") or "",
+        )
+
+    async def _referenced(self, body: Object) -> str | None:
+        """The text of the job file that an object refers to; not read again each time."""
+        ref = reference(body) if (body.get("spec") or {}).get("jobRef") else None
+        if ref is None:
+            return None
+        namespace, now_s = body["metadata"]["namespace"], self._now_s()
+        read_s, text = self._files.get((namespace, ref), (0.0, None))
+        if text is None or now_s - read_s >= self._operator.settings.jobs.resync_interval_s:
+            found = await self._operator.kube.get(CONFIG_MAPS, namespace, ref.config_map)
+            text = ((found or {}).get("data") or {}).get(ref.key)
+            self._files[namespace, ref] = (now_s, text)
+        return text
+
+
+def cluster_of(body: Mapping[str, Any]) -> Key:
+    """Which OnyxCluster an OnyxJob belongs to, whether its spec is valid or not."""
+    name = (body.get("spec") or {}).get("clusterRef")
+    default = Spec("", "", "", 0).declaration.cluster_ref
+    return Key(body["metadata"]["namespace"], name if isinstance(name, str) else default)
+
+
+def _invalid_s(status: Mapping[str, Any], now_s: float) -> float:
+    """For how long a spec has been invalid, in seconds."""
+    validated = by_type(status).get("Validated", {})
+    since_s = seconds(str(validated.get("lastTransitionTime", "")))
+    return 0.0 if since_s is None or validated.get("status") != "False" else now_s - since_s
