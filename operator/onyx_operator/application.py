@@ -48,7 +48,7 @@ async def run(
     stop: asyncio.Event | None = None,
     connect: Callable[[Settings], ClientLog] = ZooKeeperClientLog,
 ) -> None:
-    """Run the operator until it is told to stop (by `stop`, SIGTERM or SIGINT).
+    """Run the operator until it is stopped, by `stop`, SIGTERM or SIGINT.
 
     Args:
         settings: all settings.

@@ -93,7 +93,7 @@ class Conflict(KubeError):
 
 
 Observe = Callable[[str, int, float], None]
-"""Told of every request: verb, HTTP status (0 when none came), seconds."""
+"""Called with every request: verb, HTTP status (0 when none came), seconds."""
 
 
 class Kube:
@@ -114,7 +114,7 @@ class Kube:
         configuration.connection_pool_maxsize = self._settings.threads_max
         self._client = kubernetes_client.ApiClient(configuration)
         self.mark = _mark(configuration)
-        """Tells this API server from others: a digest of the authority that it is trusted by."""
+        """Distinguishes this API server from others: a digest of the authority that signed for it."""
         self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
         self._waiting = 0
         self._closed = False
@@ -210,7 +210,7 @@ class Kube:
     ) -> None:
         """Post an Event about an object. With a `name`, a second one of that name is not posted.
 
-        Best effort: an API server that refuses it is not told to the caller.
+        Best effort: an event that the API server refuses is dropped.
         """
         body = event_body(about, reason, message, warning=warning, name=name)
         with contextlib.suppress(KubeError, Unavailable):
@@ -370,11 +370,11 @@ def seconds(text: str) -> float | None:
 def _refusal(status: int, answer: bytes, request: str) -> OnyxError:
     """The exception for an answer that is no success."""
     try:
-        told = msgspec.json.decode(answer, type=dict[str, Any])
+        found = msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:
-        told = {"message": answer[:200].decode(errors="replace")}
-    reason = str(told.get("reason") or "")
-    message = f"{told.get('message', '')} ({request})"
+        found = {"message": answer[:200].decode(errors="replace")}
+    reason = str(found.get("reason") or "")
+    message = f"{found.get('message', '')} ({request})"
     if status == 500 and message.startswith(_MALFORMED_PATCH):
         # It says "internal error", and means an unknown field or a wrong type in what was applied.
         return KubeError(422, "Invalid", message.partition("): ")[2])

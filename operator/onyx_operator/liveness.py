@@ -1,8 +1,8 @@
 """Whether the operator moves: what `/livez` and `/readyz` say.
 
 A process that answers HTTP proves little, so two things must move: the event loop (a beat every
-second), and each watch. A watch may die without a sound; whoever lists objects now and then tells
-`behind` when one that changed long ago has not come by the watch. The kubelet's restart mends both.
+second), and each watch. A watch may die without an error: `behind` is set when a list shows a
+change of which the watch had no event. The kubelet's restart mends both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BEAT_INTERVAL_S = 1.0
 
 
 class Liveness:
-    """Told by the event loop, asked by the threads of the pages.
+    """Written by the event loop, read by the threads of the pages.
 
     Args:
         stalled_after_s: without a beat for so long, or behind for so long, the operator is dead.

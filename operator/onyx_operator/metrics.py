@@ -30,7 +30,7 @@ METRICS = (
         "Duration of one reconciliation.",
         _RECONCILE_SECONDS,
     ),
-    Metric("onyx_operator_queue_length", "gauge", ("kind",), "Objects that wait for their turn."),
+    Metric("onyx_operator_queue_length", "gauge", ("kind",), "Objects that wait in the queue."),
     Metric("onyx_operator_jobs", "gauge", ("phase",), "OnyxJobs by phase."),
     Metric(
         "onyx_operator_clusters_connected", "gauge", (), "Logs of clusters that are being followed."
@@ -51,13 +51,13 @@ METRICS = (
         "onyx_operator_watch_last_event_timestamp_seconds",
         "gauge",
         ("kind",),
-        "Time at which the watch was last known to have told everything.",
+        "Time of the last event, or of the last list that showed that the watch had missed nothing.",
     ),
     Metric(
         "onyx_operator_namespaces",
         "gauge",
         ("state",),
-        "Namespaces that are looked after (one if all are): watched, or refused by the API server.",
+        "Namespaces of this operator (one if it has all): watched, or refused by the API server.",
     ),
     Metric(
         "onyx_operator_admission_reviews_total",
@@ -112,12 +112,12 @@ class OperatorMetrics:
         self._metrics["onyx_operator_log_writes_total"].labels(fn).inc()
 
     def watch_event(self, kind: str) -> None:
-        """The watch of a kind has told something."""
+        """The watch of a kind is up to date."""
         gauge = self._metrics["onyx_operator_watch_last_event_timestamp_seconds"]
         gauge.labels(kind).set(time.time())
 
     def namespaces(self, watched: int, refused: int) -> None:
-        """Namespaces that are watched, and that the API server does not let be looked after."""
+        """Namespaces that are watched, and those that the API server refuses to list or watch."""
         self._metrics["onyx_operator_namespaces"].labels("watched").set(watched)
         self._metrics["onyx_operator_namespaces"].labels("refused").set(refused)
 

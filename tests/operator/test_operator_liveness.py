@@ -44,7 +44,7 @@ def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
     clock = Clock()
     liveness = Liveness(60.0, clock)
     watched = Watched("OnyxJob", liveness)
-    watched.told(body("one", 5))
+    watched.event(body("one", 5))
     watched.listed([body("one", 5)])
     clock.now_s += 30.0
     watched.listed([body("one", 7)])
@@ -53,7 +53,7 @@ def test_a_watch_that_owes_an_event_for_too_long_is_dead() -> None:
     assert liveness.alive() is True
     clock.now_s += 1.0
     assert liveness.alive() == "stalled: OnyxJob"
-    watched.told(body("one", 7))
+    watched.event(body("one", 7))
     assert liveness.alive() is True
 
 
@@ -62,7 +62,7 @@ def test_an_object_that_is_gone_is_owed_no_more() -> None:
     liveness = Liveness(60.0, clock)
     watched = Watched("OnyxJob", liveness)
     watched.listed([body("one", 7)])
-    watched.told(body("one", 6), gone=True)
+    watched.event(body("one", 6), gone=True)
     clock.now_s += 59.0
     liveness._beat_s = clock.now_s
     clock.now_s += 1.0

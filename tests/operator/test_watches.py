@@ -137,15 +137,15 @@ def test_an_object_is_gone_only_if_it_was_known_before_the_list(
     informer, _, _, configuration = informed
     gone: list[str] = []
     informer.listen(lambda key, _, is_gone: gone.append(key.name) if is_gone else None)
-    informer.told("default", body("old", 5), gone=False)
-    informer.told("default", body("elsewhere", 5) | _in("other"), gone=False)
+    informer.event("default", body("old", 5), gone=False)
+    informer.event("default", body("elsewhere", 5) | _in("other"), gone=False)
 
     async def scenario() -> None:
         kube = Kube(None, configuration)
         api.faults.add(Fault(verb="list", resource="onyxjobs", delay_s=0.2))
         listing = asyncio.create_task(informer.list(kube, "default"))
         await asyncio.sleep(0.1)
-        informer.told("default", body("new", 6), gone=False)
+        informer.event("default", body("new", 6), gone=False)
         await listing
         kube.close()
 
@@ -158,7 +158,7 @@ def test_a_watch_that_has_ended_is_dead_until_it_is_listed_and_owes_nothing(
     informed: tuple[Informer, Liveness, Clock, Any],
 ) -> None:
     informer, liveness, clock, _ = informed
-    informer.told("team", body("one", 5), gone=False)
+    informer.event("team", body("one", 5), gone=False)
     informer.broken("team")
     clock.now_s += 60.0
     liveness._beat_s = clock.now_s
@@ -171,7 +171,7 @@ def test_a_watch_owes_nothing_anew_because_the_api_server_was_away_for_a_while(
     api: FakeApi, informed: tuple[Informer, Liveness, Clock, Any]
 ) -> None:
     informer, liveness, clock, configuration = informed
-    informer.told("default", dict(api.create(job())), gone=False)
+    informer.event("default", dict(api.create(job())), gone=False)
 
     async def scenario() -> None:
         kube = Kube(None, configuration)

@@ -23,7 +23,7 @@ from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import WebhookSettings
 
 PATHS = ("/validate-onyxjobs", "/validate-onyxclusters")
-"""One for each kind, so that logs of the API server tell them apart; both take both."""
+"""One for each kind, so that logs of the API server distinguish them; both accept both."""
 THREADS_MAX = 2
 """Reviews at the same time: they are all computation."""
 logger = logging.getLogger(__name__)

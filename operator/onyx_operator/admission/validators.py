@@ -59,8 +59,8 @@ def _misread(value: Any, path: str) -> Iterator[Problem]:
         for key, each in value.items():
             if key in _BOOLEAN_WORDS:
                 words = f"is perhaps {_BOOLEAN_WORDS[key]} in your file"
-                told = f"{words}, which kubectl reads as {key} where it is not in quotes"
-                yield Problem(at(path, key), told, "quote it")
+                message = f"{words}, which kubectl reads as {key} where it is not in quotes"
+                yield Problem(at(path, key), message, "quote it")
             yield from _misread(each, at(path, str(key)))
     elif isinstance(value, list):
         for index, each in enumerate(value):

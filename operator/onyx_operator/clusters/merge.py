@@ -36,7 +36,7 @@ def merged(base: Any, patch: Any, field: str = "") -> Any:
 
 
 def merge_key(field: str, *lists: Any) -> str | None:
-    """The key by which the items of these lists are told apart; None when they are not."""
+    """The key that identifies the items of these lists; None when there is none."""
     key = _MERGE_KEYS.get(field)
     return key if key is not None and all(_named(items, key) for items in lists) else None
 

@@ -27,7 +27,7 @@ KINDS = (ACCOUNTS, SERVICES, POLICIES, BUDGETS, STATEFUL_SETS)
 """What a pool is made of, in the order in which it is made."""
 
 APPLIED_ANNOTATION = "onyx.dev/applied"
-"""Digest of what was applied: tells when the operator no longer says something it once said."""
+"""Digest of what was applied: it differs when a field is no longer applied that once was."""
 REVISIONS_KEPT = 5
 
 

@@ -51,10 +51,10 @@ class Informer:
         """Call this after each list."""
         self._listed.append(listener)
 
-    def told(self, scope: str, body: Object, *, gone: bool) -> None:
-        """The watch of a scope tells of an object."""
+    def event(self, scope: str, body: Object, *, gone: bool) -> None:
+        """The watch of a scope has an event about an object."""
         self._metrics.watch_event(self.resource.kind)
-        self._watch_of(scope).told(body, gone=gone)
+        self._watch_of(scope).event(body, gone=gone)
         self._take(body, gone=gone)
 
     async def list(self, kube: Kube, scope: str) -> None:

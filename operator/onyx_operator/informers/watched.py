@@ -11,7 +11,7 @@ from onyx_operator.work_queue import Key
 
 
 class Watched:
-    """Compares what a watch has told with what a list shows; see `Liveness.behind`."""
+    """Compares the events of a watch with what lists show; see `Liveness.behind`."""
 
     def __init__(self, name: str, liveness: Liveness) -> None:
         self._name = name
@@ -19,8 +19,8 @@ class Watched:
         self._versions: dict[Key, int] = {}
         self._owed: dict[Key, int] = {}
 
-    def told(self, body: Mapping[str, Any], *, gone: bool = False) -> None:
-        """The watch has told of an object."""
+    def event(self, body: Mapping[str, Any], *, gone: bool = False) -> None:
+        """The watch had an event about an object."""
         key = key_of(body)
         if gone:
             self._versions.pop(key, None)
@@ -32,7 +32,7 @@ class Watched:
         self._liveness.behind(self._name, bool(self._owed))
 
     def listed(self, bodies: Iterable[Mapping[str, Any]]) -> bool:
-        """A list shows these objects: what is newer than told is owed. True if nothing is."""
+        """A list shows these objects: a version that is newer than the watch's is owed. True if none is."""
         self._owed = {
             key_of(body): version(body)
             for body in bodies
@@ -42,11 +42,11 @@ class Watched:
         return not self._owed
 
     def broken(self) -> None:
-        """The watch has ended: whatever it told before is to be told again."""
+        """The watch has ended: it owes all objects again."""
         self._versions.clear()
         self._liveness.behind(self._name, True)
 
     def excused(self) -> None:
-        """The watch owes nothing as long as nobody can list; what it has told stays told."""
+        """The watch owes nothing while nobody can list; its events so far stay counted."""
         self._owed.clear()
         self._liveness.behind(self._name, False)

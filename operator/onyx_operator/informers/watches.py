@@ -130,7 +130,7 @@ class Watches:
             if resource in self._relays:
                 self._relays[resource](body)
             else:
-                self._informers[resource].told(scope, body, gone=event == "DELETED")
+                self._informers[resource].event(scope, body, gone=event == "DELETED")
 
         cell = Cell(self._configuration, scope, self._watched, deliver)
         async with AsyncExitStack() as stack:
@@ -141,8 +141,8 @@ class Watches:
             return await cell.ended
 
     async def _list_again(self, informer: Informer, scope: str) -> None:
-        """List now and then, soon at first: what goes between our list and that of kopf, which are
-        two, is told by nobody."""
+        """List periodically, soon at first: an object that is deleted between our list and kopf's,
+        which are two, is in no event."""
         if informer.interval_s <= 0:
             return
         for wait_s in chain(FIRST_LISTS_S, repeat(informer.interval_s)):

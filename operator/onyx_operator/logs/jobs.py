@@ -20,7 +20,7 @@ _BY_JOB = (
     "partitions",
     "exhausted_partitions",
 )
-"""Parts of a replica, by job, that the status tells of."""
+"""Parts of a replica, by job, that a status shows."""
 
 
 def stage_of(replica: Replica, job: JobId) -> Stage:

@@ -43,7 +43,7 @@ from onyx_operator.work_queue import Key
 
 Connect = Callable[[Settings], ClientLog]
 Changed = Callable[[Collection[JobId] | None], None]
-"""Told which jobs have changed; None: all, because the log was found or lost."""
+"""Called with the jobs that have changed; None: all, because the log was found or lost."""
 T = TypeVar("T")
 
 CONNECTING = "Connecting"
@@ -135,7 +135,7 @@ class LogView:
         return self._owned[1]
 
     def stage_of(self, job: JobId) -> Stage:
-        """Where a job is now, without all that `seen` tells of it."""
+        """The stage of a job now, without the rest of `seen`."""
         return stage_of(self._replica, job)
 
     async def upgrade(self, job: Job, old: JobId) -> Upgrade:
@@ -276,7 +276,7 @@ class LogView:
                 self._loop.call_soon_threadsafe(self._publish)
 
     def _publish(self) -> None:
-        """Take over the newest replica, and tell whom it concerns."""
+        """Take over the newest replica, and report the jobs that have changed."""
         self._told = True
         old, self._replica = self._replica, self._newest
         changed = changed_jobs(old, self._replica)

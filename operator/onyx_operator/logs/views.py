@@ -38,10 +38,10 @@ class LogViews:
         if found is not None:
             return found
         if len(self._views) >= self._settings.logs_max:
-            told = (
+            message = (
                 f"{len(self._views)} logs are followed already: raise ONYX_OPERATOR_JOBS_LOGS_MAX"
             )
-            return Trouble("TooManyClusters", told)
+            return Trouble("TooManyClusters", message)
         most = self._settings.log_threads_max
         made = LogView(settings, self._connect, self._on_change, most, self._mark)
         self._views[settings] = made

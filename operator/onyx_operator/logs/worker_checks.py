@@ -28,8 +28,8 @@ class _Question:
     check: WorkerCheck
     old: JobId
     asked_s: float
-    told: bool = False
-    """Whoever has asked knows that it is complete."""
+    reported: bool = False
+    """`answered` has returned it."""
 
 
 class Checks:
@@ -57,9 +57,11 @@ class Checks:
 
     def answered(self) -> list[JobId]:
         """Old jobs about whose upgrades all workers have answered since the last call."""
-        done = [each for each in self._questions.values() if each.check.complete and not each.told]
+        done = [
+            each for each in self._questions.values() if each.check.complete and not each.reported
+        ]
         for each in done:
-            each.told = True
+            each.reported = True
         return [each.old for each in done]
 
     def judge(
