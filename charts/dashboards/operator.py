@@ -43,7 +43,7 @@ _OVERVIEW = Row(
         stat(
             "Oldest watch",
             Query(f"max(time() - onyx_operator_watch_last_event_timestamp_seconds{{{OPERATOR}}})"),
-            "Time since a watch has told something. Long is normal where nothing changes.",
+            "Time since the last event of a watch. Long is normal where nothing changes.",
             unit="s",
         ),
         stat(

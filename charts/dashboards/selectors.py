@@ -1,8 +1,8 @@
 """The labels by which every query of a dashboard selects.
 
 `namespace` and `pod` come from the scrape. `onyx_cluster`, the name of the OnyxCluster, is put on
-by our PodMonitor. It is not called `cluster`, because that is the external label that tells one
-Kubernetes cluster from another wherever there are several.
+by our PodMonitor. It is not called `cluster`, because that is the external label that names the
+Kubernetes cluster.
 """
 
 from __future__ import annotations

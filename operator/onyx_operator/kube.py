@@ -114,7 +114,7 @@ class Kube:
         configuration.connection_pool_maxsize = self._settings.threads_max
         self._client = kubernetes_client.ApiClient(configuration)
         self.mark = _mark(configuration)
-        """Distinguishes this API server from others: a digest of the authority that signed for it."""
+        """Distinguishes this API server from others: a digest of its certificate authority."""
         self._threads = ThreadPoolExecutor(self._settings.threads_max, "onyx-kube")
         self._waiting = 0
         self._closed = False

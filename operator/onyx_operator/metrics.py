@@ -51,7 +51,7 @@ METRICS = (
         "onyx_operator_watch_last_event_timestamp_seconds",
         "gauge",
         ("kind",),
-        "Time of the last event, or of the last list that showed that the watch had missed nothing.",
+        "Time of the last event, or of the last list that showed that none was missed.",
     ),
     Metric(
         "onyx_operator_namespaces",

@@ -37,7 +37,7 @@ def test_it_says_when_there_is_no_place_for_state() -> None:
 def test_it_warns_of_a_zookeeper_that_forgets() -> None:
     told = notes({"zookeeper": {"persistence": {"enabled": False}}})
 
-    assert "all jobs are forgotten" in told
+    assert "all jobs are lost" in told
 
 
 def test_it_says_that_there_are_no_workers() -> None:

@@ -68,7 +68,7 @@ def test_helm_test_succeeds_when_the_job_completes(
 
     assert codes == [0]
     told = capsys.readouterr().out
-    assert "not taken yet: " in told
+    assert "not accepted yet: " in told
     assert "Completed: " in told
 
 

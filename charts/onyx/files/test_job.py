@@ -41,19 +41,19 @@ def create(api: client.CustomObjectsApi, job: dict[str, Any], deadline_s: float)
         except client.ApiException as error:
             if (error.status or 0) < 500 or time.monotonic() >= deadline_s:
                 raise
-            print(f"not taken yet: {error.reason}", flush=True)
+            print(f"not accepted yet: {error.reason}", flush=True)
             time.sleep(POLL_S)
 
 
 def wait(api: client.CustomObjectsApi, namespace: str, name: str, deadline_s: float) -> int:
     """0 when the job has completed, 1 when it has failed or takes too long."""
-    told = ""
+    shown = ""
     while time.monotonic() < deadline_s:
         found = api.get_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
         status = found.get("status", {})
         line = f"{status.get('phase', 'not seen by the operator')}: {status.get('message', '')}"
-        if line != told:
-            told = line
+        if line != shown:
+            shown = line
             print(line, flush=True)
         holds = {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
         if holds & {"Completed", "Failed"}:

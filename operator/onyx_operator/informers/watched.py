@@ -32,7 +32,7 @@ class Watched:
         self._liveness.behind(self._name, bool(self._owed))
 
     def listed(self, bodies: Iterable[Mapping[str, Any]]) -> bool:
-        """A list shows these objects: a version that is newer than the watch's is owed. True if none is."""
+        """A list shows these objects: a newer version than the watch's is owed. True if none is."""
         self._owed = {
             key_of(body): version(body)
             for body in bodies
