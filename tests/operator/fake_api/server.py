@@ -40,7 +40,7 @@ CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
 WAIT_S = 60.0
 """Longest wait for what must come true; a test fails after it."""
 CLOSING_S = 0.05
-"""Time in which connections that have been closed are seen to be."""
+"""Time for the event loop to see that connections are closed."""
 _HAND = Write(manager="test")
 
 
@@ -211,5 +211,9 @@ class FakeApi:
         await site.stop()
         await asyncio.sleep(CLOSING_S)  # who was being accepted is closed below, with all others
         self._http.cut.set()
+        assert runner.server is not None
+        connections = list(runner.server._connections.values())
         await runner.cleanup()
+        for each in connections:  # one that is closed waits until its client has read everything
+            each.abort()
         await asyncio.sleep(CLOSING_S)
