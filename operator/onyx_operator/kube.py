@@ -53,13 +53,16 @@ class Resource:
 
     @property
     def group(self) -> str:
+        """API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def version(self) -> str:
+        """API version, without the group."""
         return self.api_version.rpartition("/")[2]
 
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        """Path of a URL: of all objects of a namespace (None: of all), or of one."""
         root = "/apis" if self.group else "/api"
         parts = ["namespaces", namespace, self.plural] if namespace else [self.plural]
         parts += [part for part in (name, subresource) if part]

@@ -12,7 +12,8 @@ reconciles again. No leader is elected: actions that may be repeated make it unn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from onyx_operator.conditions import News, change
@@ -43,27 +44,22 @@ SeenT = TypeVar("SeenT")
 PlanT = TypeVar("PlanT", bound=AnyPlan)
 
 
-class Kind(Protocol[SeenT, PlanT]):
-    """What is particular to a kind. Methods may raise KubeError and Unavailable: the object is
-    reconciled again later."""
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[SeenT, PlanT]):
+    """The functions that are particular to a kind. They may raise KubeError and Unavailable: the
+    object is reconciled again later."""
 
+    observe: Callable[[Key, Object], Awaitable[SeenT | None]]
+    """What there is; None while too little is known to plan."""
+    plan: Callable[[SeenT], PlanT]
+    act: Callable[[Object, SeenT, PlanT], Awaitable[PlanT | None]]
+    """Carry out a plan. None when that succeeded, else the plan to report."""
+    status: Callable[[SeenT, PlanT], dict[str, Any]]
+    """The whole status of the object."""
+    news: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[News]]
+    """The events that follow from a change of the status: before, after."""
     plans_max: int
     """Plans carried out in one reconciliation."""
-
-    async def observe(self, key: Key, body: Object) -> SeenT | None:
-        """What there is; None while too little is known to plan."""
-
-    def plan(self, seen: SeenT) -> PlanT:
-        """What to do."""
-
-    async def act(self, body: Object, seen: SeenT, plan: PlanT) -> PlanT | None:
-        """Carry out a plan. None when that succeeded, else the plan to report."""
-
-    def status(self, seen: SeenT, plan: PlanT) -> dict[str, Any]:
-        """The whole status of the object."""
-
-    def news(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[News]:
-        """The events that follow from a change of status."""
 
 
 class Reconciler(Generic[SeenT, PlanT]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
@@ -15,8 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import trustme
-from tests.operator.fake_api.server import FakeApi
-from tests.operator.harness import Logs, Operator, job, settings
+from tests.operator.harness import job
 
 from onyx.errors import SettingsError, Unavailable
 from onyx_operator.admission import server
@@ -269,34 +267,3 @@ def test_a_taken_port_is_told(files: Files) -> None:
         await second.close()
 
     serve(files.settings(), files, act)
-
-
-def test_the_operator_serves_the_webhook_when_it_has_a_certificate(
-    api: FakeApi, files: Files
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    found = settings(
-        WEBHOOK_CERT_FILE=str(files.cert),
-        WEBHOOK_KEY_FILE=str(files.key),
-        WEBHOOK_HOST="127.0.0.1",
-        WEBHOOK_PORT=str(port),
-    )
-    trust = ssl.create_default_context()
-    files.authority.configure_trust(trust)
-
-    async def post() -> int:
-        url = f"https://127.0.0.1:{port}{PATHS[0]}"
-        async with aiohttp.ClientSession() as client:
-            for _ in range(500):
-                try:
-                    async with client.post(
-                        url, json=REVIEW, ssl=trust, server_hostname=NAME
-                    ) as response:
-                        return response.status
-                except aiohttp.ClientConnectionError:
-                    await asyncio.sleep(0.02)
-        raise AssertionError("nobody listens")
-
-    with Operator(api, Logs().connect, found):
-        assert asyncio.run(post()) == 200

@@ -1,5 +1,7 @@
-"""What Kubernetes would refuse, or the cluster of a job has not, is said when it is applied; and in
-conditions and events where there is no webhook."""
+"""The webhook refuses what Kubernetes would refuse, and warns of what a job's cluster lacks.
+
+Without it, conditions and events report the same.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ GOOD = {"podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}}}, "image": "on
 
 
 class Guarded:
-    """An operator with the webhook on; `review` is what the API server would ask it."""
+    """An operator with the webhook on; `review` sends it a review as the API server does."""
 
     def __init__(self, port: int, trust: ssl.SSLContext) -> None:
         self._port, self._trust = port, trust
@@ -51,7 +53,7 @@ class Guarded:
                         return await response.json()
                 except aiohttp.ClientConnectionError:
                     await asyncio.sleep(0.02)
-        raise AssertionError("nobody listens")
+        raise AssertionError("no webhook listens")
 
 
 @contextmanager
@@ -70,6 +72,13 @@ def guarded(api: FakeApi, folder: Path) -> Iterator[Guarded]:
     files.authority.configure_trust(trust)
     with Operator(api, Logs().connect, found):
         yield Guarded(port, trust)
+
+
+def test_the_operator_serves_the_webhook_when_it_has_a_certificate(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    with guarded(api, tmp_path) as webhook:
+        assert webhook.review(job())["allowed"]
 
 
 def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_path: Path) -> None:

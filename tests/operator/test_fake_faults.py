@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 from typing import Any
 
@@ -187,3 +189,16 @@ def test_an_apply_that_creates_needs_the_right_to_create(api: FakeApi) -> None:
     assert apply() == 403
     api.create(body())
     assert apply() == 200
+
+
+def test_a_client_that_reads_nothing_leaves_no_socket_of_the_server_open() -> None:
+    with FakeApi() as api, socket.socket() as client:
+        for number in range(20):
+            padding = {"data": {"padding": "x" * 500_000}}
+            api.create({**body(f"map-{number}"), **padding})
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, _, port = api.url.removeprefix("http://").partition(":")
+        client.connect((host, int(port)))
+        client.sendall(f"GET {MAPS} HTTP/1.1\r\nHost: api\r\n\r\n".encode())
+        assert client.recv(1)
+    gc.collect()  # a socket that is not closed raises a warning, which fails the test

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from onyx.errors import Unavailable
@@ -14,10 +14,9 @@ from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.status import status
-from onyx_operator.conditions import News
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object
-from onyx_operator.reconciler import Reconciler
+from onyx_operator.reconciler import Kind, Reconciler
 from onyx_operator.work_queue import Key
 
 
@@ -25,13 +24,12 @@ class Clusters:
     """See the module. Belongs to one event loop. What no watch shows (drift of other objects, a
     ConfigMap of code) is found because each list touches every cluster."""
 
-    plans_max = 1
-    """Objects that the API server changes back would be applied again and again."""
-
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         pace, metrics = operator.settings.clusters, operator.metrics
-        self._reconciler = Reconciler(self, operator.clusters, operator.kube, pace, metrics)
+        # One plan: an object that others change back would be applied again and again.
+        kind = Kind(self._observe, plan, self._act, status, news, plans_max=1)
+        self._reconciler = Reconciler(kind, operator.clusters, operator.kube, pace, metrics)
         operator.clusters.listen(self._changed)
 
     async def run(self) -> None:
@@ -44,25 +42,11 @@ class Clusters:
         if cluster:
             self._reconciler.touch(Key(body["metadata"]["namespace"], cluster))
 
-    async def observe(self, key: Key, body: Object) -> Observed:
-        """See `clusters.observe`."""
+    async def _observe(self, _: Key, body: Object) -> Observed:
         return await observe(self._operator, body)
 
-    def plan(self, seen: Observed) -> Plan:
-        """See `clusters.plan`."""
-        return plan(seen)
-
-    async def act(self, body: Object, seen: Observed, plan: Plan) -> Plan | None:
-        """See `clusters.act`."""
+    async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
         return await act(self._operator.kube, body, plan)
-
-    def status(self, seen: Observed, plan: Plan) -> dict[str, Any]:
-        """See `clusters.status`."""
-        return status(seen, plan)
-
-    def news(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[News]:
-        """See `clusters.events`."""
-        return news(before, after)
 
     def _changed(self, key: Key, body: Object, gone: bool) -> None:
         if gone:

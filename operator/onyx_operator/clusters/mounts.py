@@ -25,9 +25,11 @@ class Mount:
     read_only: bool = True
 
     def volume(self) -> dict[str, Any]:
+        """The volume, as a pod's `volumes` take it."""
         return {"name": self.name, **self.source}
 
     def volume_mount(self) -> dict[str, Any]:
+        """The mount, as a container's `volumeMounts` take it."""
         only = {"readOnly": True} if self.read_only else {}
         return {"name": self.name, "mountPath": self.path, **only}
 

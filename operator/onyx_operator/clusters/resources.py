@@ -40,6 +40,7 @@ class Child:
 
     @property
     def name(self) -> str:
+        """Its name; unique in its kind."""
         return str(self.body["metadata"]["name"])
 
 

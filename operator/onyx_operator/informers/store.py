@@ -36,16 +36,19 @@ class Store:
         return key
 
     def get(self, key: Key) -> Object | None:
+        """The object as seen last; None when it is unknown."""
         return self._objects.get(key)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(tuple(self._objects))
 
     def items(self) -> Iterator[tuple[Key, Object]]:
+        """All objects, as of now."""
         yield from tuple(self._objects.items())
 
 
 def key_of(body: Mapping[str, Any]) -> Key:
+    """Namespace and name of an object."""
     metadata = body["metadata"]
     return Key(metadata["namespace"], metadata["name"])
 

@@ -7,14 +7,13 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from onyx.errors import OnyxError, Problem, Unavailable
 from onyx.ids import JobId
 from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
-from onyx_operator.conditions import News
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
 from onyx_operator.jobs.check import check
@@ -27,22 +26,21 @@ from onyx_operator.jobs.status import status
 from onyx_operator.kube import CLUSTERS, KubeError, Object
 from onyx_operator.logs.state import Trouble
 from onyx_operator.logs.views import LogViews
-from onyx_operator.reconciler import Reconciler
+from onyx_operator.reconciler import Kind, Reconciler
 from onyx_operator.work_queue import Key
 
 logger = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 2.0
 """Longest wait for the API server by whoever applies a job."""
+PLANS_MAX = 8
+"""Plans in one reconciliation; an edited job needs four."""
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
 
 
 class Jobs:
     """See the module. Belongs to one event loop."""
-
-    plans_max = 8
-    """A job that is edited needs four; the rest is left to the next reconciliation."""
 
     def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics
@@ -52,7 +50,8 @@ class Jobs:
         self._views = LogViews(settings, operator.connect, self._log_changed, metrics, kube.mark)
         self._observer = Observer(operator, self._views, now_s)
         self._departures = Departures(operator, self._views, self._actor, now_s)
-        self._reconciler = Reconciler(self, operator.jobs, kube, settings, metrics)
+        kind = Kind(self._observer.observe, plan, self._act, status, news, PLANS_MAX)
+        self._reconciler = Reconciler(kind, operator.jobs, kube, settings, metrics)
         operator.jobs.listen(self._job_changed)
         operator.jobs.after_list(self._search)
         operator.clusters.listen(self._cluster_changed)
@@ -84,28 +83,10 @@ class Jobs:
                     cluster = await self._operator.kube.get(CLUSTERS, key.namespace, key.name)
         return (), check(body, cluster)
 
-    async def observe(self, key: Key, body: Object) -> Observed | None:
-        """See `jobs.observe`."""
-        return await self._observer.observe(key, body)
-
-    def plan(self, seen: Observed) -> Plan:
-        """See `jobs.plan`."""
-        return plan(seen)
-
-    async def act(self, body: Object, seen: Observed, plan: Plan) -> Plan | None:
-        """See `jobs.act`."""
+    async def _act(self, body: Object, seen: Observed, plan: Plan) -> Plan | None:
         view = self._observer.view(body)
-        return await self._actor.act(
-            body, seen.spec, plan, None if isinstance(view, Trouble) else view
-        )
-
-    def status(self, seen: Observed, plan: Plan) -> dict[str, Any]:
-        """See `jobs.status`."""
-        return status(seen, plan)
-
-    def news(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[News]:
-        """See `jobs.events`."""
-        return news(before, after)
+        log = None if isinstance(view, Trouble) else view
+        return await self._actor.act(body, seen.spec, plan, log)
 
     def _job_changed(self, key: Key, body: Object, gone: bool) -> None:
         if not gone:

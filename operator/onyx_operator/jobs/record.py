@@ -32,6 +32,7 @@ class Record:
 
     @property
     def finished(self) -> bool:
+        """The job has ended."""
         return bool(self.finished_at)
 
     @property

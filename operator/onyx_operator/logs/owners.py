@@ -33,6 +33,7 @@ class Owner:
 
     @property
     def key(self) -> Key:
+        """Namespace and name, without the uid."""
         return Key(self.namespace, self.name)
 
 

@@ -41,14 +41,17 @@ class LogJob:
 
     @property
     def peers(self) -> int:
+        """Peers that work on it, of all tasks."""
         return sum(count for _, count in self.tasks)
 
     @property
     def submitted(self) -> bool:
+        """Its submission is in the log."""
         return self.stage not in ("unknown", "fenced")
 
     @property
     def ended(self) -> bool:
+        """It never runs again."""
         return self.stage in ("completed", "killed", "fenced")
 
 
@@ -66,6 +69,7 @@ class Log:
     """Jobs that have not ended of objects that had the name before."""
 
     def job(self, job: JobId | None) -> LogJob:
+        """A job by its id; unknown if it is not among those asked for."""
         return self.jobs.get(job, UNKNOWN) if job is not None else UNKNOWN
 
 
