@@ -73,4 +73,5 @@ class Undecodable(Command, frozen=True):
     reason: str
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """Only the count of rejected entries changes."""
         return replace(replica, rejected=replica.rejected + 1)

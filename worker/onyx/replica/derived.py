@@ -68,6 +68,8 @@ def _changed_jobs(old: Replica, new: Replica) -> list[JobId]:
 
 def _follow(old: Replica, new: Replica, changed: list[JobId], position: Position) -> Replica:
     slots, versions = new.task_slot_ids, new.allocation_version
+    # A peer is ready for one allocation version only. The version is the position of this entry, so
+    # no signal for it can have been written before, and all of older versions are void.
     for job in changed:
         if job in new.jobs:
             versions = versions.set(job, position)

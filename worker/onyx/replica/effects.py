@@ -1,6 +1,6 @@
 """What a group must do in the world after an entry, as data.
 
-One small executor (`peer.executor`) interprets these; the simulator replaces only that.
+`peer.action_runner` and `peer.running_tasks` carry these out; the simulator replaces only them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class WatchPulse:
 
 @dataclass(frozen=True, slots=True)
 class UnwatchPulse:
+    """Watch the pulse of this group no longer."""
+
     group: GroupId
 
 
@@ -36,7 +38,7 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
-    """A virtual peer of this group has been given a task."""
+    """A virtual peer of this group is allocated to a task."""
 
     peer: PeerId
     job: JobId
@@ -86,14 +88,14 @@ class SealTask:
 
 @dataclass(frozen=True, slots=True)
 class RemoveState:
-    """Nobody needs the state logs of this job any more: it is complete, or forgotten."""
+    """Delete the state logs of this job: it is complete, or forgotten."""
 
     job: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCheck:
-    """Somebody asks whether the workers can run a job: look, and write `vouch-job`."""
+    """Find out whether this worker can run a job, and write `vouch-job`."""
 
     check: str
     digest: str

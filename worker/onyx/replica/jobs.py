@@ -29,14 +29,16 @@ RUN_KEYS = (
 """What a job has only while it runs."""
 
 STATE_KEYS = ("partitions",)
-"""What a job has that comes in the place of a job that was killed."""
+"""What a killed job keeps, for a job that upgrades it."""
 
 
 def is_known(replica: Replica, job: JobId) -> bool:
+    """Whether the id is taken: the job runs, or has ended and was not collected."""
     return job in replica.jobs or job in replica.completed_jobs or job in replica.killed_jobs
 
 
 def kill(replica: Replica, job: JobId) -> Replica:
+    """The job is killed; its partitions stay, for a job that upgrades it needs them."""
     return replace(_stop(replica, job), killed_jobs=(*replica.killed_jobs, job))
 
 
@@ -52,6 +54,7 @@ def kill_by_flux(replica: Replica, leaving: Iterable[PeerId]) -> Replica:
 
 
 def complete(replica: Replica, job: JobId) -> Replica:
+    """The job is complete; only its spec stays."""
     stopped = _clear(_stop(replica, job), STATE_KEYS, (job,))
     return replace(stopped, completed_jobs=(*replica.completed_jobs, job))
 
@@ -76,6 +79,7 @@ def end_without_outputs(replica: Replica, job: JobId) -> Replica:
 
 
 def all_exhausted(replica: Replica, job: JobId) -> bool:
+    """Whether a running job has read and completed all that its sources have."""
     exhausted = replica.exhausted_inputs.get(job, NOTHING)
     return all(task in exhausted for task in replica.specs[job].sources)
 

@@ -40,4 +40,5 @@ def counted(replica: Replica, job: JobId, key: str) -> int:
 
 
 def is_suspect(runs: Sequence[Run], partition: int, position: int) -> bool:
+    """Whether a position lies in one of the runs."""
     return any(run[0] == partition and run[1] <= position <= run[2] for run in runs)

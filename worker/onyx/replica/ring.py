@@ -14,6 +14,7 @@ def watcher_in(relation: Map[GroupId, GroupId], joiner: GroupId) -> GroupId | No
 
 
 def is_joining(replica: Replica, group: GroupId) -> bool:
+    """Whether an attempt of this group to join has begun and not ended."""
     return any(
         watcher_in(relation, group) is not None for relation in (replica.prepared, replica.accepted)
     )

@@ -26,6 +26,7 @@ class AddVirtualPeer(Command, frozen=True):
     tags: Tags = ()
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a peer that is known, and for a group that has left."""
         peer, group = self.id, self.group_id
         if group in replica.left or peer in replica.groups_reverse_index:
             return replica

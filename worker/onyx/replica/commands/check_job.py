@@ -32,9 +32,11 @@ class CheckJob(Command, frozen=True):
     """Of the job, in the chunk store."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change: a check leaves no trace."""
         return replica
 
     def effects(
         self, position: Position, old: Replica, new: Replica, me: GroupId
     ) -> tuple[Effect, ...]:
+        """Every member answers."""
         return (AnswerCheck(self.id, self.digest),) if me in new.groups else ()

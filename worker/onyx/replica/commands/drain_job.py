@@ -25,6 +25,7 @@ class DrainJob(Command, frozen=True):
     job: Job
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that does not run, or drains already."""
         if self.job not in replica.jobs or self.job in replica.draining_jobs:
             return replica
         if _has_never_read(replica, self.job):

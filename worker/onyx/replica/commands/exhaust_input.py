@@ -30,6 +30,7 @@ class ExhaustInput(Command, frozen=True):
     """Numbers within the job; None for all partitions of the task."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that does not run, and for a task that is no source of it."""
         job, task = self.job, self.task
         if job not in replica.jobs or task not in replica.specs[job].sources:
             return replica

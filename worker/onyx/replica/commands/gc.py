@@ -31,6 +31,7 @@ class Gc(Command, frozen=True):
     """Jobs that have carried over the state of the old job and need that job no more."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change when none of the named jobs has ended."""
         ended = (*replica.completed_jobs, *replica.killed_jobs)
         gone = frozenset(ended if self.jobs is None else self.jobs)
         forgotten = [job for job in ended if job in gone]

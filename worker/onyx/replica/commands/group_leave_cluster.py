@@ -19,12 +19,14 @@ class GroupLeaveCluster(Command, frozen=True):
     id: Group
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a group that has left already; one that never joined is remembered, too."""
         if self.id in replica.left:
             return replica
         peers = replica.groups_index.get(self.id, ())
         return members.leave(jobs.kill_by_flux(replica, peers), self.id, position)
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """A group that was joining through this one aborts its attempt."""
         if me in members.joiners_at(old, self.id):
             return (AbortJoinCluster(id=me),)
         return ()

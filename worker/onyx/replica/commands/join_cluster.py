@@ -35,6 +35,7 @@ class PrepareJoinCluster(Command, frozen=True):
     joiner: Group
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a member, for a group that has left, and for one that is joining."""
         joiner = self.joiner
         if joiner in replica.groups or joiner in replica.left or ring.is_joining(replica, joiner):
             return replica
@@ -50,6 +51,7 @@ class PrepareJoinCluster(Command, frozen=True):
         )
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """The chosen watcher notifies; a joiner for whom nobody was free aborts."""
         joiner = self.joiner
         has_joined = joiner in new.groups and joiner not in old.groups
         watcher = ring.watcher_in(new.prepared, joiner)
@@ -63,6 +65,7 @@ class PrepareJoinCluster(Command, frozen=True):
     def effects(
         self, position: Position, old: Replica, new: Replica, me: GroupId
     ) -> tuple[Effect, ...]:
+        """A joiner for whom nobody was free probes one of the busy members."""
         if me != self.joiner or me not in new.aborted:
             return ()
         _, busy = ring.entrances(new, me)
@@ -76,6 +79,7 @@ class NotifyJoinCluster(Command, frozen=True):
     """The joiner, as the original calls it."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change when nobody was chosen to watch the joiner."""
         watcher = ring.watcher_in(replica.prepared, self.observer)
         if watcher is None or self.observer in replica.groups:
             return replica
@@ -86,6 +90,7 @@ class NotifyJoinCluster(Command, frozen=True):
         )
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """The joiner accepts; one whose attempt has ended meanwhile aborts."""
         if me != self.observer or me in new.groups:
             return ()
         watcher = ring.watcher_in(new.accepted, me)
@@ -107,6 +112,7 @@ class AcceptJoinCluster(Command, frozen=True):
     accepted_joiner: Group
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change unless this watcher has notified this joiner and its successor is a member."""
         watcher, joiner = self.accepted_observer, self.accepted_joiner
         target = ring.successor(replica, watcher)
         if joiner in replica.groups or joiner in replica.left or target not in replica.groups:
@@ -118,6 +124,7 @@ class AcceptJoinCluster(Command, frozen=True):
         return members.join(replace(replica, pairs=pairs, accepted=accepted), joiner)
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """A joiner that is still out, and in no later attempt, aborts."""
         has_joined = me in new.groups and me not in old.groups
         if me != self.accepted_joiner or has_joined:
             return ()
@@ -138,6 +145,7 @@ class AbortJoinCluster(Command, frozen=True):
     """The joiner."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a member, and for a group that has left."""
         if not self._may_abort(replica):
             return replica
         prepared = ring.watcher_in(replica.prepared, self.id)
@@ -150,11 +158,13 @@ class AbortJoinCluster(Command, frozen=True):
         )
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """The joiner asks again."""
         return (PrepareJoinCluster(joiner=me),) if self._concerns(old, me) else ()
 
     def effects(
         self, position: Position, old: Replica, new: Replica, me: GroupId
     ) -> tuple[Effect, ...]:
+        """The joiner waits a random time before its reaction is written."""
         return (BackOff(),) if self._concerns(old, me) else ()
 
     def _concerns(self, old: Replica, me: GroupId) -> bool:

@@ -18,6 +18,7 @@ class KillJob(Command, frozen=True):
     job: Job
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that has ended. An id that nobody has submitted is taken by it."""
         if self.job in replica.killed_jobs or self.job in replica.completed_jobs:
             return replica
         return jobs.kill(replica, self.job)

@@ -24,11 +24,13 @@ class LeaveCluster(Command, frozen=True):
     """Id under which the peer comes back."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a peer that nobody knows."""
         if self.id not in replica.groups_reverse_index:
             return replica
         return members.remove_peers(jobs.kill_by_flux(replica, (self.id,)), (self.id,))
 
     def reactions(self, old: Replica, new: Replica, me: GroupId) -> tuple[Command, ...]:
+        """The group of a peer that restarts announces it again."""
         mine = old.groups_reverse_index.get(self.id) == me
         if not (mine and self.restart and self.restarted_id):
             return ()

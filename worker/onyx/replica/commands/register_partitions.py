@@ -32,6 +32,7 @@ class RegisterPartitions(Command, frozen=True):
     """None for a windowed task, whose partitions are shards and have no names."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change when the source is registered, or the job would have too many partitions."""
         job, task = self.job, self.task
         if job not in replica.jobs or task not in replica.specs[job].sources:
             return replica

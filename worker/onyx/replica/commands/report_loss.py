@@ -39,6 +39,7 @@ class ReportLoss(Command, frozen=True):
     no such luck, nobody dies over the same one by chance."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a report that was counted, and for a job that does not run."""
         job, task = self.job, self.task
         reports = replica.loss_reports.get(job, ())
         if (

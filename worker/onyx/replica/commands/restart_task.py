@@ -23,6 +23,7 @@ class RestartTask(Command, frozen=True):
     """The peer had worked for long without a failure: what was before does not count."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that does not run, and for a task that it does not have."""
         if self.job not in replica.jobs or self.task not in replica.specs[self.job].by_name:
             return replica
         counts = replica.restarts.get(self.job, NOTHING)

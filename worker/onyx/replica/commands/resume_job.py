@@ -19,6 +19,7 @@ class ResumeJob(Command, frozen=True):
     job: Job
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that is not suspended."""
         if self.job not in replica.suspended_jobs:
             return replica
         return replace(replica, suspended_jobs=replica.suspended_jobs.delete(self.job))

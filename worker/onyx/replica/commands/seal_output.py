@@ -20,6 +20,7 @@ class SealOutput(Command, frozen=True):
     task: Task
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that does not run, and for a task that is no output of it."""
         if self.job not in replica.jobs or self.task not in replica.specs[self.job].outputs:
             return replica
         sealed: Map[TaskName, None] = replica.sealed_outputs.get(self.job, Map())

@@ -21,6 +21,7 @@ class SignalReady(Command, frozen=True):
     version: int | None = None
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a peer without a task, and for another version than the present one."""
         place = jobs.assignment(replica, self.id)
         if place is None:
             return replica

@@ -23,6 +23,7 @@ class SubmitJob(Command, frozen=True):
     spec: JobSpec
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change when the id is taken: by a job that runs, or one that has ended."""
         if jobs.is_known(replica, self.id):
             return replica
         job, spec = self.id, self.spec

@@ -21,6 +21,7 @@ class SuspendJob(Command, frozen=True):
     job: Job
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that does not run, or is suspended already."""
         if self.job not in replica.jobs or self.job in replica.suspended_jobs:
             return replica
         return replace(replica, suspended_jobs=replica.suspended_jobs.set(self.job, None))

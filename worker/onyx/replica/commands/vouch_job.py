@@ -28,4 +28,5 @@ class VouchJob(Command, frozen=True):
     """Why it cannot; empty if it can."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change: only readers of the log use the answer."""
         return replica

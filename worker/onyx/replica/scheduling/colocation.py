@@ -34,6 +34,7 @@ def machine_of(replica: Replica, peer: PeerId) -> Machine:
 
 
 def by_machine(replica: Replica, peers: Iterable[PeerId]) -> dict[Machine, list[PeerId]]:
+    """Peers of each machine, in their order; machines in the order of their first peers."""
     found: dict[Machine, list[PeerId]] = {}
     for peer in peers:
         found.setdefault(machine_of(replica, peer), []).append(peer)

@@ -120,6 +120,7 @@ def _limit(peers: int | None) -> float:
 
 
 def kinds_of_peers(replica: Replica) -> Kinds:
+    """How many members there are with each set of tags."""
     tags = replica.peer_tags
     if not tags:
         return {(): len(replica.peers)}

@@ -1,7 +1,7 @@
 """Why a job that was submitted does not run, in one sentence for the person who waits for it.
 
 The counts alone are not enough: peers may be free and yet lack the tags of a task. So the first
-task that cannot be served is named; only then the numbers of peers are told: all of the cluster,
+task that cannot be served is named; the numbers of peers come after that: all of the cluster,
 since waiting helps only where that is enough, and those that are free.
 """
 
@@ -21,7 +21,7 @@ from onyx.replica.scheduling.demand import (
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
 from onyx.replica.state import NOTHING, Replica
 
-TASKS_TOLD_MAX = 8
+TASKS_NAMED_MAX = 8
 NO_PEERS = "the cluster has none"
 
 
@@ -74,10 +74,10 @@ def _lacking_machine(replica: Replica, demand: Demand) -> str:
 
 def _lacking_peers(replica: Replica, demand: Demand) -> str:
     needed, free = demand.lower, _free_peers(replica)
-    told = ", ".join(f"{task} {demand.least(task)}" for task in demand.tasks[:TASKS_TOLD_MAX])
-    more = ", ..." if len(demand.tasks) > TASKS_TOLD_MAX else ""
+    named = ", ".join(f"{task} {demand.least(task)}" for task in demand.tasks[:TASKS_NAMED_MAX])
+    more = ", ..." if len(demand.tasks) > TASKS_NAMED_MAX else ""
     there = f"the cluster has {len(replica.peers)}, {free} of them free"
-    sentence = f"needs {_peers(needed)} ({told}{more}); {there if replica.peers else NO_PEERS}"
+    sentence = f"needs {_peers(needed)} ({named}{more}); {there if replica.peers else NO_PEERS}"
     if displaced(replica, demand.job):
         return f"{sentence}; it ran until the job scheduler gave its peers to other jobs"
     by_share = replica.job_scheduler == "percentage" and needed <= len(replica.peers)
