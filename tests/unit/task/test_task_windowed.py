@@ -211,20 +211,23 @@ DEEP: list[Any] = reduce(lambda inner, _: [inner], range(20), [])
 
 
 @pytest.mark.parametrize(
-    ("segment", "told"),
+    ("segment", "reported"),
     [
-        ({"word": "a"}, "task count: a segment has no 'n', its uniquenessKey, and cannot be told"),
+        (
+            {"word": "a"},
+            "task count: a segment has no 'n', its uniquenessKey, without which repeats cannot",
+        ),
         ({"n": None, "word": "a"}, "task count: a segment has no 'n', its uniquenessKey"),
         ({"n": DEEP, "word": "a"}, "task count: uniquenessKey 'n': a group key is nested deeper"),
         ({"n": 1, "word": DEEP}, "groupByKey word of task count: a group key is nested deeper"),
     ],
 )
-def test_a_segment_that_cannot_be_told_from_others_kills_the_job(
-    segment: dict[str, Any], told: str
+def test_a_segment_without_a_usable_uniqueness_key_kills_the_job(
+    segment: dict[str, Any], reported: str
 ) -> None:
     job = spec(read={"options": {"segments": [segment, segment]}})
     job["catalog"][1]["uniquenessKey"] = "n"
     bench = Bench(job, FUNCTIONS)
     bench.settle()
-    assert told in bench.exceptions[0]["detail"]
+    assert reported in bench.exceptions[0]["detail"]
     assert bench.proposals("kill-job")
