@@ -105,7 +105,7 @@ def test_an_upgrade_goes_on_where_the_old_job_stopped(env: TestEnv, kafka: Kafka
     until(env, lambda replica: job in replica.killed_jobs)
     more = numbers(produced, produced + 3)
     kafka.produce(topic, more)
-    upgraded = env.submit(reading(new, f"upgrade: {{job: {job}}}"))
+    upgraded = env.submit(reading(new, f"upgrade: {{from: {job}}}"))
     found = come(new, 3)
     while not {segment["n"] for segment in more} <= set(found):
         found += come(new, 1)
