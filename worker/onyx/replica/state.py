@@ -72,8 +72,7 @@ class Replica:
     draining_jobs: Map[JobId, None] = NOTHING
     """Those of `jobs` whose inputs read nothing new any more."""
     upgrades: Map[JobId, JobId] = NOTHING
-    """For jobs that came in the place of another one, which that was: their state begins with that
-    of the other."""
+    """The old job of each job that upgrades one: its state is carried over."""
     specs: Map[JobId, JobSpec] = NOTHING
     """What came with the submission of a job: kept until it is collected, so that its id stays
     taken."""
