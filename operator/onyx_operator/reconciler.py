@@ -97,7 +97,8 @@ class Reconciler(Generic[SeenT, PlanT]):
         try:
             error = await self._steps(key)
         except NotFound:
-            self._store.drop(body)
+            # The informer reports the deletion. Dropping the object here would keep that from its
+            # listeners until then: a job that goes with its cluster would lose the way to its log.
             self.forget(key)
         except Conflict:
             fresh = await self._kube.get(self._resource, key.namespace, key.name)
