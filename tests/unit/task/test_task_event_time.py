@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
-from onyx.ids import TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
 from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.phases.table import Phase
@@ -31,8 +32,9 @@ def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 class Watched(Fed):
     """A fed bench whose windowed tasks take notice of nothing but event time."""
 
-    def _windowed(self) -> tuple[TaskName, ...]:
-        return ()
+    def _spec_of(self, spec: JobSpec) -> JobSpec:
+        tasks = tuple(msgspec.structs.replace(task, windowed=False) for task in spec.tasks)
+        return msgspec.structs.replace(spec, tasks=tasks)
 
     def watermark(self, task: str = "write", index: int = 0) -> int | None:
         return self.event_time(task, index).watermark
