@@ -81,14 +81,14 @@ def result(event, window, trigger, state_event, state):
     return {"key": state_event["group_key"], "process": os.getpid()}
 
 
-class Told:
+class Results:
     path = None
 
 
 def tell(segments):
     """The sink: what has arrived, and when (CLOCK_MONOTONIC, in s), in a file of this process."""
     now = time.monotonic()
-    with open(Told.path, "a") as file:
+    with open(Results.path, "a") as file:
         file.writelines([f"{now} {each['process']} {each['key']}\n" for each in segments])
 
 
@@ -98,7 +98,7 @@ def tell_calls():
 
 
 def name_file(event, lifecycle):
-    Told.path = Path(lifecycle.options["folder"], f"results-{os.getpid()}.txt")
+    Results.path = Path(lifecycle.options["folder"], f"results-{os.getpid()}.txt")
 
 
 # A stream of event times without end

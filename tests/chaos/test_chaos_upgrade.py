@@ -88,19 +88,19 @@ def test_a_plan_tells_what_is_carried_over_before_anything_happens(
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         old = cluster.submit(version(tmp_path, 0))
         file.write_text(json.dumps(changed))
-        told = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run")
-        assert told.returncode == 2, told.stderr
-        assert "range was" in " ".join(told.stdout.split())
-        assert "spec.upgrade.windows.sums" in told.stdout
+        reported = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run")
+        assert reported.returncode == 2, reported.stderr
+        assert "range was" in " ".join(reported.stdout.split())
+        assert "spec.upgrade.windows.sums" in reported.stdout
         refused = onyx(cluster.settings, "submit", file, "--upgrade", old)
         assert refused.returncode == 1
         assert cluster.client.status(old).state == "waiting"
         cluster.start_workers(1, PEERS)
         changed["spec"]["upgrade"] = {"windows": {"sums": "initialize"}}
         file.write_text(json.dumps(changed))
-        told = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run", "--json")
-        assert told.returncode == 0, told.stderr
-        fates = {step["name"]: step["fate"] for step in json.loads(told.stdout)["steps"]}
+        reported = onyx(cluster.settings, "submit", file, "--upgrade", old, "--dry-run", "--json")
+        assert reported.returncode == 0, reported.stderr
+        fates = {step["name"]: step["fate"] for step in json.loads(reported.stdout)["steps"]}
         assert (fates["sums"], fates["counts"]) == ("initialized", "carried over")
         job = onyx(cluster.settings, "submit", file, "--upgrade", old).stdout.strip()
         assert cluster.client.status(old).state == "killed"

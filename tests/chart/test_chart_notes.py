@@ -6,21 +6,21 @@ from tests.support.chart import notes, value_set
 
 
 def test_it_says_how_to_wait_apply_test_and_uninstall() -> None:
-    told = notes()
+    reported = notes()
 
-    assert "kubectl -n onyx wait oc/onyx --for=condition=Ready" in told
-    assert "kubectl -n onyx apply -f job.yaml" in told
-    assert "helm -n onyx test onyx" in told
-    assert "kubectl -n onyx delete oj --all" in told
+    assert "kubectl -n onyx wait oc/onyx --for=condition=Ready" in reported
+    assert "kubectl -n onyx apply -f job.yaml" in reported
+    assert "helm -n onyx test onyx" in reported
+    assert "kubectl -n onyx delete oj --all" in reported
 
 
 def test_it_says_what_the_defaults_leave_out() -> None:
-    told = notes()
+    reported = notes()
 
-    assert "the workers know no functions of yours" in told
-    assert "the workers share no volume" in told
-    assert "there is one ZooKeeper server" in told
-    assert "without the webhook" in told
+    assert "the workers know no functions of yours" in reported
+    assert "the workers share no volume" in reported
+    assert "there is one ZooKeeper server" in reported
+    assert "without the webhook" in reported
 
 
 def test_it_has_nothing_to_say_about_what_is_there() -> None:
@@ -28,20 +28,20 @@ def test_it_has_nothing_to_say_about_what_is_there() -> None:
 
 
 def test_it_says_when_there_is_no_place_for_state() -> None:
-    told = notes({"s3": {"existingSecret": "keys"}})
+    reported = notes({"s3": {"existingSecret": "keys"}})
 
-    assert "cluster.settings.ONYX_STATE_URL=s3://bucket/prefix" in told
+    assert "cluster.settings.ONYX_STATE_URL=s3://bucket/prefix" in reported
     assert "ONYX_STATE_URL" not in notes({"data": {"create": True}})
 
 
 def test_it_warns_of_a_zookeeper_that_forgets() -> None:
-    told = notes({"zookeeper": {"persistence": {"enabled": False}}})
+    reported = notes({"zookeeper": {"persistence": {"enabled": False}}})
 
-    assert "all jobs are lost" in told
+    assert "all jobs are lost" in reported
 
 
 def test_it_says_that_there_are_no_workers() -> None:
-    told = notes({"cluster": {"create": False}})
+    reported = notes({"cluster": {"create": False}})
 
-    assert "apply an OnyxCluster" in told
-    assert "oc/onyx" not in told
+    assert "apply an OnyxCluster" in reported
+    assert "oc/onyx" not in reported

@@ -67,9 +67,9 @@ def test_helm_test_succeeds_when_the_job_completes(
         api.wait_for("onyxjobs", "onyx-test", lambda job: job is None)
 
     assert codes == [0]
-    told = capsys.readouterr().out
-    assert "not accepted yet: " in told
-    assert "Completed: " in told
+    reported = capsys.readouterr().out
+    assert "not accepted yet: " in reported
+    assert "Completed: " in reported
 
 
 def is_running(job: Any) -> bool:
@@ -81,9 +81,9 @@ def test_helm_test_fails_and_says_why_when_nobody_runs_the_job(
 ) -> None:
     assert script("test_job").main(job_file, 0.1) == 1
 
-    told = capsys.readouterr().out
-    assert "not seen by the operator" in told
-    assert "not completed in time; see: kubectl describe oc,oj -n default" in told
+    reported = capsys.readouterr().out
+    assert "not seen by the operator" in reported
+    assert "not completed in time; see: kubectl describe oc,oj -n default" in reported
     assert api.get("onyxjobs", "onyx-test") is None
 
 
@@ -118,7 +118,7 @@ def test_the_job_that_upgrades_definitions_has_them_and_the_right_to_just_these(
 def test_auto_asks_the_api_server_whether_it_knows_the_kind(
     api: FakeApi, tmp_path: Path, known: bool
 ) -> None:
-    """Helm renders with what the server tells; a template of ours ends with what came out."""
+    """Helm renders with what the server answers; a template of ours ends with what came out."""
     if known:
         api.create(pod_monitors())
     copy = tmp_path / "onyx"

@@ -1,5 +1,5 @@
 """The number of ZooKeeper servers cannot change by itself: Helm renders with what the API server
-tells of the servers that run. A template of ours ends with what came out."""
+reports of the servers that run. A template of ours ends with what came out."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_the_number_of_servers_changes_only_as_documented(
 
 
 def test_the_second_step_of_growing_is_told() -> None:
-    told = notes({"zookeeper": {"replicas": 3, "grow": True}})
-    assert "kubectl -n onyx delete pod onyx-zookeeper-0" in told
+    reported = notes({"zookeeper": {"replicas": 3, "grow": True}})
+    assert "kubectl -n onyx delete pod onyx-zookeeper-0" in reported
     assert "delete pod" not in notes({"zookeeper": {"replicas": 3}})
 
 

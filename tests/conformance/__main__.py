@@ -54,8 +54,8 @@ def run_file(path: Path) -> tuple[int, list[str], int]:
 
 def _is_decided(wrong: str | None, decision: dict[str, Any]) -> bool:
     expected = decision["expect"]
-    told = [expected] if isinstance(expected, str) else expected
-    return wrong is not None and any(each in wrong for each in told)
+    reported = [expected] if isinstance(expected, str) else expected
+    return wrong is not None and any(each in wrong for each in reported)
 
 
 def main(arguments: list[str]) -> int:

@@ -119,7 +119,7 @@ def normal(case: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def told(ours: Replica) -> dict[str, Any]:
+def reported(ours: Replica) -> dict[str, Any]:
     """Our replica in the same normal form."""
     plain = {**canonical.to_plain(ours), **_told_specs(ours)}
     del plain["specs"]

@@ -124,10 +124,10 @@ def _plain(words: str) -> Action:
 
 
 def _raising(message: str | None = None, data: str | None = None) -> Action:
-    told = {k: _value(v) for k, v in re.findall(r"(\w+): ([^,}]+)", data or "")}
+    reported = {k: _value(v) for k, v in re.findall(r"(\w+): ([^,}]+)", data or "")}
 
     def act(params: Mapping[str, Any], segment: Segment) -> Any:
-        raise Raised(message or "all", told)
+        raise Raised(message or "all", reported)
 
     return act
 

@@ -13,10 +13,10 @@ def test_the_flights_job_completes_with_the_counts_of_pandas(release: Release) -
 
     release.await_completed("flights")
     release.kube.wait("oj/flights", "Completed")
-    told = release.kube.kubectl(
+    reported = release.kube.kubectl(
         "exec", release.worker(), "--", "python", "/app/check.py", "/data/out"
     )
-    assert "counts agree with pandas" in told
+    assert "counts agree with pandas" in reported
     columns = release.kube.kubectl("get", "oj", "flights")
     assert "Completed" in columns
     release.kube.kubectl("delete", "oj", "flights", "--timeout=60s")
@@ -28,10 +28,10 @@ def test_the_windows_of_the_flights_equal_those_of_pandas(release: Release) -> N
     release.kube.kubectl("apply", "--filename", str(FLIGHTS / "windows.yaml"))
 
     release.await_completed("flights-windows")
-    told = release.kube.kubectl(
+    reported = release.kube.kubectl(
         "exec", release.worker(), "--", "python", "/app/check_windows.py", "/data/out"
     )
-    assert "windows agree with pandas" in told
+    assert "windows agree with pandas" in reported
     release.kube.kubectl("delete", "oj", "flights-windows", "--timeout=60s")
 
 
@@ -73,9 +73,9 @@ def test_the_api_server_refuses_what_the_schema_forbids(release: Release) -> Non
 
     try:
         release.kube.apply(manifest)
-        told = "nothing"
+        reported = "nothing"
     except CommandError as error:
-        told = str(error)
+        reported = str(error)
 
-    assert "batchSize" in told
+    assert "batchSize" in reported
     release.await_completed("fine")

@@ -150,18 +150,18 @@ def test_a_typo_in_a_pod_template_is_a_condition_and_a_warning(
     what = "spec.podTemplate.spec.nodeSelektor: field not declared in schema"
     with operator(kube, tmp_path / "operator.log"):
         kube.apply(body)
-        until(lambda: told(kube), "it is said")
-        assert all(each["status"] == "False" and what in each["message"] for each in told(kube))
+        until(lambda: reported(kube), "it is said")
+        assert all(each["status"] == "False" and what in each["message"] for each in reported(kube))
         events = until(lambda: warnings(kube), "it is an event")
         assert [(each["reason"], what in each["message"]) for each in events] == [
             ("ApplyFailed", True)
         ]
         body["spec"]["podTemplate"] = {"spec": {"nodeSelector": {"disk": "ssd"}}}
         kube.apply(body)
-        until(lambda: all(each["status"] == "True" for each in told(kube)), "it is mended")
+        until(lambda: all(each["status"] == "True" for each in reported(kube)), "it is mended")
 
 
-def told(kube: Kube) -> list[Any]:
+def reported(kube: Kube) -> list[Any]:
     """The conditions of the cluster."""
     found: list[Any] = kube.get("oc", "onyx").get("status", {}).get("conditions", [])
     return found

@@ -112,5 +112,5 @@ def test_a_job_goes_on_without_the_operator(kube: Kube, workers: Cluster, tmp_pa
     assert len(set(rows(out))) < 6_000, "the job was too short for this test"
     until(lambda: len(set(rows(out))) == 6_000, "all is written")
     with operator(kube, log):
-        until(lambda: kube.phase("squares") == "Completed", "it is told")
+        until(lambda: kube.phase("squares") == "Completed", "it is reported")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")

@@ -60,7 +60,7 @@ def guarded(certificate: Certificate, kube: Kube) -> Iterator[Release]:
 
 
 def refusal(kube: Kube, body: dict[str, Any]) -> str:
-    """What is told when this is applied."""
+    """What is printed when this is applied."""
     with pytest.raises(CommandError) as caught:
         kube.apply(body)
     return str(caught.value)
@@ -74,15 +74,15 @@ def test_mistakes_are_refused_at_once_before_and_after_a_renewal(
     edges = [["numbers", "nowhere"], ["square", "write"]]
     bad = {**good, "spec": {**good["spec"], "workflow": edges}}
 
-    told = refusal(kube, bad)
-    assert 'spec.workflow[0][1]: "nowhere" is not in the catalog' in told
-    assert "has no edge into the function square" in told
+    reported = refusal(kube, bad)
+    assert 'spec.workflow[0][1]: "nowhere" is not in the catalog' in reported
+    assert "has no edge into the function square" in reported
     env = [{"name": "ONYX_MODULES", "value": "os"}]
     pool = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxCluster", "metadata": {"name": "more"}}
     assert "use spec.modules" in refusal(kube, {**pool, "spec": {"env": env}})
     typo = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}}
-    told = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})
-    assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in told
+    reported = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})
+    assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in reported
     kube.apply(good)
     guarded.await_completed("squares")
 

@@ -42,10 +42,10 @@ def test_a_worker_that_is_lost_changes_no_window_of_the_flights(release: Release
 
     assert release.kube.phase("lost") != "Completed", "the job was too short for this test"
     release.await_completed("lost")
-    told = release.kube.kubectl(
+    reported = release.kube.kubectl(
         "exec", release.worker(), "--", "python", "/app/check_windows.py", "/data/lost"
     )
-    assert "windows agree with pandas" in told
+    assert "windows agree with pandas" in reported
     pod = release.worker()
     assert [release.kube.python(pod, _REPEATS, f"/data/lost/{each}") for each in ROUTES] == [
         "0\n",
@@ -96,8 +96,8 @@ def state(release: Release, job: str, window: str, key: str) -> list[Any]:
     """What a window of a job has gathered for a key, asked in a worker's pod while it runs."""
     (job_id,) = [each["id"] for each in release.jobs_by_log() if each["name"] == job]
     question = ["onyx", "state", job_id, window, "--key", key, "--json"]
-    told = release.kube.kubectl("exec", release.worker(), "--", *question)
-    extents = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    reported = release.kube.kubectl("exec", release.worker(), "--", *question)
+    extents = [json.loads(line) for line in reported.splitlines() if line.startswith("{")]
     assert all(each["key"] == key for each in extents)
     return extents
 
@@ -122,10 +122,10 @@ def pool(release: Release, request: pytest.FixtureRequest) -> Iterator[str]:
 def test_without_a_place_for_state_a_windowed_job_says_what_to_set(
     release: Release, pool: str
 ) -> None:
-    told = described_failure(release.kube, Windowed(release, "no-place", 1_000), pool)
+    reported = described_failure(release.kube, Windowed(release, "no-place", 1_000), pool)
 
-    assert "state cannot be kept in .onyx/state" in told
-    assert "ONYX_STATE_URL" in told
+    assert "state cannot be kept in .onyx/state" in reported
+    assert "ONYX_STATE_URL" in reported
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_without_a_place_for_state_a_windowed_job_says_what_to_set(
     ids=["a-folder-each"],
 )
 def test_a_folder_of_each_workers_own_is_no_place_for_state(release: Release, pool: str) -> None:
-    told = described_failure(release.kube, Windowed(release, "own-place", 1_000), pool)
+    reported = described_failure(release.kube, Windowed(release, "own-place", 1_000), pool)
 
-    assert "not in /own/state of this worker" in told
-    assert "ONYX_STATE_URL" in told
+    assert "not in /own/state of this worker" in reported
+    assert "ONYX_STATE_URL" in reported
 
 
 def described_failure(kube: Kube, job: Windowed, pool: str) -> str:
@@ -151,6 +151,6 @@ def described_failure(kube: Kube, job: Windowed, pool: str) -> str:
         tasks[name]["maxPeers"] = 1  # so many peers are left that some of each worker have state
     kube.apply(manifest)
     until(lambda: kube.phase(job.name) == "Failed", f"{job.name} has failed")
-    told = kube.kubectl("describe", "oj", job.name)
+    reported = kube.kubectl("describe", "oj", job.name)
     kube.kubectl("delete", "oj", job.name, "--timeout=60s")
-    return told
+    return reported

@@ -75,9 +75,9 @@ def test_the_way_of_a_user_is_in_the_order_of_the_visits_not_of_their_arrival(ru
 
 
 def test_a_timer_tells_the_total_so_far_and_the_end_the_whole(run: Run) -> None:
-    told = run("global.yaml")
-    last = [each["visits"] for each in told if each["because"] == "job-completed"]
-    before = [each["visits"] for each in told if each["because"] == "timer-tick"]
+    reported = run("global.yaml")
+    last = [each["visits"] for each in reported if each["because"] == "job-completed"]
+    before = [each["visits"] for each in reported if each["because"] == "timer-tick"]
 
     assert last == [12]
     assert before
@@ -87,9 +87,9 @@ def test_a_timer_tells_the_total_so_far_and_the_end_the_whole(run: Run) -> None:
 def test_an_aggregation_of_ones_own_tells_who_came_with_each_third_visit_and_at_the_end(
     run: Run,
 ) -> None:
-    told = run("own.yaml")
+    reported = run("own.yaml")
 
-    assert [(each["page"], *each["users"]) for each in told] == [
+    assert [(each["page"], *each["users"]) for each in reported] == [
         ("/", "ada", "edsger", "grace"),
         ("/", "ada", "edsger", "grace"),
         ("/", "ada", "grace"),

@@ -56,6 +56,6 @@ def test_a_job_without_its_objects_fails_with_job_task_and_key(
 ) -> None:
     status = env.run(job(f"{store.url}/nothing/*.csv", f"{store.url}/out"))
     pattern = f"{store.url}/nothing/*.csv"
-    told = f"job 'job', task 'read': option 'path' {pattern!r} matches no file"
+    reported = f"job 'job', task 'read': option 'path' {pattern!r} matches no file"
     assert status.state == "killed"
-    assert told in str(status.exception)
+    assert reported in str(status.exception)

@@ -132,8 +132,8 @@ def test_a_failing_function_kills_the_job_and_the_status_tells_which_and_why(env
     status = env.run(manifest(one_task("f:fails_at_7", channel().name)))
     assert status.state == "killed"
     assert status.exception is not None
-    told = {key: status.exception[key] for key in ("task", "phase", "type", "message")}
-    assert told == {
+    reported = {key: status.exception[key] for key in ("task", "phase", "type", "message")}
+    assert reported == {
         "task": "work",
         "phase": "apply-fn",
         "type": "ValueError",

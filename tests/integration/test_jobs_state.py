@@ -116,20 +116,22 @@ def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> No
     assert (one.group, math.isinf(one.lower)) == (None, True)
     assert one.state > 0
 
-    told = onyx(cluster.settings, "state", job, "counts", "--key", 3, "--json")
-    assert told.returncode == 0, told.stderr
-    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    reported = onyx(cluster.settings, "state", job, "counts", "--key", 3, "--json")
+    assert reported.returncode == 0, reported.stderr
+    lines = [json.loads(line) for line in reported.stdout.splitlines()]
     assert {line["key"] for line in lines} == {3}
     assert {"key": 3, "from": 0, "to": WIDTH - 1, "state": WIDTH // GROUPS} in lines
 
-    told = onyx(cluster.settings, "state", job, "counts", "--limit", 1)
-    row = next(line for line in told.stdout.splitlines() if line.startswith("│"))
+    reported = onyx(cluster.settings, "state", job, "counts", "--limit", 1)
+    row = next(line for line in reported.stdout.splitlines() if line.startswith("│"))
     assert [cell.strip() for cell in row.split("│")[1:5]] == ["0", "0", "999", "125"]
-    assert "these are the first 1 extents" in told.stderr
+    assert "these are the first 1 extents" in reported.stderr
 
-    told = onyx(cluster.settings, "state", job, "count")
-    assert told.returncode == 2
-    assert "has no window 'count': it has counts, everything; did you mean counts?" in told.stderr
+    reported = onyx(cluster.settings, "state", job, "count")
+    assert reported.returncode == 2
+    assert (
+        "has no window 'count': it has counts, everything; did you mean counts?" in reported.stderr
+    )
 
     cluster.client.kill(job)
     with pytest.raises(UserError, match=f"job {job} is killed"):

@@ -86,16 +86,16 @@ def test_a_job_runs_with_tls_everywhere_and_no_secret_is_shown(
             assert diagnose(host, int(port), None, GROUPS) is not None, "it speaks without TLS"
         shown = onyx_replica(cluster)
         assert submitted in shown
-        told = [shown, *(worker.log.read_text() for worker in workers)]
-        told += [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
-        told += [str(entry.command) for entry in cluster.entries]
+        reported = [shown, *(worker.log.read_text() for worker in workers)]
+        reported += [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+        reported += [str(entry.command) for entry in cluster.entries]
     key = Path(secret.settings().key_file).read_text().splitlines()[1]
     password = Path(secure_zookeeper.auth_password_file).read_text().strip()
-    assert [text for text in told if key in text or password in text] == []
+    assert [text for text in reported if key in text or password in text] == []
 
 
 def onyx_replica(cluster: Cluster) -> str:
-    """What the command line tells of the cluster, with settings from the environment."""
+    """What the command line prints about the cluster, with settings from the environment."""
     environment = {**os.environ, **to_environment(cluster.settings)}
     command = [sys.executable, "-m", "onyx.cli", "replica"]
     return subprocess.run(
@@ -110,9 +110,9 @@ def test_a_worker_whose_certificates_are_wrong_says_so_and_ends(
     with Cluster(secure_zookeeper, tmp_path, modules, tls=tls) as cluster:
         worker = cluster.start_worker(1)
         assert worker.wait() != 0
-    told = worker.log.read_text()
-    assert "ONYX_TLS_CA_FILE=/none/ca.crt: the file cannot be read: No such file" in told
-    assert "Traceback" not in told
+    reported = worker.log.read_text()
+    assert "ONYX_TLS_CA_FILE=/none/ca.crt: the file cannot be read: No such file" in reported
+    assert "Traceback" not in reported
 
 
 @pytest.mark.parametrize("server_has_tls", [True, False])

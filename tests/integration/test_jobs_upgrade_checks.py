@@ -96,7 +96,7 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (entry(1, fn="offered:added"), "task work: offered:added: offered has no 'added'"),
         (entry(1, fn="other:same"), "offers no functions of other"),
@@ -151,12 +151,12 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
     ],
 )
 def test_a_job_that_no_worker_can_run_is_refused_and_the_old_job_goes_on(
-    running: tuple[Cluster, JobId], change: Callable[[Spec], object], told: str
+    running: tuple[Cluster, JobId], change: Callable[[Spec], object], reported: str
 ) -> None:
     cluster, job = running
     with pytest.raises(JobRefused) as refused:
         cluster.submit(after(job, change))
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert still_runs(cluster, job)
 
 

@@ -273,11 +273,11 @@ def test_refused_credentials_are_told_and_not_shown(
 
 
 def test_a_setting_that_the_library_refuses_is_named(kafka: KafkaBroker) -> None:
-    for config, told in (
+    for config, reported in (
         ({"fetch.size": 1}, r'config.*refused: No such configuration property: "fetch.size"'),
         ({"fetch.min.bytes": -1}, r"config.*refused: .*fetch.min.bytes"),
     ):
-        with pytest.raises(OnyxError, match=told):
+        with pytest.raises(OnyxError, match=reported):
             kafka_input(kafka, "any", config=config)
 
 

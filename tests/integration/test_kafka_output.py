@@ -325,9 +325,9 @@ def test_values_that_no_message_has_are_named(kafka: KafkaBroker, topic: str) ->
         ({"headersField": "n"}, {"n": {"a": 1}}, "'n' holds a int; a map to str or bytes"),
         ({"headersField": "n"}, {"n": "a"}, "'n' holds a str; a map is wanted"),
     ]
-    for options, segment, told in cases:
+    for options, segment, reported in cases:
         output = kafka_output(kafka, topic, **options)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=reported):
             output.write([segment])
         output.close()
 

@@ -29,7 +29,7 @@ MANIFEST = "out/result/_onyx.json"
 
 class SummingRunner:
     """The result is the sum of `n`, in a file called as no other run calls its own; fails as often
-    as told."""
+    as the test says."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)

@@ -140,12 +140,12 @@ def test_a_setting_of_the_server_is_refused_with_its_key(
 
 
 @pytest.mark.parametrize(
-    ("stage", "told"), [("raising", "boom"), ("failing", "KeyError: 'inside'")]
+    ("stage", "reported"), [("raising", "boom"), ("failing", "KeyError: 'inside'")]
 )
 def test_what_a_stage_raises_on_a_connect_server_is_its_own(
-    connect: SparkServer, stages: Path, stage: str, told: str
+    connect: SparkServer, stages: Path, stage: str, reported: str
 ) -> None:
-    with pytest.raises(UserFunctionError, match=told):
+    with pytest.raises(UserFunctionError, match=reported):
         sink(stages, at(connect), f"remote_stages:{stage}").seal()
 
 

@@ -1,5 +1,5 @@
-"""The output `sql` with SQLite and a real PostgreSQL: what becomes of segments, and what is told
-when they do not fit."""
+"""The output `sql` with SQLite and a real PostgreSQL: what becomes of segments, and the report
+of those that do not fit."""
 
 from __future__ import annotations
 
@@ -186,9 +186,9 @@ def test_a_value_that_does_not_fit_is_told_with_its_key_and_column_and_not_shown
     database: Database, output: Make, kind: str, value: Any, why: str
 ) -> None:
     database.run(f"CREATE TABLE t (v {kind})")
-    told = refusal(output(database), {"v": value})
-    assert told.startswith("key 'v' of a segment ")
-    assert re.search(why, told)
+    reported = refusal(output(database), {"v": value})
+    assert reported.startswith("key 'v' of a segment ")
+    assert re.search(why, reported)
 
 
 def test_what_no_column_of_sqlite_can_store_is_told(
@@ -210,7 +210,7 @@ def test_what_only_postgresql_cannot_store_is_told(
         refusal(output(postgresql_database), segment)
         for segment in ({"n": 2**31}, {"s": "four"}, {"s": "\0"}, {"c": "blue"})
     ]
-    assert [told.split("holds ")[1].split(";")[0] for told in found] == [
+    assert [reported.split("holds ")[1].split(";")[0] for reported in found] == [
         "an int that is too large for it",
         "a str of 4 characters, but at most 3 fit",
         "a str with a NUL character, which the database cannot store",
@@ -338,9 +338,9 @@ def test_a_server_that_refuses_us_is_told_without_the_password(
         (wrong, "password authentication failed"),
         (postgresql.url("nowhere"), 'database "nowhere" does not exist'),
     ):
-        told = refusal(output(url), {"n": 1})
-        assert why in told
-        assert "not-to-be-seen" not in told
+        reported = refusal(output(url), {"n": 1})
+        assert why in reported
+        assert "not-to-be-seen" not in reported
 
 
 def test_a_table_that_may_not_be_written_is_told(
@@ -351,8 +351,8 @@ def test_a_table_that_may_not_be_written_is_told(
     postgresql_database.run("GRANT USAGE ON SCHEMA public TO reader")
     postgresql_database.run("GRANT SELECT ON t TO reader")
     url = postgresql_database.url.replace("onyx:not-to-be-seen", "reader:r")
-    told = refusal(output(url), {"n": 1})
-    assert "'onyx_positions', failed: permission denied" in told
+    reported = refusal(output(url), {"n": 1})
+    assert "'onyx_positions', failed: permission denied" in reported
     postgresql_database.run("DROP OWNED BY reader")
     postgresql_database.run("DROP ROLE reader")
 

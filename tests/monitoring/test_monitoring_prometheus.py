@@ -138,9 +138,9 @@ def test_the_rules_are_healthy_and_only_what_is_wrong_is_told(prometheus: Promet
     )
 
     assert {each["name"] for each in rules} == {each["alert"] for each in promql.rules()}
-    told = {each["name"] for each in rules if each["state"] != "inactive"}
-    assert "OnyxJobRetries" in told
-    assert not told & {"OnyxOperatorAbsent", "OnyxClusterWithoutWorkers", "OnyxJobStalled"}
+    reported = {each["name"] for each in rules if each["state"] != "inactive"}
+    assert "OnyxJobRetries" in reported
+    assert not reported & {"OnyxOperatorAbsent", "OnyxClusterWithoutWorkers", "OnyxJobStalled"}
 
 
 def test_series_have_the_labels_that_are_documented(prometheus: Prometheus) -> None:

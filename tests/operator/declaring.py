@@ -1,4 +1,4 @@
-"""What tests of OnyxJobs do and wait for: applied, edited, told in its status, events and log."""
+"""What tests of OnyxJobs do and wait for: applied, edited, reported in status, events and log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def declare(api: FakeApi, **spec: Any) -> None:
     api.patch("onyxjobs", "job", {"spec": spec})
 
 
-def told(api: FakeApi, *expected: str) -> None:
+def reported(api: FakeApi, *expected: str) -> None:
     """Wait for events about jobs with these reasons; they come after what they tell of."""
     pause = threading.Event()
     for _ in range(500):

@@ -35,7 +35,7 @@ READ_OTHERWISE = {
     "coerced-underscore", "duplicate-key", "duplicate-key-in-entry", "float-overflow",
     "integer-key", "merge-key",
 }  # fmt: skip
-"""Traps of YAML that a reader falls into before the object is sent: `onyx validate` tells them."""
+"""Traps of YAML, met before the object is sent: `onyx validate` reports them."""
 
 
 def review(body: Any, old: Any = None, operation: str = "CREATE", **request: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def judged(body: Any, old: Any = None, operation: str = "CREATE", **request: Any
     return answered["response"]
 
 
-def told(response: Mapping[str, Any]) -> str:
+def reported(response: Mapping[str, Any]) -> str:
     assert not response["allowed"]
     assert response["status"]["code"] == 422
     return str(response["status"]["message"])
@@ -80,7 +80,7 @@ def test_a_bad_job_is_refused_with_what_onyx_validate_says(path: Path) -> None:
     if path.stem in NEVER_SENT | READ_OTHERWISE:
         assert judged(sent)["uid"] == "review-1"
         return
-    message = told(judged(sent))
+    message = reported(judged(sent))
     for each in expected:
         said, _, hint = each.partition(" ~ ")
         assert said.strip() in message
@@ -94,7 +94,7 @@ def test_a_good_job_passes_without_a_word() -> None:
 def test_every_problem_has_a_line_of_its_own() -> None:
     body = with_spec(job("flights"), guarantee="maybe", workflw=[])
 
-    assert told(judged(body)).splitlines() == [
+    assert reported(judged(body)).splitlines() == [
         "OnyxJob flights has 2 problems:",
         '- spec.guarantee: is "maybe", but must be at-most-once, at-least-once or exactly-once',
         "- spec.workflw: is not a key of a job (did you mean workflow?)",
@@ -106,7 +106,7 @@ def test_a_wrong_option_of_a_plugin_is_refused() -> None:
     body["spec"]["catalog"][0]["options"]["partition"] = 2
 
     told_of = "spec.catalog[0].options.partition: is not known (did you mean partitions?)"
-    assert told_of in told(judged(body))
+    assert told_of in reported(judged(body))
 
 
 def test_a_job_by_reference_passes() -> None:
@@ -135,7 +135,7 @@ def test_a_good_cluster_passes_without_a_word(spec: Mapping[str, Any]) -> None:
     ],
 )
 def test_a_bad_cluster_is_refused(spec: dict[str, Any], message: str) -> None:
-    assert message in told(judged(cluster(spec)))
+    assert message in reported(judged(cluster(spec)))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_answers_that_would_count_again_are_warned_of(
     ],
 )
 def test_what_cannot_be_changed_is_refused(old: Any, new: Any, key: str) -> None:
-    assert f"spec.{key}: cannot be changed (make another object)" in told(
+    assert f"spec.{key}: cannot be changed (make another object)" in reported(
         judged(new, old, "UPDATE")
     )
 
@@ -243,7 +243,7 @@ def test_a_name_that_is_yet_to_be_generated_is_no_problem(request_name: str) -> 
 
 @pytest.mark.parametrize("metadata", [{}, {"name": None}, {"generateName": 3}, "text", None])
 def test_an_object_without_a_usable_name_is_refused(metadata: Any) -> None:
-    assert "metadata.name" in told(judged({**job(), "metadata": metadata}))
+    assert "metadata.name" in reported(judged({**job(), "metadata": metadata}))
 
 
 def test_keys_that_kubectl_may_have_made_of_other_words_are_warned_of() -> None:
@@ -263,7 +263,7 @@ def test_keys_that_kubectl_may_have_made_of_other_words_are_warned_of() -> None:
 def test_a_job_id_that_is_no_name_is_refused(name: str) -> None:
     body = job()
     body["spec"]["metadata"] = {"jobId": name}
-    assert "spec.metadata.jobId" in told(judged(body))
+    assert "spec.metadata.jobId" in reported(judged(body))
 
 
 def test_labels_at_the_limit_pass() -> None:
@@ -278,7 +278,7 @@ def test_labels_at_the_limit_pass() -> None:
 def test_a_message_ends_somewhere() -> None:
     edges = [[f"task{number}", "?" * 40] for number in range(1_000)]
 
-    assert len(told(judged(with_spec(job(), workflow=edges)))) <= MESSAGE_CHARACTERS_MAX
+    assert len(reported(judged(with_spec(job(), workflow=edges)))) <= MESSAGE_CHARACTERS_MAX
 
 
 @pytest.mark.parametrize(

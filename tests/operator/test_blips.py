@@ -25,10 +25,10 @@ def test_a_job_that_has_ended_stays_as_it_is_while_the_log_is_away(
         api.create(job("going"))
         api.wait_for("onyxjobs", "going", phase("Pending", "LogUnreachable"))
         assert api.get("onyxjobs", "job") == ended
-        eventually(lambda: ("LogUnreachable", "Warning") in told(api))
+        eventually(lambda: ("LogUnreachable", "Warning") in reported(api))
 
 
-def told(api: FakeApi) -> set[tuple[str, str]]:
+def reported(api: FakeApi) -> set[tuple[str, str]]:
     return {(each["reason"], each["type"]) for each in api.list("events")}
 
 

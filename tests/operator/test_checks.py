@@ -85,8 +85,8 @@ def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_pat
     with guarded(api, tmp_path) as webhook:
         refused = webhook.review(cluster(**TYPO))
         assert not refused["allowed"]
-        told = refused["status"]["message"]
-        assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in told
+        reported = refused["status"]["message"]
+        assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in reported
         assert webhook.review(cluster(**GOOD)) == {"uid": "1", "allowed": True}
     assert api.list("statefulsets") == []
 

@@ -57,13 +57,13 @@ def reconciled(api: FakeApi, **spec: Any) -> Any:
 def run_workers(api: FakeApi, count: int) -> None:
     """What the controller of StatefulSets does."""
     generation = api.get("statefulsets", "onyx-worker")["metadata"]["generation"]  # type: ignore[index]
-    told = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), count)
-    status = {"observedGeneration": generation, **told}
+    reported = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), count)
+    status = {"observedGeneration": generation, **reported}
     api.patch("statefulsets", "onyx-worker", {"status": status}, subresource="status")
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what no object tells."""
+    """Wait for what no object shows."""
     pause = threading.Event()
     for _ in range(500):
         if condition():
@@ -205,15 +205,15 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "reason", "told"), MISSING)
+@pytest.mark.parametrize(("spec", "reason", "reported"), MISSING)
 def test_a_cluster_that_cannot_be_made_says_what_to_do(
-    api: FakeApi, operator: Operator, spec: dict[str, Any], reason: str, told: str
+    api: FakeApi, operator: Operator, spec: dict[str, Any], reason: str, reported: str
 ) -> None:
     api.create(cluster(**spec))
     found = api.wait_for("onyxclusters", "onyx", says("Reconciled", "False", reason))
 
-    assert told in message(found, "Reconciled")
-    assert told in message(found, "Ready")
+    assert reported in message(found, "Reconciled")
+    assert reported in message(found, "Ready")
     assert api.list("statefulsets") == []
     eventually(lambda: reason in events(api))
 

@@ -36,7 +36,7 @@ SPECS = st.fixed_dictionaries(
 
 
 class World:
-    """A namespace; an API server that keeps what it is told and adds its own."""
+    """A namespace; an API server that keeps what it is sent and adds its own."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[Resource, str], dict[str, Any]] = {}

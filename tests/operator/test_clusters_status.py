@@ -23,11 +23,11 @@ NOW_S = 1_795_262_400.0
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T12:05:00Z"
 
 
-def workers(count: int = 2, seen: bool = True, **told: int) -> dict[str, Any]:
+def workers(count: int = 2, seen: bool = True, **reported: int) -> dict[str, Any]:
     return {
         "metadata": {"name": "fleet-worker", "generation": 4},
         "spec": {"replicas": count},
-        "status": {"observedGeneration": 4 if seen else 3, **told},
+        "status": {"observedGeneration": 4 if seen else 3, **reported},
     }
 
 
@@ -35,11 +35,11 @@ def all_ready(count: int) -> dict[str, int]:
     return {"replicas": count, "readyReplicas": count, "updatedReplicas": count}
 
 
-def pod(name: str, **told: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": told}
+def pod(name: str, **reported: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": reported}
 
 
-def told(
+def reported(
     wanted: Pool | Refusal,
     workers: Mapping[str, Any] | None,
     pods: Sequence[Mapping[str, Any]] = (),
@@ -56,7 +56,7 @@ def condition(found: Mapping[str, Any], name: str) -> tuple[str, str, str]:
 
 
 def test_a_cluster_whose_workers_are_all_ready() -> None:
-    found = told(pool(), workers(**all_ready(2)))
+    found = reported(pool(), workers(**all_ready(2)))
 
     assert found == {
         "observedGeneration": 1,
@@ -74,7 +74,7 @@ def test_a_cluster_whose_workers_are_all_ready() -> None:
 
 
 def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
-    found = told(pool(), workers(**all_ready(2)))
+    found = reported(pool(), workers(**all_ready(2)))
     version = crd_cluster.definition()["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
 
@@ -98,14 +98,14 @@ def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
     ],
 )
 def test_why_a_cluster_is_not_ready(of: Any, reason: str, message: str) -> None:
-    found = condition(told(pool(), of), "Ready")
+    found = condition(reported(pool(), of), "Ready")
 
     assert found[:2] == ("False", reason)
     assert message in found[2]
 
 
 def test_a_cluster_scaled_to_nothing_is_ready() -> None:
-    found = told(pool({**SMALL, "replicas": 0}), workers(0, **all_ready(0)))
+    found = reported(pool({**SMALL, "replicas": 0}), workers(0, **all_ready(0)))
 
     assert condition(found, "Ready")[:2] == ("True", "NoWorkersWanted")
     assert found["peers"] == 0
@@ -126,7 +126,7 @@ def test_what_keeps_pods_from_starting_is_told() -> None:
         pod("fleet-worker-5", conditions=[full]),
     ]
 
-    assert condition(told(pool(), workers(), pods), "Ready") == (
+    assert condition(reported(pool(), workers(), pods), "Ready") == (
         "False",
         "WorkersFailing",
         "0 of 2 workers are ready; fleet-worker-0: ImagePullBackOff: no such image; "
@@ -152,7 +152,7 @@ def test_what_a_worker_printed_before_it_failed_is_told() -> None:
     ]
     why = "it ended with 2: reading settings / module flights: / error: no module 'pandas'"
 
-    message = condition(told(pool(), workers(), pods), "Ready")[2]
+    message = condition(reported(pool(), workers(), pods), "Ready")[2]
     assert message == (
         f"0 of 2 workers are ready; fleet-worker-0: CrashLoopBackOff: back-off 10s ({why}); "
         f"fleet-worker-1: {why}"
@@ -163,7 +163,7 @@ def test_of_what_a_worker_printed_the_end_is_told() -> None:
     ended = {"terminated": {"exitCode": 1, "message": f"{'x' * 2_000}the end"}}
     pods = [pod("fleet-worker-0", containerStatuses=[{"state": ended}])]
 
-    message = condition(told(pool(), workers(), pods), "Ready")[2]
+    message = condition(reported(pool(), workers(), pods), "Ready")[2]
     assert message.endswith("xxthe end")
     assert len(message) < 500
 
@@ -172,16 +172,16 @@ def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
     ready = {"type": "Ready", "status": "True"}
     pods = [pod("fleet-worker-1"), pod("fleet-worker-0", conditions=[ready])]
 
-    verdict = condition(told(pool(), workers(replicas=2), pods), "Ready")
+    verdict = condition(reported(pool(), workers(replicas=2), pods), "Ready")
     assert verdict[1] == "WorkersStarting"
     assert "kubectl describe pod fleet-worker-1 says why" in verdict[2]
 
 
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
-    before = told(pool(), workers(**all_ready(2)))
+    before = reported(pool(), workers(**all_ready(2)))
     refused = read_spec(cluster({"replica": 3}), None, Settings(), "")
     assert isinstance(refused, Refusal)
-    found = told(
+    found = reported(
         refused,
         workers(**all_ready(2)),
         of={**cluster({"replica": 3}, generation=2), "status": before},
@@ -200,16 +200,16 @@ def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
 
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
-    first = told(pool(), workers())
+    first = reported(pool(), workers())
     of = {**cluster(), "status": first}
-    second = told(pool(), workers(**all_ready(2)), of=of, now_s=NOW_S + 300)
+    second = reported(pool(), workers(**all_ready(2)), of=of, now_s=NOW_S + 300)
 
     times = {each["type"]: each["lastTransitionTime"] for each in second["conditions"]}
     assert times == {"Reconciled": NOW, "Ready": LATER}
 
 
 def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> None:
-    found = told(deleting(["flights", "rides"]), workers(**all_ready(2)))
+    found = reported(deleting(["flights", "rides"]), workers(**all_ready(2)))
 
     for name in ("Reconciled", "Ready"):
         verdict = condition(found, name)
@@ -255,11 +255,11 @@ def test_the_clusters_own_address_and_image_win() -> None:
 
 
 def test_events_are_about_what_is_new() -> None:
-    starting = told(pool(), workers())
-    ready = told(pool(), workers(**all_ready(2)))
-    more = told(pool(), workers(3, **all_ready(3)))
-    broken = told(Refusal("InvalidSpec", "spec.x"), workers(**all_ready(2)))
-    worse = told(Refusal("InvalidSpec", "spec.y"), workers(**all_ready(2)))
+    starting = reported(pool(), workers())
+    ready = reported(pool(), workers(**all_ready(2)))
+    more = reported(pool(), workers(3, **all_ready(3)))
+    broken = reported(Refusal("InvalidSpec", "spec.x"), workers(**all_ready(2)))
+    worse = reported(Refusal("InvalidSpec", "spec.y"), workers(**all_ready(2)))
 
     assert list(news({}, starting)) == []
     assert [each[0] for each in news(starting, ready)] == ["WorkersReady"]
@@ -273,7 +273,7 @@ def test_a_crash_that_goes_on_is_one_event() -> None:
     def crashing(back_off: str) -> dict[str, Any]:
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
         pods = [pod("fleet-worker-0", containerStatuses=[{"state": state}])]
-        return told(pool(), workers(), pods)
+        return reported(pool(), workers(), pods)
 
     assert [each[0] for each in news({}, crashing("10s"))] == ["WorkersFailing"]
     assert list(news(crashing("10s"), crashing("20s"))) == []

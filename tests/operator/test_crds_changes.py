@@ -71,9 +71,9 @@ def ruled(key: str, types: str) -> dict[str, Any]:
     return changed(lambda _, schema: schema.update({RULES: [rule]}))
 
 
-def left_to_the_parser(told: str) -> dict[str, Any]:
-    """The widget with a default that only the description tells."""
-    color = {"type": "string", "description": f"Its color. Default: {told}."}
+def left_to_the_parser(reported: str) -> dict[str, Any]:
+    """The widget with a default that only the description names."""
+    color = {"type": "string", "description": f"Its color. Default: {reported}."}
     return changed(lambda _, schema: schema["properties"].update(color=color))
 
 
@@ -149,9 +149,9 @@ def test_what_adds_is_no_breaking_change(case: str) -> None:
     assert breaking(WIDGET, ADDITIVE[case]) == []
 
 
-@pytest.mark.parametrize("told", BREAKING)
-def test_what_breaks_is_found_and_told(told: str) -> None:
-    assert told in breaking(WIDGET, BREAKING[told])
+@pytest.mark.parametrize("reported", BREAKING)
+def test_what_breaks_is_found_and_told(reported: str) -> None:
+    assert reported in breaking(WIDGET, BREAKING[reported])
 
 
 def test_a_default_that_is_told_otherwise_than_it_was_is_another_one() -> None:

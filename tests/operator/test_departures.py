@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from tests.operator.declaring import phase, started, told
+from tests.operator.declaring import phase, reported, started
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
@@ -140,7 +140,7 @@ def test_a_job_whose_log_is_away_is_left_in_time_with_a_warning_and_killed_when_
         api.wait_for("onyxjobs", "job", lambda found: found["status"]["reason"] == "LogUnreachable")
         api.delete("onyxjobs", "job")
         assert api.get("onyxjobs", "job") is None
-        told(api, "LeftRunning")
+        reported(api, "LeftRunning")
         assert [each["type"] for each in events(api, "LeftRunning")] == ["Warning"]
         assert job_id in logs.replica().jobs
         logs.away.clear()

@@ -153,8 +153,8 @@ def test_waiting_in_vain_fails_with_the_object_as_it_is(api: FakeApi, user: Clie
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 def test_a_door_shuts_at_the_step_of_its_failpoint(api: FakeApi, after_effect: bool) -> None:
     door = Door(Failpoint(2, after_effect))
-    told: list[str] = []
-    door.on_shut(lambda: told.append("shut"))
+    reported: list[str] = []
+    door.on_shut(lambda: reported.append("shut"))
     behind = client(api.through(door))
     create(behind)
     with pytest.raises(NO_ANSWER):
@@ -162,7 +162,7 @@ def test_a_door_shuts_at_the_step_of_its_failpoint(api: FakeApi, after_effect: b
     with pytest.raises(NO_ANSWER):
         create(behind, "three")
 
-    assert told == ["shut"]
+    assert reported == ["shut"]
     assert len(door.steps) == 2
     names = {each["metadata"]["name"] for each in api.list("configmaps")}
     assert names == ({"one", "two"} if after_effect else {"one"})

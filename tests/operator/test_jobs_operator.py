@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.operator.declaring import FAST, condition, declare, phase, started, submitted, told
+from tests.operator.declaring import FAST, condition, declare, phase, reported, started, submitted
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job, settings
@@ -51,7 +51,7 @@ def test_a_job_runs_and_completes_and_tells_how_it_is(
     assert ended["status"]["phase"] == "Completed"
     assert ended["status"]["finishedAt"]
     assert submitted(logs) == [job_id]
-    told(api, "Submitted", "Running", "Completed")
+    reported(api, "Submitted", "Running", "Completed")
 
 
 def test_a_job_that_waits_says_why(api: FakeApi, logs: Logs, operator: Operator) -> None:
@@ -72,7 +72,7 @@ def test_a_job_whose_peers_go_to_another_one_says_so(
     api.create(job("small"))
     found = api.wait_for("onyxjobs", "big", phase("Waiting", "Displaced"))
     assert "gave its peers to other jobs" in found["status"]["message"]
-    told(api, "Displaced")
+    reported(api, "Displaced")
     api.delete("onyxjobs", "small")
     api.wait_for("onyxjobs", "big", phase("Running", "Running"))
 

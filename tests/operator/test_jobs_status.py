@@ -1,4 +1,4 @@
-"""The status tells what there is, keeps what was, and is written only when it differs."""
+"""The status says what there is, keeps what was, and is written only when it differs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD = Record(ID, "digest", submitted_at="2001-09-09T01:46:00Z")
 RUNNING = LogJob("live", tasks=(("read", 2), ("write", 1)), required=2, partitions=4, completed=70)
 
 
-def told(job: LogJob | None, before: dict[str, Any] | None = None, now_s: float = 1e9) -> Any:
+def reported(job: LogJob | None, before: dict[str, Any] | None = None, now_s: float = 1e9) -> Any:
     log = Trouble("LogUnreachable", "no answer") if job is None else Log(9, {ID: job})
     seen = observed(SPEC, now_s, RECORD, log, before=before or {})
     return shown(seen)
@@ -45,14 +45,14 @@ def truths(found: Any) -> dict[str, str]:
 
 def test_phases_and_conditions_are_those_of_the_schema() -> None:
     for job in (RUNNING, LogJob("completed"), LogJob("killed"), LogJob("live"), None):
-        found = told(job)
+        found = reported(job)
         assert found["phase"] in PHASES
         assert [each["type"] for each in found["conditions"]] == list(CONDITIONS)
         assert {each["observedGeneration"] for each in found["conditions"]} == {3}
 
 
 def test_a_running_job_is_told_with_its_peers() -> None:
-    found = told(RUNNING)
+    found = reported(RUNNING)
     assert found["peers"] == {"allocated": 3, "required": 2}
     assert found["tasks"] == [{"name": "read", "peers": 2}, {"name": "write", "peers": 1}]
     assert found["progress"] == {"partitions": 4, "exhausted": 0, "completed": 70}
@@ -60,24 +60,24 @@ def test_a_running_job_is_told_with_its_peers() -> None:
 
 
 def test_a_task_that_does_not_advance_is_told_in_a_condition_and_in_the_message() -> None:
-    found = told(replace(RUNNING, stalled="task write (peer 12), since then: the disk is full"))
+    found = reported(replace(RUNNING, stalled="task write (peer 12), since then: the disk is full"))
     assert found["phase"] == "Running"
     assert found["message"].endswith("task write (peer 12), since then: the disk is full")
     (advancing,) = [each for each in found["conditions"] if each["type"] == "Advancing"]
     assert (advancing["status"], advancing["reason"]) == ("False", "Stalled")
     assert advancing["message"].startswith("task write")
-    assert truths(told(RUNNING))["Advancing"] == "True"
-    assert truths(told(LogJob("live", suspended=True)))["Advancing"] == "False"
+    assert truths(reported(RUNNING))["Advancing"] == "True"
+    assert truths(reported(LogJob("live", suspended=True)))["Advancing"] == "False"
 
 
 def test_the_same_again_is_the_same_status() -> None:
-    first = told(RUNNING)
-    assert told(RUNNING, first, now_s=1e9 + 500) == first
+    first = reported(RUNNING)
+    assert reported(RUNNING, first, now_s=1e9 + 500) == first
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
-    first = told(RUNNING)
-    later = told(LogJob("completed"), first, now_s=1e9 + 60)
+    first = reported(RUNNING)
+    later = reported(LogJob("completed"), first, now_s=1e9 + 60)
     times = {each["type"]: each["lastTransitionTime"] for each in later["conditions"]}
     assert times["Validated"] == "2001-09-09T01:46:40Z"
     assert times["Completed"] == "2001-09-09T01:47:40Z"
@@ -85,10 +85,10 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 
 def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
-    first = told(RUNNING)
-    fewer = told(replace(RUNNING, completed=10), first)
+    first = reported(RUNNING)
+    fewer = reported(replace(RUNNING, completed=10), first)
     assert fewer["progress"]["completed"] == 70
-    lost = told(None, first)
+    lost = reported(None, first)
     assert lost["progress"] == first["progress"]
     assert lost["peers"] == first["peers"]
     assert truths(lost)["ClusterReady"] == "False"
@@ -97,7 +97,7 @@ def test_progress_never_falls_and_stays_while_the_log_is_lost() -> None:
 
 def test_without_its_cluster_a_job_has_no_peers() -> None:
     gone = Trouble("ClusterNotFound", "there is no OnyxCluster onyx", without_workers=True)
-    before = told(RUNNING)
+    before = reported(RUNNING)
     found = shown(observed(SPEC, 1e9, replace(RECORD, phase=before["phase"]), gone, before=before))
 
     assert (found["phase"], found["reason"]) == ("Waiting", "ClusterNotFound")
@@ -112,13 +112,13 @@ def messages(found: Any) -> list[str]:
 
 
 def test_one_condition_says_why_and_others_point_to_it() -> None:
-    waiting = told(LogJob("live", waiting_for="needs 2 peers; the cluster has none"))
+    waiting = reported(LogJob("live", waiting_for="needs 2 peers; the cluster has none"))
     assert sum("needs 2 peers" in each for each in messages(waiting)) == 2
     assert messages(waiting).count("see condition Allocated") == 2
-    failed = told(LogJob("killed", failure="task read: boom"))
+    failed = reported(LogJob("killed", failure="task read: boom"))
     assert sum("boom" in each for each in messages(failed)) == 2
     assert messages(failed).count("see condition Failed") == 4
-    lost = told(None)
+    lost = reported(None)
     assert sum("no answer" in each for each in messages(lost)) == 2
 
 
@@ -171,7 +171,7 @@ def test_a_long_message_is_cut() -> None:
 
 
 def test_a_record_that_does_not_follow_from_the_uid_is_none() -> None:
-    found = told(RUNNING)
+    found = reported(RUNNING)
     metadata = {"uid": UID, "name": "job", "namespace": "default"}
     assert read_record({"metadata": metadata, "status": found}).job_id == ID
     for forged in ({"jobId": "x"}, {"attempt": 1}, {"jobHash": None}):
@@ -200,7 +200,9 @@ def test_a_refused_upgrade_is_told_as_an_invalid_spec_of_a_job_that_goes_on() ->
     )
     refused = Upgrade(ID, refusal="spec.upgrade.windows.w: needs an answer\nmore")
     found = shown(
-        observed(edited, 1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused, before=told(RUNNING))
+        observed(
+            edited, 1e9, RECORD, Log(9, {ID: RUNNING}), upgrade=refused, before=reported(RUNNING)
+        )
     )
     (validated,) = (each for each in found["conditions"] if each["type"] == "Validated")
     assert (validated["status"], validated["reason"]) == ("False", "UpgradeRefused")

@@ -51,7 +51,7 @@ def job(of: World) -> JobId:
     return of.record.job_id
 
 
-def told(actions: list[Action]) -> list[str]:
+def reported(actions: list[Action]) -> list[str]:
     return [each.command.NAME for each in actions if isinstance(each, Control)]
 
 
@@ -72,7 +72,7 @@ def test_an_edit_ends_the_former_job_by_the_submission_of_the_new_one() -> None:
     assert isinstance(remembered, Remember)
     assert remembered.record.upgraded_from == Record(first, A)
     assert submitted == Submit(job_id(UID, B, 0, 1), first)
-    assert told(of.settle()) == []
+    assert reported(of.settle()) == []
     assert of.jobs[first].stage == "killed"
     assert of.jobs[job(of)].stage == "live"
 
@@ -115,7 +115,7 @@ def test_what_was_only_meant_can_never_run_beside_what_came_after_it() -> None:
     meant, late = now(of).actions
     of.do(meant)
     edit(of, A)
-    assert told(of.settle()) == ["kill-job"]
+    assert reported(of.settle()) == ["kill-job"]
     assert isinstance(late, Submit)
     assert of.jobs[late.job].stage == "fenced"
     edit(of, B)
@@ -160,7 +160,7 @@ def test_a_job_that_has_no_peers_to_take_over_with_is_passed_over() -> None:
     of.settle()
     second = job(of)
     edit(of, C)
-    assert told(of.settle()) == ["kill-job"]
+    assert reported(of.settle()) == ["kill-job"]
     assert of.jobs[second].stage == "killed"
     assert of.resumed[job(of)] == first
 
@@ -184,7 +184,7 @@ def test_a_suspended_job_gives_way_when_it_shall_run_again() -> None:
     edit(of, B)
     assert of.settle() == []
     declare(of, desired_state="Running")
-    assert told(of.settle()) == []
+    assert reported(of.settle()) == []
     assert of.resumed == {job(of): first}
     assert of.jobs[job(of)] == LogJob("live")
 
@@ -199,7 +199,7 @@ def test_a_state_that_is_declared_in_the_same_edit_is_that_of_the_former_job(don
     of.settle()
     assert of.jobs[first].suspended
     declare(of, desired_state="Stopped")
-    assert told(of.settle()) == ["drain-job", "resume-job"]
+    assert reported(of.settle()) == ["drain-job", "resume-job"]
     assert of.jobs[first].stage == "completed"
     assert not of.resumed
 
@@ -222,7 +222,7 @@ def test_the_policy_of_the_edit_counts(done: int) -> None:
 def test_another_restart_nonce_begins_anew() -> None:
     of = world()
     edit(of, B, restart_nonce=1)
-    assert told(of.settle()) == ["drain-job"]
+    assert reported(of.settle()) == ["drain-job"]
     assert not of.resumed
 
 

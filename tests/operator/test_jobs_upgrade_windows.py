@@ -64,15 +64,16 @@ def test_windows_are_exact_through_edits_that_resume(
                     api.wait_for(
                         "onyxjobs",
                         "job",
-                        lambda told: (
-                            told["status"]["observedGeneration"] == told["metadata"]["generation"]
-                            and phase("Running", "Running")(told)
+                        lambda reported: (
+                            reported["status"]["observedGeneration"]
+                            == reported["metadata"]["generation"]
+                            and phase("Running", "Running")(reported)
                         ),
                         timeout_s=TIMEOUT_S,
                     )
             gate.open(1)
-            told = api.wait_for(
+            reported = api.wait_for(
                 "onyxjobs", "job", condition("Completed", "True"), timeout_s=TIMEOUT_S
             )
-    assert told["status"]["attempt"] >= 2, "it was edited while it ran"
+    assert reported["status"]["attempt"] >= 2, "it was edited while it ran"
     compare(written(tmp_path), expected(SEGMENTS))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.operator.declaring import condition, declare, phase, started, submitted, told
+from tests.operator.declaring import condition, declare, phase, reported, started, submitted
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
@@ -82,7 +82,7 @@ def test_an_upgrade_that_would_lose_state_is_refused_until_something_is_said(
     assert "the job of the previous spec goes on" in status["message"]
     assert "spec.upgrade.tasks.read: needs an answer" in status["message"]
     assert condition("Failed", "False")(found)
-    told(api, "UpgradeRefused")
+    reported(api, "UpgradeRefused")
 
     declare(api, catalog=catalog())
     found = api.wait_for("onyxjobs", "job", condition("Validated", "True"))

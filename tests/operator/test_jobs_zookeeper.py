@@ -1,4 +1,4 @@
-"""The operator with a real ZooKeeper: real workers do a job, an outage is told and survived."""
+"""The operator with a real ZooKeeper: real workers do a job, an outage is reported and survived."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
                 api.wait_for(
                     "onyxjobs",
                     "job",
-                    lambda told: expected.items() <= told["status"]["progress"].items(),
+                    lambda reported: expected.items() <= reported["status"]["progress"].items(),
                     timeout_s=TIMEOUT_S,
                 )
             finally:
@@ -71,7 +71,7 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
                 (status,) = client.statuses()
             assert (status.id, status.state) == (ended["status"]["jobId"], "completed")
             api.delete("onyxjobs", "job")
-            api.wait_for("onyxjobs", "job", lambda told: told is None)
+            api.wait_for("onyxjobs", "job", lambda reported: reported is None)
 
 
 def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
@@ -91,7 +91,7 @@ def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
             forgotten = api.wait_for(
                 "onyxjobs",
                 "job",
-                lambda told: told["status"]["reason"] == "Forgotten",
+                lambda reported: reported["status"]["reason"] == "Forgotten",
                 timeout_s=TIMEOUT_S,
             )
             assert "ZooKeeper has lost its data" in forgotten["status"]["message"]
@@ -99,7 +99,7 @@ def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
             api.wait_for(
                 "onyxjobs",
                 "job",
-                lambda told: told["status"]["jobId"] != forgotten["status"]["jobId"],
+                lambda reported: reported["status"]["jobId"] != forgotten["status"]["jobId"],
                 timeout_s=TIMEOUT_S,
             )
             api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)

@@ -66,7 +66,7 @@ def test_a_wrong_setting_is_named(variable: str, expected: str) -> None:
 def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
     api: FakeApi, tmp_path: Path
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     process = subprocess.Popen(
         [sys.executable, "-m", "onyx_operator"],
         env=environment(
@@ -79,7 +79,7 @@ def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
         text=True,
     )
     assert process.stderr is not None
-    reading = threading.Thread(target=lambda: told.extend(process.stderr or ()), daemon=True)
+    reading = threading.Thread(target=lambda: reported.extend(process.stderr or ()), daemon=True)
     reading.start()
     try:
         api.create(job(clusterRef="nowhere"))
@@ -94,13 +94,13 @@ def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
             pause.wait(0.05)
         else:
             raise AssertionError(page(port, "metrics"))
-        assert stop(process) == 0, "".join(told)
+        assert stop(process) == 0, "".join(reported)
     finally:
         process.kill()
         process.wait()
         reading.join(TIMEOUT_S)
         process.stderr.close()
-    assert not any("Traceback" in line or "ERROR" in line for line in told), "".join(told)
+    assert not any("Traceback" in line or "ERROR" in line for line in reported), "".join(reported)
 
 
 def page(port: str, name: str) -> str:

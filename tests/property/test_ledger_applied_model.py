@@ -25,8 +25,8 @@ def columns(segments: list[Segment], attempt: int) -> tuple[U64, U64]:
 
 
 class AppliedIds(RuleBasedStateMachine):
-    """Retries must be told exactly; first attempts too, where an older version or a retry that
-    overtook them may have been."""
+    """Retries must be recognised exactly; first attempts too, where an older version may have been
+    or a retry overtook them."""
 
     def __init__(self) -> None:
         super().__init__()

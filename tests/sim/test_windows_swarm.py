@@ -54,7 +54,7 @@ def test_a_run_depends_on_its_seed_only() -> None:
         "from tests.sim.windows.run import simulate\n"
         "for seed in range(3): print(simulate(seed).trace_hash)"
     )
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
@@ -63,5 +63,5 @@ def test_a_run_depends_on_its_seed_only() -> None:
         check=True,
     ).stdout
     here = [simulate(seed).trace_hash for seed in range(3)]
-    assert told.split() == here
+    assert reported.split() == here
     assert len(set(here)) == 3

@@ -100,8 +100,8 @@ def _node(old: Schema, new: Schema) -> Iterator[str]:
             yield f"{key}: was {old.get(key, 'open')}, is {new[key]}"
     if "default" in old and old["default"] != new.get("default"):
         # Left to the parser, it still is what a missing key means; the description says so.
-        told = f"Default: {shown_default(old['default'])}."
-        if "default" in new or told not in new.get("description", ""):
+        reported = f"Default: {shown_default(old['default'])}."
+        if "default" in new or reported not in new.get("description", ""):
             yield f"default: was {old['default']!r}, is {new.get('default')!r}"
     yield from _choices(old, new)
     for key in sorted(set(new.get("required", ())) - set(old.get("required", ()))):

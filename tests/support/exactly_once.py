@@ -46,7 +46,7 @@ class Faults:
     seed: int
     rescale: bool = True
     pause_max_s: float = 1.0
-    told: Callable[[str], None] = field(default=lambda text: None)
+    reported: Callable[[str], None] = field(default=lambda text: None)
     besides: Callable[[int], None] = field(default=lambda number: None)
     """Called before each fault with its number."""
 
@@ -153,10 +153,10 @@ def disturb(cluster: Cluster, spec: dict[str, Any], gate: Gate, faults: Faults) 
         faults.besides(number)
         if faults.rescale and number in rescalings:
             workers = _rescale(cluster, workers, rescalings[number])
-            faults.told(f"{len(workers)} workers")
+            faults.reported(f"{len(workers)} workers")
         time.sleep(chance.uniform(0, faults.pause_max_s))
         victim = chance.randrange(len(workers))
-        faults.told(f"{number + 1}/{len(plan)} {fault} {workers[victim].tag}")
+        faults.reported(f"{number + 1}/{len(plan)} {fault} {workers[victim].tag}")
         (_kill if fault == "kill" else _stop)(cluster, workers, victim, chance)
         cluster.await_ready(job, READY_WAIT_S)
     gate.open(1)
@@ -216,7 +216,9 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    faults = Faults(given.kills, given.stops, given.seed, told=lambda text: print(text, flush=True))
+    faults = Faults(
+        given.kills, given.stops, given.seed, reported=lambda text: print(text, flush=True)
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (

@@ -1,4 +1,4 @@
-"""Commands that tests of the log write: told apart by a name, as large as a test wants."""
+"""Commands that tests of the log write: distinguished by a name, as large as a test wants."""
 
 from __future__ import annotations
 

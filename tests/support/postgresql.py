@@ -87,18 +87,18 @@ class PostgreSQL:
 
     def _run(self, program: str, *arguments: str) -> None:
         # Output goes to a file: the server keeps it open, and a pipe would never end.
-        with tempfile.TemporaryFile() as told:
+        with tempfile.TemporaryFile() as reported:
             done = subprocess.run(
                 [self._programs / program, *arguments],
                 cwd=self._folder,
-                stdout=told,
-                stderr=told,
+                stdout=reported,
+                stderr=reported,
                 stdin=subprocess.DEVNULL,
                 check=False,
                 **self._as,
             )
-            told.seek(0)
-            assert done.returncode == 0, f"{program}: {told.read().decode()}"
+            reported.seek(0)
+            assert done.returncode == 0, f"{program}: {reported.read().decode()}"
 
 
 def _packages() -> Path:

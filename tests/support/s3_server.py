@@ -90,9 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def handle_expect_100(self) -> bool:
-        told = super().handle_expect_100()
+        reported = super().handle_expect_100()
         self.wfile.flush()
-        return told
+        return reported
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
@@ -219,9 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
         self, bucket: dict[str, tuple[bytes, str]], query: dict[str, str], key: str, body: bytes
     ) -> bytes:
         upload = self._upload(query, key)
-        told = ElementTree.fromstring(body)
+        reported = ElementTree.fromstring(body)
         pieces = []
-        for part in told:
+        for part in reported:
             values = {child.tag.rpartition("}")[2]: child.text or "" for child in part}
             piece = upload.pieces.get(int(values["PartNumber"]))
             if piece is None or _tag(piece) != values["ETag"]:
@@ -247,8 +247,8 @@ def _listing(bucket: dict[str, tuple[bytes, str]], query: dict[str, str]) -> str
         for key in page
     )
     token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
-    told = f"<IsTruncated>{str(more).lower()}</IsTruncated><EncodingType>url</EncodingType>"
-    return _xml("ListBucketResult", told + token + entries).decode()
+    reported = f"<IsTruncated>{str(more).lower()}</IsTruncated><EncodingType>url</EncodingType>"
+    return _xml("ListBucketResult", reported + token + entries).decode()
 
 
 def _xml(name: str, inner: str) -> bytes:

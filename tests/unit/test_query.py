@@ -186,7 +186,7 @@ def test_what_is_wrong_with_a_question_is_not_asked_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "reported"),
     [
         ({"window": "count"}, "no window 'count': it has counts, total; did you mean counts?"),
         ({"key": float("nan")}, "a group key is NaN"),
@@ -195,23 +195,23 @@ def test_what_is_wrong_with_a_question_is_not_asked_twice() -> None:
     ],
 )
 def test_a_question_that_makes_no_sense_is_told_before_anybody_is_asked(
-    question: dict[str, Any], told: str
+    question: dict[str, Any], reported: str
 ) -> None:
     peers = Peers(own)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         read(Fixed(replica()), peers, **question)
     assert peers.asked == []
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "reported"),
     [
         ({"suspended_jobs": Map({JOB: None})}, "job job-1 is suspended"),
         ({"completed_jobs": Map({JOB: None})}, "job job-1 is completed"),
     ],
 )
-def test_a_job_without_peers_has_nobody_to_ask(more: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_job_without_peers_has_nobody_to_ask(more: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         read(Fixed(replica(peers=0, **more)), Peers(own))
 
 

@@ -120,9 +120,9 @@ def test_everything_else_is_refused_with_what_to_do(resolver, name, why):
 def test_a_refusal_says_where_modules_are_listed(resolver):
     with pytest.raises(NameNotRegistered) as refused:
         resolver.resolve("res_appendix:fn")
-    told = str(refused.value)
-    assert "start it with --modules res_appendix or ONYX_MODULES" in told
-    assert "spec.modules of the OnyxCluster (cluster.modules of the chart)" in told
+    reported = str(refused.value)
+    assert "start it with --modules res_appendix or ONYX_MODULES" in reported
+    assert "spec.modules of the OnyxCluster (cluster.modules of the chart)" in reported
 
 
 def test_a_refused_module_is_not_imported(resolver):

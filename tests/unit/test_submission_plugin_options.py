@@ -32,14 +32,14 @@ def job(read: dict[str, Any] = READ, write: dict[str, Any] = WRITE) -> Job:
     )
 
 
-def told(checked: Job) -> list[str]:
+def reported(checked: Job) -> list[str]:
     return [str(problem) for problem in wrong_options(checked)]
 
 
 def test_a_job_whose_options_are_right() -> None:
     files = {"plugin": "files", "options": {"path": "in/*.csv", "types": {"n": "int"}}}
     spark = {"plugin": "spark", "options": {"path": "out", "stage": "my.stages:daily"}}
-    assert told(job(files, spark)) == []
+    assert reported(job(files, spark)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_job_whose_options_are_right() -> None:
     ],
 )
 def test_a_wrong_option_of_an_input(plugin: str, options: dict[str, Any], problem: str) -> None:
-    (found,) = told(job({"plugin": plugin, "options": options}))
+    (found,) = reported(job({"plugin": plugin, "options": options}))
     assert found.startswith(f"spec.catalog[0].options.{problem}")
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_option_of_an_input(plugin: str, options: dict[str, Any], proble
     ],
 )
 def test_a_wrong_option_of_an_output(plugin: str, options: dict[str, Any], problem: str) -> None:
-    (found,) = told(job(write={"plugin": plugin, "options": options}))
+    (found,) = reported(job(write={"plugin": plugin, "options": options}))
     assert found.startswith(f"spec.catalog[1].options.{problem}")
 
 
@@ -103,8 +103,8 @@ def test_every_unknown_option_of_every_task_is_told() -> None:
 def test_options_of_a_users_plugin_and_params_of_the_function_are_not_ours_to_check() -> None:
     own = {"plugin": "my.plugins:table", "options": {"anything": [1]}}
     read = {**READ, "fn": "my:fn", "params": ["scale"], "options": {"segments": [], "scale": 2}}
-    assert told(job(own)) == []
-    assert told(job(read)) == []
+    assert reported(job(own)) == []
+    assert reported(job(read)) == []
 
 
 def test_two_results_need_two_places() -> None:
@@ -113,7 +113,7 @@ def test_two_results_need_two_places() -> None:
     (read, write) = checked.catalog
     options = {"path": "./out/", "stage": "m:other"}
     again = dataclasses.replace(write, name="again", options=options)
-    problems = told(dataclasses.replace(checked, catalog=(read, write, again)))
+    problems = reported(dataclasses.replace(checked, catalog=(read, write, again)))
     assert problems == [
         "spec.catalog[2].options.path: is that of task write too (each result needs its own)"
     ]
@@ -121,7 +121,7 @@ def test_two_results_need_two_places() -> None:
 
 def spark(master: str, **conf: str) -> list[str]:
     options = {"path": "out", "stage": "m:one", "master": master, "sparkConf": conf}
-    found = told(job(write={"plugin": "spark", "options": options}))
+    found = reported(job(write={"plugin": "spark", "options": options}))
     return [each.removeprefix("spec.catalog[1].options.") for each in found]
 
 
@@ -148,14 +148,14 @@ def test_masters_that_can_be_used(master: str) -> None:
     ],
 )
 def test_masters_that_cannot_be_used_are_refused_with_what_works(master: str, problem: str) -> None:
-    (told,) = spark(master)
-    assert told.startswith("master: ")
-    assert problem in told
-    assert "secret" not in told.partition("(")[0].replace("holds a secret", "")
+    (reported,) = spark(master)
+    assert reported.startswith("master: ")
+    assert problem in reported
+    assert "secret" not in reported.partition("(")[0].replace("holds a secret", "")
 
 
 def test_a_session_of_a_connect_server_has_no_settings_of_the_server() -> None:
     conf = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "8", "mine": "1"}
-    (told,) = spark("sc://host", **conf)
-    assert told.startswith("sparkConf.spark.driver.memory: is set where a Spark Connect server")
+    (reported,) = spark("sc://host", **conf)
+    assert reported.startswith("sparkConf.spark.driver.memory: is set where a Spark Connect server")
     assert spark("spark://host:7077", **conf) == []

@@ -101,14 +101,14 @@ def _members(case: dict[str, Any]) -> str | None:
 
 
 def _has(replica: Replica, expected: dict[str, Any]) -> bool:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "peers": len(replica.peers),
         "groups": len(replica.groups),
         "prepared": dict(replica.prepared),
         "accepted": dict(replica.accepted),
         "pairs_keys_equal_values": set(replica.pairs) == set(replica.pairs.values()),
     }
-    return all(told[key] == wanted for key, wanted in expected.items())
+    return all(reported[key] == wanted for key, wanted in expected.items())
 
 
 def _run(env: TestEnv, case: dict[str, Any]) -> str | None:
@@ -153,10 +153,10 @@ def _compare(
             held = functions.extents.get((task, window), {})
             checks.append((_ordered([*held.values()], "set"), _ordered([*extents.values()], "set")))
     if "stored_exception" in expected:
-        told = status.exception or {}
-        checks.append((told.get("message"), expected["stored_exception"]["message"]))
+        reported = status.exception or {}
+        checks.append((reported.get("message"), expected["stored_exception"]["message"]))
         offending = expected["stored_exception"].get("data", {}).get("offending-task")
-        checks.append((told.get("task"), offending or told.get("task")))
+        checks.append((reported.get("task"), offending or reported.get("task")))
     if "handler_called" in expected:
         checks.append((bool(functions.handled), expected["handler_called"]))
     if "count_set" in expected:

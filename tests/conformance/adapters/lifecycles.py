@@ -59,8 +59,8 @@ def _merger(words: str) -> Callable[..., Any]:
     """`sets a=1, who=first`, `sets b=event.a+1 (or 101)`: what a hook returns."""
 
     def hook(event: Event, _: Any) -> dict[str, Any]:
-        told = re.findall(r"(\w+)\s*=\s*([^,(]+)(?:\(or ([^)]*)\))?", words)
-        return {key: _sum(event, value.strip(), other) for key, value, other in told}
+        reported = re.findall(r"(\w+)\s*=\s*([^,(]+)(?:\(or ([^)]*)\))?", words)
+        return {key: _sum(event, value.strip(), other) for key, value, other in reported}
 
     return hook
 
@@ -181,8 +181,8 @@ def _order(case: dict[str, Any]) -> tuple[Any, Any]:
     bench.settle()
     bench.stop(bench.task("work"))
     expected = [name for each in _listed(case) if (name := _hook(each)) in hooks]
-    told = [name for name in dict.fromkeys(calls) if name in expected]
-    return told, list(dict.fromkeys(expected))
+    reported = [name for name in dict.fromkeys(calls) if name in expected]
+    return reported, list(dict.fromkeys(expected))
 
 
 def _restarts(case: dict[str, Any]) -> tuple[Any, Any]:

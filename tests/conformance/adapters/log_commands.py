@@ -22,7 +22,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     if case.get("unchanged") and replace(new, version=old.version) != old:
         return "it changes the replica"
     return (
-        difference(replicas.told(replicas.replica(case["new_replica"])), replicas.told(new))
+        difference(replicas.reported(replicas.replica(case["new_replica"])), replicas.reported(new))
         or (diff_difference(case, entry, old, new) if case["diff_checked"] else None)
         or _reactions(case, entry, old, new)
     )

@@ -56,7 +56,7 @@ def _step(
     state = replicas.normal(step["replica"]) | {"job_scheduler": new.job_scheduler}
     if replicas.counts(new.allocations) != replicas.counts_of(step["allocation_counts"]):
         return f"counts: got {replicas.counts(new.allocations)}, not {step['allocation_counts']}"
-    return diff_difference(step, entry, old, new) or difference(state, replicas.told(new))
+    return diff_difference(step, entry, old, new) or difference(state, replicas.reported(new))
 
 
 def _swapped(before: dict[str, Any], replica: Replica, peer: str) -> Names:

@@ -41,7 +41,7 @@ class Client:
     def __init__(self, configuration: Configuration, forget: Callable[[], None]) -> None:
         self._client = ApiClient(configuration)
         self.forget = forget
-        """Make the server forget the history of its objects, if it can be told to."""
+        """Make the server forget the history of its objects, if it can."""
         self.namespace = ""
 
     def call(

@@ -156,9 +156,9 @@ def test_an_unknown_field_of_a_pod_is_answered_as_an_internal_error(
     query = {"fieldManager": "one", "force": "true", **query}
     answer = server.call("PATCH", path(server, body, "one"), body, query, APPLY)
     assert (answer.code, answer.reason) == (500, "")
-    told = answer.body["message"]
-    assert told.startswith("failed to create typed patch object (")
-    assert told.endswith("): .spec.template.spec.nodeSelektor: field not declared in schema")
+    reported = answer.body["message"]
+    assert reported.startswith("failed to create typed patch object (")
+    assert reported.endswith("): .spec.template.spec.nodeSelektor: field not declared in schema")
     assert server.call("GET", path(server, body, "one")).code == 404
 
 

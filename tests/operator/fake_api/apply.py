@@ -33,7 +33,7 @@ SET = ("",)
 
 
 def list_keys(schema: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    """The keys by which items of this list are told apart; empty for an atomic list."""
+    """The keys by which items of this list are distinguished; empty for an atomic list."""
     if schema:
         if schema.get("x-kubernetes-list-type") == "map":
             return tuple(schema["x-kubernetes-list-map-keys"])

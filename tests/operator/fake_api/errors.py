@@ -96,9 +96,9 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     listed = [{"reason": _reason(text), "message": text, "field": field} for field, text in causes]
     texts = [f"{field}: {text}" for field, text in causes]
     about = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    told = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    reported = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details = {**_about(kind, name), "kind": kind.kind, "causes": listed}
-    return ApiError(422, "Invalid", f'{about} "{name}" is invalid: {told}', details)
+    return ApiError(422, "Invalid", f'{about} "{name}" is invalid: {reported}', details)
 
 
 def _reason(text: str) -> str:

@@ -29,7 +29,7 @@ class Fault:
 
     Exactly what happens: with `delay_s` the request waits first; with `code` it is refused; with
     `drop` the connection is cut, before the request has an effect or, with `after_effect`, when
-    it has had it and only the reply is lost. On a watch, `code` 410 is told within the stream, as
+    it has had it and only the reply is lost. On a watch, `code` 410 is sent within the stream, as
     the real server does, and `drop` cuts the stream after `after_events` events.
     """
 

@@ -32,8 +32,10 @@ def check_identity(kind: Kind, value: Any, namespace: str, name: str) -> None:
         message = f"the object provided is unrecognized (must be of type {kind.kind}): Object "
         raise bad_request(f"{message}'Kind' is missing")
     if value.get("apiVersion") != kind.api_version:
-        told = value.get("apiVersion", "")
-        message = f"the API version in the data ({told}) does not match the expected API version "
+        reported = value.get("apiVersion", "")
+        message = (
+            f"the API version in the data ({reported}) does not match the expected API version "
+        )
         raise bad_request(f"{message}({kind.api_version})")
     if value["kind"] != kind.kind and kind.custom:
         why = f'Invalid value: "{value["kind"]}": must be {kind.kind}'

@@ -52,7 +52,7 @@ class Write:
     strict: bool = False
     """Refuse unknown fields instead of dropping them."""
     applied: bool = False
-    """Is it an apply? Then it tells by itself who owns what, and nulls in it are values."""
+    """Is it an apply? Then it says by itself who owns what, and nulls in it are values."""
 
 
 def timestamp(now: datetime) -> str:

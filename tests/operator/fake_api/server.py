@@ -50,7 +50,7 @@ class FakeApi:
 
     Arguments:
         crds: CRD files whose kinds are served from the start.
-        clock: tells the time for creation and deletion timestamps.
+        clock: gives the time for creation and deletion timestamps.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ class Store:
         return found
 
     def changes(self, key: tuple[str, str], since: int) -> tuple[list[Change], int]:
-        """Changes of one kind after a revision, and the revision up to which they are told.
+        """Changes of one kind after a revision, and the revision up to which they are known.
 
         Raises ApiError (410) if some of them are no longer known.
         """

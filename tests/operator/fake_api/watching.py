@@ -15,7 +15,7 @@ Event = dict[str, Any]
 class Watch:
     """Where one watcher is; the HTTP layer asks it for what is new.
 
-    A change that makes an object leave the selection is told as DELETED, one that makes it enter
+    A change that makes an object leave the selection is sent as DELETED, one that makes it enter
     as ADDED.
     """
 

@@ -258,9 +258,9 @@ class Checks:
             bad = story.failing.letters()
             assert letters == bad, f"D1: bad {bad}, dead letters {letters}"
         if "late" in places:
-            told = Counter(_text(each) for each in places["late"].segments())
+            reported = Counter(_text(each) for each in places["late"].segments())
             wanted = Counter(map(_text, late))
-            assert told == wanted, f"W3: late and written: {_difference(wanted, told)}"
+            assert reported == wanted, f"W3: late and written: {_difference(wanted, reported)}"
 
     def _check_late(self, late: list[Any]) -> None:
         assert not (late and self._world.story.honest), f"W3: late, though it was not: {late}"

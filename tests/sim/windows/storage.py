@@ -64,14 +64,14 @@ class Storage:
     def __init__(
         self,
         faults: Faults,
-        told: Callable[[TaskPlace, LogKey, ChunkReader], None],
+        reported: Callable[[TaskPlace, LogKey, ChunkReader], None],
         between: Callable[[], None],
     ) -> None:
         """`reported` hears of every new chunk; `between` is called before each request."""
         self.chunks = MemoryChunkStore()
         self.faults = faults
         self.tasks: dict[str, Noted] = {}
-        self._told = told
+        self._told = reported
         self._between = between
 
     def create(self, name: str, data: bytes) -> bool:

@@ -38,16 +38,16 @@ def test_after_filling_a_source_trickles_over_few_groups(functions: ModuleType) 
 def test_results_are_told_with_time_and_process(
     functions: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(functions.Told, "path", tmp_path / "results-7.txt")
+    monkeypatch.setattr(functions.Results, "path", tmp_path / "results-7.txt")
     monkeypatch.setattr(functions.time, "monotonic", lambda: 1.5)
     functions.tell([{"process": 1, "key": "a"}, {"process": 2, "key": "b"}])
-    with open(functions.Told.path, "a") as file:
+    with open(functions.Results.path, "a") as file:
         file.write("2.5 1 unfinis")
     assert recovery.results(tmp_path) == [(1.5, 1, "a"), (1.5, 2, "b")]
 
 
 @pytest.mark.parametrize(
-    ("told", "first"),
+    ("reported", "first"),
     [
         ([(11.0, 1, "a")], None),
         ([(9.0, 1, "a"), (9.5, 2, "a"), (10.5, 2, "b")], None),
@@ -56,9 +56,9 @@ def test_results_are_told_with_time_and_process(
     ids=["only of the dead", "before the kill, and of other groups", "two took over"],
 )
 def test_the_first_result_is_that_of_whoever_took_over_a_group(
-    told: recovery.Results, first: float | None
+    reported: recovery.Results, first: float | None
 ) -> None:
-    assert recovery.first_of({"a", "c"}, told, dead=1, since_s=10.0) == first
+    assert recovery.first_of({"a", "c"}, reported, dead=1, since_s=10.0) == first
 
 
 def test_figures_of_a_recovery_count_from_the_kill_and_from_the_new_allocation() -> None:

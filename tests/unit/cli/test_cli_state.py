@@ -111,17 +111,17 @@ def test_programs_get_a_line_of_json_for_each_extent(
     )
     cluster.in_time, cluster.more = True, True
     state("job", "w", as_json=True)
-    told = capsys.readouterr()
-    assert [json.loads(line) for line in told.out.splitlines()] == [
+    reported = capsys.readouterr()
+    assert [json.loads(line) for line in reported.out.splitlines()] == [
         {"key": None, "from": None, "to": None,
          "state": {'["a",1]': ["AA==", "2026-01-02T00:00:00Z"], "2": None}},
         {"key": "b", "from": 0, "to": HOUR_MS, "state": 2},
     ]  # fmt: skip
-    assert told.err == "these are the first 2 extents: give --key, or a larger --limit\n"
+    assert reported.err == "these are the first 2 extents: give --key, or a larger --limit\n"
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "reported"),
     [
         (None, "window w has no extents\n"),
         ("Praha", 'window w has no extents of the text "Praha"\n'),
@@ -130,7 +130,7 @@ def test_programs_get_a_line_of_json_for_each_extent(
     ],
 )
 def test_nothing_found_says_as_what_the_key_was_taken(
-    key: str | None, told: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    key: str | None, reported: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state("job", "w", key)
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == reported

@@ -83,8 +83,8 @@ def test_a_message_that_is_long_or_missing_does_no_harm() -> None:
 
 
 def test_time_is_iso_8601_with_a_zone() -> None:
-    told = letter({})["time"]
-    assert datetime.fromisoformat(told) == datetime.fromtimestamp(1, UTC)
+    reported = letter({})["time"]
+    assert datetime.fromisoformat(reported) == datetime.fromtimestamp(1, UTC)
 
 
 anything = st.recursive(

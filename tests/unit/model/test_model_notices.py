@@ -14,7 +14,7 @@ from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_mapping
 from onyx_operator.admission.validators import judge
 
-TOLD = "spec.catalog[1].medium: is for readers of the job only"
+NOTICE = "spec.catalog[1].medium: is for readers of the job only"
 
 
 def job(**more: Any) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def job(**more: Any) -> dict[str, Any]:
 
 def test_a_medium_is_warned_of_at_its_place() -> None:
     (found,) = notices(parse_mapping(job(medium="kafka")))
-    assert str(found).startswith(TOLD)
+    assert str(found).startswith(NOTICE)
     assert notices(parse_mapping(job())) == ()
 
 
 def test_the_webhook_warns_and_accepts() -> None:
     verdict = judge("OnyxJob", job(medium="kafka"), None)
     assert verdict.problems == ()
-    assert [str(each).startswith(TOLD) for each in verdict.warnings] == [True]
+    assert [str(each).startswith(NOTICE) for each in verdict.warnings] == [True]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -50,4 +50,4 @@ def test_validate_warns_and_accepts(tmp_path: Path, as_json: bool) -> None:
         (warning,) = json.loads(found.stdout)["warnings"]
         assert warning["path"] == "spec.catalog[1].medium"
     else:
-        assert f"warning: {TOLD}" in found.stderr
+        assert f"warning: {NOTICE}" in found.stderr

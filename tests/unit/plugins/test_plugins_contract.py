@@ -1,4 +1,4 @@
-"""A plugin that breaks a rule is told by its name and the rule."""
+"""A plugin that breaks a rule is reported by its name and the rule."""
 
 from __future__ import annotations
 
@@ -152,6 +152,6 @@ def test_a_job_whose_output_overrides_write_ends_and_does_not_hang() -> None:
     job["catalog"][2].update(plugin="m:out", options={})
     bench = Bench(job, {"m:same": dict, "m:out": lambda context: Overrides()})
     bench.settle()
-    told = bench.exceptions[0]
-    assert told["task"] == "write"
-    assert "plugin m:out breaks a rule of outputs: write() was overridden" in told["message"]
+    reported = bench.exceptions[0]
+    assert reported["task"] == "write"
+    assert "plugin m:out breaks a rule of outputs: write() was overridden" in reported["message"]

@@ -1,4 +1,4 @@
-"""Plugins are found by name, and wrong options are told before anything runs."""
+"""Plugins are found by name, and wrong options are reported before anything runs."""
 
 import subprocess
 import sys

@@ -26,22 +26,22 @@ def writer(store, limits=None, **context):
 def log(*failures):
     """A commit that fails in these ways, one call after the other, and then no more; and what is in
     the log: failures that are AFTER are."""
-    left, told = [*failures], []
+    left, reported = [*failures], []
 
     def commit(token, segments):
         failure = left.pop(0) if left else None
-        if failure != BEFORE and (not told or told[-1][0] is not token):
-            told.append((token, segments))
+        if failure != BEFORE and (not reported or reported[-1][0] is not token):
+            reported.append((token, segments))
         if failure is not None:
             raise Unavailable("no answer of the state log")
 
-    return commit, told
+    return commit, reported
 
 
-def taken_over(store, told, incarnation="incarnation-2"):
+def taken_over(store, reported, incarnation="incarnation-2"):
     """Another peer does what whoever recovers the log does."""
     other = writer(MemoryStore(store), incarnation=incarnation)
-    for token, _ in told[-1:]:
+    for token, _ in reported[-1:]:
         [read] = decode_values(encode_values([token]))
         other.finish(read)
     return other
@@ -87,12 +87,12 @@ def test_transactions_end_by_segments_bytes_and_time(limits, writes, seconds, du
 
 
 def test_what_is_written_at_once_is_in_one_transaction():
-    commit, told = log()
+    commit, reported = log()
     output = writer(MemoryStore(), RollLimits(segments=2))
     output.begin(commit)
     output.write(numbers(1))
     output.write(numbers(2, 3, 4))
-    assert [segments for _, segments in told] == [4]
+    assert [segments for _, segments in reported] == [4]
 
 
 def test_rows_are_committed_before_the_store_sees_any():
@@ -107,7 +107,7 @@ def test_rows_are_committed_before_the_store_sees_any():
 
 @pytest.mark.parametrize("applied", [None, BEFORE, AFTER])
 def test_a_crash_after_the_commit_loses_nothing_and_doubles_nothing(applied):
-    store, (commit, told) = MemoryStore(), log()
+    store, (commit, reported) = MemoryStore(), log()
     output = writer(store)
     output.begin(commit)
     output.write(numbers(1, 2))
@@ -117,20 +117,20 @@ def test_a_crash_after_the_commit_loses_nothing_and_doubles_nothing(applied):
     else:
         with pytest.raises(Unavailable):
             output.flush()
-    taken_over(store, told)
-    taken_over(store, told, "incarnation-3")
+    taken_over(store, reported)
+    taken_over(store, reported, "incarnation-3")
     assert store.rows == numbers(1, 2)
 
 
 def test_a_writer_that_wakes_up_late_finds_applied_what_it_has_committed():
-    store, (commit, told) = MemoryStore(), log()
+    store, (commit, reported) = MemoryStore(), log()
     output = writer(store)
     output.begin(commit)
     output.write(numbers(1))
     store.faults.append(BEFORE)
     with pytest.raises(Unavailable):
         output.flush()
-    other = taken_over(store, told)
+    other = taken_over(store, reported)
     output.tick()
     assert store.rows == numbers(1)
     other.fence(["incarnation-2"])
@@ -142,7 +142,7 @@ def test_a_writer_that_wakes_up_late_finds_applied_what_it_has_committed():
 
 @pytest.mark.parametrize("doubt", [BEFORE, AFTER])
 def test_a_commit_in_doubt_is_repeated_with_the_same_token(doubt):
-    store, (commit, told) = MemoryStore(), log(doubt)
+    store, (commit, reported) = MemoryStore(), log(doubt)
     tokens = []
     output = writer(store)
     output.begin(lambda token, segments: (tokens.append(token), commit(token, segments)))
@@ -153,12 +153,12 @@ def test_a_commit_in_doubt_is_repeated_with_the_same_token(doubt):
     output.tick()
     assert tokens[0] is tokens[1]
     assert store.rows == numbers(1)
-    assert len(told) == output.durable() == 1
+    assert len(reported) == output.durable() == 1
 
 
 @pytest.mark.parametrize(("doubt", "rows"), [(BEFORE, numbers(1, 3)), (AFTER, numbers(1, 2, 3))])
 def test_beginning_again_leaves_what_may_have_been_committed_to_those_who_know(doubt, rows):
-    store, (commit, told) = MemoryStore(), log(None, doubt)
+    store, (commit, reported) = MemoryStore(), log(None, doubt)
     output = writer(store)
     output.begin(commit)
     output.write(numbers(1))
@@ -166,17 +166,17 @@ def test_beginning_again_leaves_what_may_have_been_committed_to_those_who_know(d
     output.write(numbers(2))
     with pytest.raises(Unavailable):
         output.flush()
-    taken_over(store, told)
+    taken_over(store, reported)
     output.begin(commit)
     output.write(numbers(3))
     output.flush()
-    taken_over(store, told[:2])
+    taken_over(store, reported[:2])
     assert store.rows == rows
     assert output.durable() == 2
 
 
 def test_beginning_again_applies_what_was_committed_and_drops_the_rest():
-    store, (commit, told) = MemoryStore(), log()
+    store, (commit, reported) = MemoryStore(), log()
     output = writer(store, RollLimits(segments=2))
     output.begin(commit)
     store.faults.extend([None, BEFORE])
@@ -188,7 +188,7 @@ def test_beginning_again_applies_what_was_committed_and_drops_the_rest():
     output.begin(commit)
     output.flush()
     assert store.rows == numbers(1, 2)
-    assert [segments for _, segments in told] == [2]
+    assert [segments for _, segments in reported] == [2]
 
 
 def test_without_commit_a_transaction_in_doubt_is_still_written_once():
@@ -271,14 +271,14 @@ def test_whom_to_fence_is_asked_anew_in_each_version():
 
 
 def test_a_segment_that_does_not_fit_is_told_before_it_is_committed():
-    commit, told = log()
+    commit, reported = log()
     output = writer(MemoryStore())
     output.begin(commit)
     with pytest.raises(UserError, match="no column"):
         output.write([{"bad": 1}])
     with pytest.raises(UserError, match="no column"):
         output.flush()
-    assert told == []
+    assert reported == []
 
 
 def test_a_value_that_cannot_travel_is_told_with_job_and_task():
@@ -296,7 +296,7 @@ def test_names_of_writers_never_come_again():
 @pytest.mark.parametrize(("doubt", "kept"), [(None, 0), ("committed", 1), ("applied", 1)])
 def test_closing_takes_the_position_along_unless_something_is_in_doubt(doubt, kept):
     store = MemoryStore()
-    commit, told = log(AFTER) if doubt == "committed" else log()
+    commit, reported = log(AFTER) if doubt == "committed" else log()
     output = writer(store)
     output.begin(commit)
     output.write(numbers(1))
@@ -306,18 +306,18 @@ def test_closing_takes_the_position_along_unless_something_is_in_doubt(doubt, ke
         output.flush()
     output.close()
     assert len(store.positions) == kept
-    taken_over(store, told)
+    taken_over(store, reported)
     assert store.rows == numbers(1)
     assert store.closed
 
 
 def test_closing_drops_what_is_not_committed():
-    store, (commit, told) = MemoryStore(), log()
+    store, (commit, reported) = MemoryStore(), log()
     output = writer(store)
     output.begin(commit)
     output.write(numbers(1))
     output.close()
-    assert (store.rows, store.positions, told) == ([], {}, [])
+    assert (store.rows, store.positions, reported) == ([], {}, [])
 
 
 def test_sealing_takes_every_position_of_the_task_away():

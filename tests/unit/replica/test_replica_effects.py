@@ -95,9 +95,9 @@ def test_a_job_is_ready_once_with_its_last_peer():
 def test_the_sealer_is_told_once_and_again_after_a_rewiring():
     log = ReplicaLog().join("g", peers=3).submit().ready()
     log.tell(ExhaustInput(job="j", task="read"))
-    (told,) = log.effects("g")
-    assert isinstance(told, SealTask)
-    assert told.task == "write"
+    (reported,) = log.effects("g")
+    assert isinstance(reported, SealTask)
+    assert reported.task == "write"
     log.tell(ExhaustInput(job="j", task="read"))
     assert log.effects("g") == ()
     log.tell(AddVirtualPeer(id="more", group_id="g"))

@@ -26,8 +26,8 @@ def test_a_job_that_is_not_running_waits_for_nothing(end):
 
 def test_too_few_peers_are_told_by_task():
     log = ReplicaLog().join("g", peers=3).submit(min_required_peers={"parse": 2})
-    told = "needs 4 peers (read 1, parse 2, write 1); the cluster has 3, 3 of them free"
-    assert why_waiting(log.new, "j") == told
+    reported = "needs 4 peers (read 1, parse 2, write 1); the cluster has 3, 3 of them free"
+    assert why_waiting(log.new, "j") == reported
 
 
 def test_busy_peers_are_not_free():
@@ -40,8 +40,8 @@ def test_busy_peers_are_not_free():
 
 
 def test_a_cluster_without_workers_is_told():
-    told = "needs 3 peers (read 1, parse 1, write 1); the cluster has none"
-    assert why_waiting(ReplicaLog().submit().new, "j") == told
+    reported = "needs 3 peers (read 1, parse 1, write 1); the cluster has none"
+    assert why_waiting(ReplicaLog().submit().new, "j") == reported
 
 
 def test_a_job_whose_peers_were_given_to_others_is_displaced():
@@ -99,8 +99,8 @@ def test_a_suspended_job_says_how_it_goes_on():
     log.tell(SuspendJob(job="j"))
     assert why_waiting(log.new, "j") == "it is suspended: `onyx resume j` lets it go on"
     log.tell(DrainJob(job="j"))
-    told = "it is suspended: `onyx resume j` lets it finish what is pending"
-    assert why_waiting(log.new, "j") == told
+    reported = "it is suspended: `onyx resume j` lets it finish what is pending"
+    assert why_waiting(log.new, "j") == reported
 
 
 def test_a_suspended_job_is_not_in_the_way_of_a_greedy_scheduler():

@@ -68,8 +68,8 @@ def test_peers_are_split_evenly_and_the_first_task_gets_the_odd_one() -> None:
 def test_a_job_waits_until_all_its_tasks_can_have_their_minimum() -> None:
     replica = play(cluster([], []), job("j", "a", "b", min_required_peers={"b": 2}))
     assert counts(replica) == {}
-    told = "needs 3 peers (a 1, b 2); the cluster has 2, 2 of them free"
-    assert why_waiting(replica, JobId("j")) == told
+    reported = "needs 3 peers (a 1, b 2); the cluster has 2, 2 of them free"
+    assert why_waiting(replica, JobId("j")) == reported
     assert counts(play(replica, *added(2, []))) == {"a": 1, "b": 2}
 
 

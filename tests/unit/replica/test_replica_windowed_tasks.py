@@ -93,10 +93,10 @@ def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(grou
     ):
         after = machine.apply(running, ended)
         gone = machine.apply(after, Entry(Position(9), Gc(id="client")))
-        told = [
+        reported = [
             [each for name in names for each in machine.effects(entry, old, new, name)]
             for entry, old, new in ((ended, running, after), (ended, after, gone))
         ]
-        removals = [[each for each in some if isinstance(each, RemoveState)] for some in told]
+        removals = [[each for each in some if isinstance(each, RemoveState)] for some in reported]
         kept = isinstance(ended.command, KillJob)
         assert removals == [[] if kept else [RemoveState(JOB)], [RemoveState(JOB)]]

@@ -29,7 +29,7 @@ STAGE = "demo.stages:total"
 
 
 class SummingRunner:
-    """The result of a stage is the sum of the column `n`; fails as often as told."""
+    """The result of a stage is the sum of the column `n`; fails as often as the test says."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)

@@ -1,4 +1,4 @@
-"""A user id without a name gets one, or the person who must act is told."""
+"""A user id without a name gets one, or the message says who must act."""
 
 from __future__ import annotations
 

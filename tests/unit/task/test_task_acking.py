@@ -232,9 +232,13 @@ def test_sealing_is_tried_again_before_it_kills_the_job(failures: int) -> None:
         bench.clock.advance(1.0)
     assert bench.completed is (failures < 3)
     if failures == 3:
-        told = bench.exceptions[0]
-        assert (told["phase"], told["type"], told["message"]) == ("seal", "OSError", "disk full")
-        assert "3 times" in told["detail"]
+        reported = bench.exceptions[0]
+        assert (reported["phase"], reported["type"], reported["message"]) == (
+            "seal",
+            "OSError",
+            "disk full",
+        )
+        assert "3 times" in reported["detail"]
 
 
 def test_an_output_seals_though_control_items_keep_coming() -> None:

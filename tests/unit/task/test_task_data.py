@@ -129,9 +129,9 @@ def test_a_predicate_that_fails_kills_the_job_as_a_flow_condition() -> None:
 
     bench = Bench(fan_out(flowConditions=conditions), {"m:same": lambda s: s, "m:boom": boom})
     bench.settle()
-    told = bench.exceptions[0]
-    assert (told["phase"], told["type"]) == ("route", "LookupError")
-    assert told["detail"].startswith(
+    reported = bench.exceptions[0]
+    assert (reported["phase"], reported["type"]) == ("route", "LookupError")
+    assert reported["detail"].startswith(
         "a flow condition raised LookupError: no idea (test_task_data.py"
     )
 
@@ -240,10 +240,14 @@ def test_a_value_that_cannot_travel_kills_the_job_and_is_named(
     functions = {"m:fn": lambda segment: segment | ({"bad": bad} if segment["n"] == 7 else {})}
     bench = Bench(chain(SEGMENTS, fn="m:fn"), functions, short_circuit=short_circuit)
     bench.settle()
-    told = bench.exceptions[0]
-    assert (told["task"], told["phase"], told["type"]) == ("work", "apply-fn", "SegmentError")
-    assert "key 'bad" in told["message"]
-    assert "1 of" not in told["detail"]
+    reported = bench.exceptions[0]
+    assert (reported["task"], reported["phase"], reported["type"]) == (
+        "work",
+        "apply-fn",
+        "SegmentError",
+    )
+    assert "key 'bad" in reported["message"]
+    assert "1 of" not in reported["detail"]
 
 
 @pytest.mark.parametrize("short_circuit", [True, False])
@@ -267,8 +271,8 @@ def test_what_cannot_travel_goes_the_way_of_exceptions() -> None:
         {"from": "work", "to": ["write"], "predicate": "m:any"},
     ]  # fmt: skip
     written = finish(Bench(job, functions)).written("write")
-    told = {segment["n"]: segment.get("error") for segment in written}
-    assert told == {0: None, 1: "SegmentError", 2: None, 3: "SegmentError"}
+    reported = {segment["n"]: segment.get("error") for segment in written}
+    assert reported == {0: None, 1: "SegmentError", 2: None, 3: "SegmentError"}
 
 
 def raises(*arguments: Any) -> bool:

@@ -196,12 +196,12 @@ def test_a_peer_without_partitions_holds_nothing_back() -> None:
 def test_a_watermark_comes_at_once_when_there_is_nothing_more_to_do_and_seldom_otherwise() -> None:
     bench, feed = fed("0")
     feed.give("0", *range(30))
-    told: list[int | None] = []
+    reported: list[int | None] = []
     for _ in range(400):
         bench.round()
-        if bench.watermark() not in told:
-            told.append(bench.watermark())
-    assert told == [None, 2, 29], "after the first batch, and after the last"
+        if bench.watermark() not in reported:
+            reported.append(bench.watermark())
+    assert reported == [None, 2, 29], "after the first batch, and after the last"
 
 
 def test_what_is_read_again_does_not_raise_the_watermark() -> None:
@@ -449,11 +449,11 @@ def test_many_frontiers_go_in_several_items() -> None:
     assert needed is not None
     rising = dict.fromkeys(range(FRONTIERS_MAX + 1), 1)
     event_time = EventTime(needed, (), Origin(lambda: IDLE, lambda: rising, 5.0))
-    told = list(event_time.due(0.0, idle=True))
-    epochs = [control for control in told if control.kind is ControlKind.EPOCH]
+    reported = list(event_time.due(0.0, idle=True))
+    epochs = [control for control in reported if control.kind is ControlKind.EPOCH]
     assert [(each.epoch, len(each.frontiers)) for each in epochs] == [(1, FRONTIERS_MAX), (1, 1)]
     assert dict(pair for each in epochs for pair in each.frontiers) == rising
-    assert told[0] == Control(ControlKind.WATERMARK, time_ms=None)
+    assert reported[0] == Control(ControlKind.WATERMARK, time_ms=None)
     assert list(event_time.due(4.9, idle=True)) == []
     assert list(event_time.due(25.0, idle=True)) == [Control(ControlKind.EPOCH, epoch=6)]
 

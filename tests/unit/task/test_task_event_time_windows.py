@@ -80,7 +80,7 @@ class World(Fed):
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.told = Late()
+        self.reported = Late()
         feeds = {"fast": Feed("012"), "slow": Feed("01")}
         peers = {"fast": 2, "work": 2, "short": 2, "long": 2}
         super().__init__(spec(), feeds, peers=peers, functions={"m:emitted": emitted})
@@ -88,7 +88,7 @@ class World(Fed):
         """Segments of each minute."""
 
     def metrics(self, *_: Any) -> TaskMetrics:
-        return self.told
+        return self.reported
 
     def give(self, until_ms: int, *feeds: str) -> None:
         """What these have until then, a segment about every second, out of order."""
@@ -137,7 +137,7 @@ def test_windows_of_windows_close_behind_the_slowest_partition() -> None:
     world.settle()
     assert set(world.found()) == {0, 1, 2}, "the slow one is idle"
     world.finish()
-    assert world.told.segments == 0
+    assert world.reported.segments == 0
     assert world.found() == world.expected
 
 
@@ -166,5 +166,5 @@ def test_nothing_comes_late_whoever_dies_or_comes(seed: int) -> None:
         else:
             world.rewire(**chance.choice(CHANGES))
     world.finish()
-    assert world.told.segments == 0
+    assert world.reported.segments == 0
     assert world.found() == world.expected

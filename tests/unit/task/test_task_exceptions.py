@@ -34,7 +34,7 @@ def fails(segment):
     return segment
 
 
-def told(values=True):
+def message(values=True):
     settings = Settings(task=TaskSettings(report_values=values))
     bench = Bench(chain(SEGMENTS, fn="m:fails"), {"m:fails": fails}, settings=settings)
     bench.settle()
@@ -54,7 +54,7 @@ def reported(error, **more):
 
 
 def test_the_users_places_the_causes_and_the_segment_are_shown():
-    lines = failure_text.places(told())
+    lines = failure_text.places(message())
     places = [re.sub(r".*/(\w+.py):\d+", r"\1", line) for line in lines if " at " in line]
     assert places == [
         'test_task_exceptions.py in fails: raise RuntimeError("no number") from error',
@@ -63,7 +63,9 @@ def test_the_users_places_the_causes_and_the_segment_are_shown():
     ]
     assert "caused by ValueError: invalid literal for int() with base 10: '4111-1111'" in lines
     assert lines[-1] == "segment: {'card': '4111-1111', 'n': 2}"
-    assert failure_text.sentence(told()).startswith("task work, apply-fn: m:fails raised Runtime")
+    assert failure_text.sentence(message()).startswith(
+        "task work, apply-fn: m:fails raised Runtime"
+    )
 
 
 def decodes():
@@ -85,7 +87,7 @@ def test_the_standard_library_is_shown_only_below_the_users_code(work, functions
 
 
 def test_values_can_be_hidden_and_then_appear_nowhere():
-    found = told(values=False)
+    found = message(values=False)
     assert "4111" not in json.dumps(found)
     assert "no number" not in json.dumps(found).replace('raise RuntimeError(\\"no number\\")', "")
     assert failure_text.places(found)[-1] == "segment: {'card': str, 'n': int}"

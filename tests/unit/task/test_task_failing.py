@@ -98,10 +98,10 @@ def test_a_dead_letter_says_what_where_when_and_of_what() -> None:
 
 def test_without_dead_letters_the_job_ends_and_the_message_names_them() -> None:
     bench = run(job(NUMBERS, edges=[["work", "bad"]]))
-    [told] = bench.exceptions
-    assert told["phase"] == "apply-fn"
-    assert "m:work raised ValueError: odd 1" in told["detail"]
-    assert "deadLetter" in told["detail"]
+    [reported] = bench.exceptions
+    assert reported["phase"] == "apply-fn"
+    assert "m:work raised ValueError: odd 1" in reported["detail"]
+    assert "deadLetter" in reported["detail"]
 
 
 def test_a_condition_that_takes_the_exception_comes_before_the_dead_letter() -> None:
@@ -203,10 +203,10 @@ def test_a_segment_without_the_group_key_ends_the_job_however_many_peers_there_a
     bench = run(
         job(LACKING[:3], write=GROUPED, edges=[["work", "bad"]]), PASS, peers={"write": peers}
     )
-    [told] = bench.exceptions
-    assert told["phase"] == "route"
-    assert "a segment has no key 'k', which is the groupByKey" in told["detail"]
-    assert "task write" in told["detail"]
+    [reported] = bench.exceptions
+    assert reported["phase"] == "route"
+    assert "a segment has no key 'k', which is the groupByKey" in reported["detail"]
+    assert "task write" in reported["detail"]
 
 
 @pytest.mark.parametrize("peers", [1, 2])
@@ -302,8 +302,8 @@ def test_a_segment_that_is_retried_too_often_is_a_dead_letter(limit: int) -> Non
 def test_without_dead_letters_too_many_retries_end_the_job() -> None:
     spec = job(NUMBERS, edges=[["work", "bad"]], flowConditions=[retrying(2), REST])
     bench = run(spec, {"m:work": Healing(100)})
-    [told] = bench.exceptions
-    assert told["type"] == "ValueError"
+    [reported] = bench.exceptions
+    assert reported["type"] == "ValueError"
 
 
 def test_too_many_retries_of_a_segment_that_did_not_fail_are_a_failure_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""What a trigger's functions may give, and what is told when they fail."""
+"""What a trigger's functions may give, and what is reported when they fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_emit_gives_one_segment_several_or_none(made: Any, segments: list[Any]) 
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "reported"),
     [
         (5, "returned an int: it must return a dict, a list of dicts or None"),
         ([{"n": 1}, 5], "returned a list that holds an int: it must return a dict, a list of dict"),
@@ -49,8 +49,8 @@ def test_emit_gives_one_segment_several_or_none(made: Any, segments: list[Any]) 
         ({1: 2}, "returned a segment that cannot be sent: the segment has a key that is an int"),
     ],
 )
-def test_what_cannot_be_sent_is_told_with_trigger_and_function(made: Any, told: str) -> None:
-    with pytest.raises(UserFunctionError, match=re.escape(f"{WHERE} emit m:f {told}")):
+def test_what_cannot_be_sent_is_told_with_trigger_and_function(made: Any, reported: str) -> None:
+    with pytest.raises(UserFunctionError, match=re.escape(f"{WHERE} emit m:f {reported}")):
         emitted(made)
 
 
@@ -58,8 +58,10 @@ def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
     def fails(*arguments: Any) -> None:
         raise ValueError("disk full")
 
-    told = re.escape(f"{WHERE} sync m:f raised ValueError: disk full (test_task_firings.py, line ")
-    with pytest.raises(UserFunctionError, match=told):
+    reported = re.escape(
+        f"{WHERE} sync m:f raised ValueError: disk full (test_task_firings.py, line "
+    )
+    with pytest.raises(UserFunctionError, match=reported):
         TriggerCalls("count", {"m:f": fails}, {}).sync(FIRING)
 
 

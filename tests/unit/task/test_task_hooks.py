@@ -117,23 +117,23 @@ def test_hooks_see_the_batch_as_read_and_what_the_function_made_of_it_each_once(
 
 
 def test_an_acked_segment_is_told_once_by_its_place_in_the_source() -> None:
-    told: list[Any] = []
-    run({"after_ack_segment": lambda event, id, lifecycle: told.append(id)}, task="read")
-    assert [position for _, position in sorted(told)] == [0, 1, 2, 3]
-    assert len({partition for partition, _ in told}) == 1
+    reported: list[Any] = []
+    run({"after_ack_segment": lambda event, id, lifecycle: reported.append(id)}, task="read")
+    assert [position for _, position in sorted(reported)] == [0, 1, 2, 3]
+    assert len({partition for partition, _ in reported}) == 1
 
 
 def test_a_retried_segment_is_told_when_it_is_sent_again() -> None:
-    told: list[Any] = []
-    hooks: Hooks = {"after_retry_segment": lambda event, id, lifecycle: told.append(id[1])}
+    reported: list[Any] = []
+    hooks: Hooks = {"after_retry_segment": lambda event, id, lifecycle: reported.append(id[1])}
     job = chain(SEGMENTS, lifecycles=[{"task": "read", "calls": "m:calls"}])
     bench = Bench(job, {"m:same": lambda s: s, "m:calls": lambda: hooks})
     bench.start()
     bench.settle(["read"])
-    assert told == []
+    assert reported == []
     bench.clock.advance(61.0)
     bench.settle()
-    assert sorted(told) == [0, 1, 2, 3]
+    assert sorted(reported) == [0, 1, 2, 3]
     assert bench.completed
 
 
@@ -163,8 +163,8 @@ def test_an_exception_of_a_hook_is_told_with_its_phase(phase: str, task: str) ->
     name = phase.replace("_", "-")
     assert heard == [(f"lifecycle/{name}", KeyError)]
     assert len(bench.exceptions) == 1
-    told = bench.exceptions[0]
-    assert (told["task"], told["phase"], told["type"]) == (task, name, "KeyError")
+    reported = bench.exceptions[0]
+    assert (reported["task"], reported["phase"], reported["type"]) == (task, name, "KeyError")
     assert bench.proposals("kill-job") == [KillJob(job="job-1")]
 
 
@@ -173,15 +173,17 @@ def test_an_exception_of_the_function_is_told_as_of_the_function() -> None:
         raise ValueError("boom at 500")
 
     bench = run({}, fn=boom)
-    told = bench.exceptions[0]
-    assert (told["phase"], told["type"], told["message"]) == (
+    reported = bench.exceptions[0]
+    assert (reported["phase"], reported["type"], reported["message"]) == (
         "apply-fn",
         "ValueError",
         "boom at 500",
     )
-    assert told["detail"].startswith("m:same raised ValueError: boom at 500 (test_task_hooks.py, ")
-    assert "(3 segments of the batch failed)" in told["detail"]
-    assert "boom" in told["traceback"]
+    assert reported["detail"].startswith(
+        "m:same raised ValueError: boom at 500 (test_task_hooks.py, "
+    )
+    assert "(3 segments of the batch failed)" in reported["detail"]
+    assert "boom" in reported["traceback"]
 
 
 @pytest.mark.parametrize(
@@ -236,10 +238,10 @@ def test_after_task_stop_is_not_called_for_a_task_that_never_started() -> None:
 
 def test_calls_with_an_unknown_hook_kill_the_job_and_name_those_there_are() -> None:
     bench = run({"before_bach": lambda *_: None})
-    told = bench.exceptions[0]
-    assert told["phase"] == "load-job"
-    assert "'before_bach' is not a hook" in told["detail"]
-    assert "before_batch" in told["detail"]
+    reported = bench.exceptions[0]
+    assert reported["phase"] == "load-job"
+    assert "'before_bach' is not a hook" in reported["detail"]
+    assert "before_batch" in reported["detail"]
 
 
 def test_without_lifecycles_the_event_stays_as_it_is() -> None:

@@ -11,7 +11,7 @@ TASK = {"job": "flights", "task": "parse"}
 
 
 class Batch:
-    """One task whose clock moves only when it is told to."""
+    """One task whose clock moves only when the test says so."""
 
     def __init__(self) -> None:
         self._group = PrometheusGroupMetrics()

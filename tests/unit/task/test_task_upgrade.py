@@ -32,7 +32,7 @@ GROUPED = {"groupByKey": "word", "minPeers": 1, "fluxPolicy": "continue"}
 
 
 def spec(kind: str = "reduce", guarantee: str = "exactly-once", **more: Any) -> dict[str, Any]:
-    """Words are counted by threes, the threes are added up, and the sums are told at the end."""
+    """Words are counted by threes, the threes are added up, and the sums are emitted at the end."""
     repeats = {} if guarantee == "exactly-once" else {"deduplicate": False}
     grouped = {"batchSize": 5, **GROUPED, **repeats}
     return {

@@ -1,4 +1,4 @@
-"""What is carried over from one job to the next: told in manifests."""
+"""What is carried over from one job to the next, shown by manifests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def entry(spec: Spec, name: str) -> Spec:
     return next(each for each in spec["catalog"] if each["name"] == name)
 
 
-def told(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
+def reported(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
     """Fate by part and name, and the problems."""
     assert new.upgrade is not None
     found = plan(old or job(OLD), new, new.upgrade)
@@ -64,7 +64,7 @@ def told(new: Job, old: Job | None = None) -> tuple[dict[str, str], list[str]]:
 
 
 def test_everything_of_an_unchanged_job_is_carried_over() -> None:
-    fates, problems = told(changed(lambda spec: None))
+    fates, problems = reported(changed(lambda spec: None))
     assert problems == []
     assert fates == dict.fromkeys(
         ["input read", "output write", "task count", "window hours", "window ever"], "carried over"
@@ -72,7 +72,9 @@ def test_everything_of_an_unchanged_job_is_carried_over() -> None:
 
 
 def test_the_same_length_in_another_unit_is_the_same() -> None:
-    fates, problems = told(changed(lambda spec: spec["windows"][0].update(range=[60, "minutes"])))
+    fates, problems = reported(
+        changed(lambda spec: spec["windows"][0].update(range=[60, "minutes"]))
+    )
     assert (fates["window hours"], problems) == ("carried over", [])
 
 
@@ -90,14 +92,14 @@ def test_the_same_length_in_another_unit_is_the_same() -> None:
     ],
 )
 def test_a_window_of_another_shape_has_to_be_initialized(change: Spec, why: str) -> None:
-    fates, problems = told(changed(lambda spec: spec["windows"][0].update(change)))
+    fates, problems = reported(changed(lambda spec: spec["windows"][0].update(change)))
     assert fates["window hours"] == "dropped"
     assert fates["window ever"] == "carried over"
     (problem,) = problems
     assert problem.startswith(f"spec.upgrade.windows.hours: needs an answer: {why}")
     assert "carry-over" not in problem.partition("(")[2]
     point = {"windows": {"hours": "initialize"}}
-    fates, problems = told(changed(lambda spec: spec["windows"][0].update(change), point))
+    fates, problems = reported(changed(lambda spec: spec["windows"][0].update(change), point))
     assert (fates["window hours"], problems) == ("initialized", [])
 
 
@@ -108,25 +110,25 @@ def test_when_a_window_fires_and_how_long_it_waits_may_change() -> None:
         entry(spec, "read")["options"] = {"segments": [{"n": 1}]}
         entry(spec, "pass")["fn"] = "m:other"
 
-    fates, problems = told(changed(change))
+    fates, problems = reported(changed(change))
     assert (set(fates.values()), problems) == ({"carried over"}, [])
 
 
 def test_groups_by_another_key_are_other_groups() -> None:
-    fates, problems = told(changed(lambda spec: entry(spec, "count").update(groupByKey="city")))
+    fates, problems = reported(changed(lambda spec: entry(spec, "count").update(groupByKey="city")))
     assert fates["task count"] == fates["window ever"] == fates["window hours"] == "dropped"
     (problem,) = problems
     assert "tasks.count: needs an answer: grouping was word and is city" in problem
     point = {"tasks": {"count": "initialize"}}
     new = changed(lambda spec: entry(spec, "count").update(groupByKey="city"), point)
-    fates, problems = told(new)
+    fates, problems = reported(new)
     assert fates["task count"] == fates["window ever"] == "initialized"
     assert problems == []
 
 
 def test_another_plugin_counts_its_positions_otherwise() -> None:
     generator = {"plugin": "generator", "options": {"segments": 3}}
-    fates, problems = told(changed(lambda spec: entry(spec, "read").update(generator)))
+    fates, problems = reported(changed(lambda spec: entry(spec, "read").update(generator)))
     assert fates["input read"] == "dropped"
     assert "plugin was sequence and is generator" in problems[0]
 
@@ -140,14 +142,14 @@ def beside(spec: Spec) -> None:
 
 
 def test_another_path_of_segments_needs_consent_that_in_flight_segments_may_count_twice() -> None:
-    fates, problems = told(changed(beside))
+    fates, problems = reported(changed(beside))
     assert fates["task count"] == fates["output write"] == "dropped"
     assert fates["output aside"] == "new"
     assert all(
         "changed (pass)" in each and "or carry-over to accept that" in each for each in problems
     )
     point = {"tasks": {"count": "carry-over", "write": "carry-over"}}
-    fates, problems = told(changed(beside, point))
+    fates, problems = reported(changed(beside, point))
     assert fates["task count"] == fates["window ever"] == "carried over"
     assert problems == []
 
@@ -159,7 +161,7 @@ def test_at_least_once_the_way_does_not_matter() -> None:
 
     old = copy.deepcopy(OLD)
     loose(old)
-    fates, problems = told(changed(lambda spec: (loose(spec), beside(spec))), job(old))
+    fates, problems = reported(changed(lambda spec: (loose(spec), beside(spec))), job(old))
     assert (fates["task count"], problems) == ("carried over", [])
 
 
@@ -184,9 +186,9 @@ def to_spark(change: Spec, old: Spec = SPARK) -> tuple[dict[str, str], list[str]
             spec["workflow"][-1] = ["count", change["name"]]
 
     point = {"tasks": {change.get("name", "write"): "initialize"}}
-    _, answered = told(changed(new, point), job(before))
+    _, answered = reported(changed(new, point), job(before))
     assert answered == []
-    return told(changed(new), job(before))
+    return reported(changed(new), job(before))
 
 
 @pytest.mark.parametrize(
@@ -225,10 +227,10 @@ def test_new_parts_begin_anew_and_those_that_are_gone_are_dropped() -> None:
     def change(spec: Spec) -> None:
         spec["windows"][0]["id"] = "renamed"
 
-    fates, problems = told(changed(change))
+    fates, problems = reported(changed(change))
     assert (fates["window renamed"], fates["window hours"]) == ("new", "dropped")
     assert problems == []
-    _, problems = told(changed(beside, {"tasks": {"aside": "carry-over"}}))
+    _, problems = reported(changed(beside, {"tasks": {"aside": "carry-over"}}))
     assert "tasks.aside: cannot be carried over: job old has no such state" in problems[1]
 
 
@@ -236,7 +238,7 @@ def test_a_job_without_state_gives_none() -> None:
     old = copy.deepcopy(OLD)
     old["guarantee"] = "at-most-once"
     entry(old, "count")["deduplicate"] = False
-    _, problems = told(changed(lambda spec: None), job(old))
+    _, problems = reported(changed(lambda spec: None), job(old))
     assert any("spec.upgrade.from: the old job has guarantee" in each for each in problems)
 
 

@@ -63,7 +63,7 @@ def with_test_env(
         peers: virtual peers.
         modules: modules whose functions the jobs may name.
         settings: what else holds.
-        metrics: what the group tells about itself goes here.
+        metrics: what the group reports about itself goes here.
     """
     folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
     chosen = dataclasses.replace(settings or Settings(), modules=tuple(modules))

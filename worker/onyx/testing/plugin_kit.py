@@ -176,7 +176,7 @@ def _check_fenced(
     living.fence([GroupId("living")])
     before = _count(read_back())
     durable = zombie.durable()
-    # It may be told so by any exception.
+    # Any exception may say so.
     with contextlib.suppress(Exception):
         zombie.flush()
     added = _count(read_back()) - before

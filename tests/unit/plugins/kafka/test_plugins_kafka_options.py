@@ -34,7 +34,7 @@ def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"bootstrapServers": []}, "bootstrapServers: is empty (give host:port of brokers)"),
         ({"bootstrapServers": "a:1,"}, "bootstrapServers: has '' (give host:port of brokers)"),
@@ -51,9 +51,9 @@ def test_what_may_be_said_of_both(given: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_may_not_be_said_of_both(given: dict[str, object], told: str) -> None:
+def test_what_may_not_be_said_of_both(given: dict[str, object], reported: str) -> None:
     for kind in (InputOptions, OutputOptions):
-        assert any(told in each for each in problems(kind, **given)), problems(kind, **given)
+        assert any(reported in each for each in problems(kind, **given)), problems(kind, **given)
 
 
 @pytest.mark.parametrize("secret", ["not-to-be-seen"])
@@ -68,8 +68,8 @@ def test_a_start_is_a_word_or_a_time_with_its_zone() -> None:
     for start in ("earliest", "latest", "2026-11-21T09:00:00Z"):
         assert problems(InputOptions, startFrom=start) == []
     for start in ("newest", "2026-11-21T09:00:00", ""):
-        (told,) = problems(InputOptions, startFrom=start)
-        assert told.startswith(f"startFrom: is {start!r} (take earliest, latest or a time")
+        (reported,) = problems(InputOptions, startFrom=start)
+        assert reported.startswith(f"startFrom: is {start!r} (take earliest, latest or a time")
 
 
 def test_values_of_other_formats_need_their_key() -> None:

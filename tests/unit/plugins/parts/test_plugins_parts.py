@@ -365,19 +365,19 @@ def test_published_parts_are_listed_without_staging(tmp_path):
 
 
 def refusing(*answers):
-    """A commit that is told of these failures, one after the other, and then succeeds."""
-    left, told = list(answers), []
+    """A commit that meets these failures, one after the other, and then succeeds."""
+    left, reported = list(answers), []
 
     def commit(token, segments):
-        told.append(token)
+        reported.append(token)
         if left:
             raise left.pop(0)
 
-    return commit, told
+    return commit, reported
 
 
 def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
-    commit, told = refusing(Unavailable("no answer"))
+    commit, reported = refusing(Unavailable("no answer"))
     output = files_output(place)
     output.begin(commit)
     output.write(numbers(1))
@@ -385,11 +385,11 @@ def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
         output.flush()
     output.tick()
     assert contents(place) == numbers(1)
-    assert told[0] is told[1]
+    assert reported[0] is reported[1]
 
 
 def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
-    commit, told = refusing(Unavailable("no answer"))
+    commit, reported = refusing(Unavailable("no answer"))
     output = files_output(place)
     output.begin(commit)
     output.write(numbers(1))
@@ -397,12 +397,12 @@ def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
         output.flush()
     output.close()
     assert contents(place) == []
-    files_output(place).finish(told[0])
+    files_output(place).finish(reported[0])
     assert contents(place) == numbers(1)
 
 
 def test_beginning_again_leaves_what_may_have_been_committed_for_those_who_know(place):
-    commit, told = refusing(Unavailable("no answer"))
+    commit, reported = refusing(Unavailable("no answer"))
     output = files_output(place)
     output.begin(commit)
     output.write(numbers(1))
@@ -411,7 +411,7 @@ def test_beginning_again_leaves_what_may_have_been_committed_for_those_who_know(
     output.begin(commit)
     output.close()
     assert contents(place) == []
-    files_output(place).finish(told[0])
+    files_output(place).finish(reported[0])
     assert contents(place) == numbers(1)
 
 
