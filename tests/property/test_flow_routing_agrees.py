@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
-from onyx.flow.failing import RetriesExhausted
 from onyx.flow.handling import Handling
 from onyx.flow.routing import route_batch
+from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 
 CHILDREN = ("b", "c", "d")

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from onyx.ledger.lineage import FINAL, pack_roots, unpack
-from onyx.ledger.pending import BackOff, PendingWindow
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.retry_delay import RetryDelay
 
 CAPACITY = 16
 LIFETIME = 3
-BACK_OFF = BackOff(first_s=0.5, max_s=1.5)
+BACK_OFF = RetryDelay(first_s=0.5, max_s=1.5)
 FIRST = 4090
 
 
@@ -21,7 +22,7 @@ class PendingModel(RuleBasedStateMachine):
         super().__init__()
         self.now_s = 0.0
         self.window = PendingWindow(
-            5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1, back_off=BACK_OFF
+            5, FIRST, CAPACITY, pending_timeout_s=LIFETIME, retry_interval_s=1, retry_delay=BACK_OFF
         )
         self.resting: dict[int, float] = {}
         self.retries: dict[int, int] = {}

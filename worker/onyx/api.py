@@ -32,7 +32,7 @@ from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.model.workflow import Edge, edges_of
-from onyx.peer.peer_group import PeerGroup
+from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver

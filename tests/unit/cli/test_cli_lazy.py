@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onyx.cli import commands
-from onyx.cli.table import COMMANDS
+from onyx.cli.command_table import COMMANDS
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "scipy", "rich", "pyspark", "onyx.peer")
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from onyx.errors import UserError
 from onyx.flow import grouping
-from onyx.flow.failing import Refusal
 from onyx.flow.grouping import Grouping, key_bytes, key_getter, key_hash
+from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
 from onyx.windows.groups import hashable_key
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from onyx.ledger.lineage import final_attempts, pack_roots, positions_of, tries_of, unpack
-from onyx.ledger.pending import BackOff, PendingWindow, Range, rotations_until_expiry
+from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
+from onyx.ledger.retry_delay import RetryDelay
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
 
@@ -123,7 +124,7 @@ def test_a_flow_condition_can_ask_for_a_retry_but_only_of_the_current_attempt():
 
 
 def test_each_retry_rests_twice_as_long_up_to_a_limit():
-    window = PendingWindow(0, back_off=BackOff(first_s=1.0, max_s=5.0))
+    window = PendingWindow(0, retry_delay=RetryDelay(first_s=1.0, max_s=5.0))
     roots = window.emit(1, 0.0)
     rests = []
     for _ in range(5):
@@ -159,7 +160,7 @@ def test_time_outs_and_re_allocations_are_no_retries():
         window.expired(4.0 * n + 4)
         roots = window.retry(0, 1, 4.0 * n + 4)
     window.retry_roots(roots, 2, 30.0)
-    assert window.rested_s == 30.0 + BackOff().first_s
+    assert window.rested_s == 30.0 + RetryDelay().first_s
     window.rested(99.0)
     assert final_attempts(window.retry(0, 1, 99.0)).tolist() == [False]
 

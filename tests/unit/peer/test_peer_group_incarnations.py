@@ -13,7 +13,7 @@ from tests.support.memory_log import MemoryLog
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import GroupLog, Origin
-from onyx.peer.peer_group import PeerGroup
+from onyx.peer.membership import PeerGroup
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica

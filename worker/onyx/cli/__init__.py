@@ -10,9 +10,9 @@ import sys
 
 import typer
 
+from onyx.cli.command_table import OPTIONS, LazyGroup
 from onyx.cli.exit_codes import ExitCode, exit_code_of
 from onyx.cli.processes.init import divide
-from onyx.cli.table import OPTIONS, LazyGroup
 from onyx.errors import ManifestError, OnyxError
 
 app = typer.Typer(name="onyx", cls=LazyGroup, no_args_is_help=True, **OPTIONS)

@@ -8,7 +8,7 @@ import typer
 
 from onyx import api
 from onyx.cli.options import settings
-from onyx.cli.statuses import print_status
+from onyx.cli.status_table import print_status
 from onyx.client.client import Client
 from onyx.ids import JobId
 

@@ -24,8 +24,8 @@ import numpy as np
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment
-from onyx.flow.failing import SegmentFailure
 from onyx.flow.leaves import Leaves, describe_type
+from onyx.flow.segment_failure import SegmentFailure
 
 SEGMENT_BYTES_MAX = 2_097_152
 """Largest segment, encoded. With its lineage it fits into a frame of the transport."""

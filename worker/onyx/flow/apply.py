@@ -16,8 +16,8 @@ import numpy as np
 
 from onyx.errors import UserError, UserFunctionError, contained
 from onyx.flow.batch import Segment
-from onyx.flow.failing import SegmentFailure
 from onyx.flow.leaves import Leaves, describe_type, flatten
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
 
 __all__ = ["Leaves", "apply_function", "resolve_params"]

@@ -24,8 +24,8 @@ from typing import Any
 
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
-from onyx.flow.failing import RetriesExhausted
 from onyx.flow.predicates import Resolve, Test, compile_predicate
+from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
 
 PostTransform = Callable[[Any, Any, Exception], Any]

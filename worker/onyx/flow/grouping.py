@@ -24,8 +24,8 @@ import numpy as np
 
 from onyx.errors import UserError, describe
 from onyx.flow.batch import U64, Indices, Segment
-from onyx.flow.failing import Refusal
 from onyx.flow.predicates import Resolve
+from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
 
 KeyGetter = Callable[[Segment], Any]

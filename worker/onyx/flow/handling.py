@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Segment
-from onyx.flow.failing import SegmentFailure
 from onyx.flow.routed import Outgoing
+from onyx.flow.segment_failure import SegmentFailure
 
 Mask = NDArray[np.bool_]
 Letter = Callable[[int, Exception], Segment]

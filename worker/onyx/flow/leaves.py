@@ -17,7 +17,7 @@ import numpy as np
 
 from onyx.errors import UserFunctionError, contained
 from onyx.flow.batch import Indices, Segment
-from onyx.flow.failing import SegmentFailure
+from onyx.flow.segment_failure import SegmentFailure
 
 LEAVES_MAX = 1_000_000
 """Most segments that a generator may make of one: an endless one would take all memory."""

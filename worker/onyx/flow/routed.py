@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onyx.flow.batch import U64, Indices, Segment
-from onyx.flow.failing import SegmentFailure
+from onyx.flow.segment_failure import SegmentFailure
 
 
 @dataclass(slots=True)

@@ -32,10 +32,10 @@ from onyx.flow.conditions import (
     sendable,
     without_keys,
 )
-from onyx.flow.failing import SegmentFailure
 from onyx.flow.handling import Handling, Mask
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, with_extra
+from onyx.flow.segment_failure import SegmentFailure
 
 NOTHING_ELSE = Handling()
 

@@ -36,6 +36,7 @@ from onyx.ledger.lineage import (
     run_of_roots,
     unpack,
 )
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 
 # Counting needs DONE to be 0.
 _DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
@@ -59,20 +60,6 @@ def rotations_until_expiry(pending_timeout_s: float, retry_interval_s: float) ->
     return max(1, -int(-(pending_timeout_s * 1e6) // (retry_interval_s * 1e6)))
 
 
-class BackOff(NamedTuple):
-    """How long a segment rests before it is read again: twice as long each time."""
-
-    first_s: float = 0.1
-    max_s: float = 60.0
-
-    def delay_s(self, retries: int) -> float:
-        """After so many retries before."""
-        return min(self.first_s * 2.0 ** min(retries, 64), self.max_s)
-
-
-NO_SETTINGS = BackOff()
-
-
 class PendingWindow:
     """Positions `[frontier, next_position)` of one partition."""
 
@@ -84,7 +71,7 @@ class PendingWindow:
         pending_timeout_s: float = 60.0,
         retry_interval_s: float = 1.0,
         started_s: float = 0.0,
-        back_off: BackOff = NO_SETTINGS,
+        retry_delay: RetryDelay = DEFAULT,
     ) -> None:
         """
         Args:
@@ -96,7 +83,7 @@ class PendingWindow:
             pending_timeout_s: a tree that is not complete after this is read again.
             retry_interval_s: period at which that is looked at.
             started_s: monotonic time now, from which rotations are counted.
-            back_off: before a retry that a flow condition asks for.
+            retry_delay: before a retry that a flow condition asks for.
         """
         assert frontier >= 0
         assert capacity > 0
@@ -115,7 +102,7 @@ class PendingWindow:
         self._attempt = np.zeros(self._slots, dtype=np.uint8)
         self._sent = np.zeros(self._slots, dtype=np.int64)
         self._retries = np.zeros(self._slots, dtype=np.uint16)
-        self._back_off = back_off
+        self._retry_delay = retry_delay
         self._resting: list[tuple[float, int, int]] = []
         """A heap of ranges that rest: until when, from where to where."""
 
@@ -216,7 +203,7 @@ class PendingWindow:
         self._state[wanted] = _RESTING
         positions = ((wanted - self._frontier) & self._mask) + self._frontier
         for retries in np.unique(before).tolist():
-            until_s = now_s + self._back_off.delay_s(retries)
+            until_s = now_s + self._retry_delay.delay_s(retries)
             for first, end in _ranges(np.sort(positions[before == retries]), gap=1):
                 heapq.heappush(self._resting, (until_s, first, end))
 

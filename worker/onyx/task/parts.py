@@ -24,7 +24,7 @@ from onyx.flow.grouping import Grouping, KeyGetter
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.ledger.pending import BackOff
+from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.command import Command
 from onyx.seams import Clock
@@ -76,10 +76,10 @@ class Assignment:
         self.services.propose(self.peer, command)
 
     @property
-    def back_off(self) -> BackOff:
+    def retry_delay(self) -> RetryDelay:
         """Before a retry that a flow condition asks for."""
         ledger = self.services.settings.ledger
-        return BackOff(ledger.retry_delay_s, ledger.retry_delay_max_s)
+        return RetryDelay(ledger.retry_delay_s, ledger.retry_delay_max_s)
 
 
 @dataclass(slots=True)

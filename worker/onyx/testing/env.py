@@ -23,7 +23,7 @@ from onyx.client.client import Client
 from onyx.client.statuses import JobStatus
 from onyx.ids import JobId
 from onyx.model.job import Job
-from onyx.peer.peer_group import PeerGroup
+from onyx.peer.membership import PeerGroup
 from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.failing import Refusal
+from onyx.flow.segment_failure import Refusal
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.firing import Number
 from onyx.windows.groups import hashable_key, hashable_keys

@@ -8,7 +8,7 @@ import typer
 
 from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id, settings
-from onyx.cli.statuses import print_statuses
+from onyx.cli.status_table import print_statuses
 from onyx.ids import JobId
 
 

@@ -32,7 +32,7 @@ from onyx.cli.job_file import read_job
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
-from onyx.cli.statuses import print_stacks, remarks
+from onyx.cli.status_table import print_stacks, remarks
 from onyx.cli.watcher import Watcher
 from onyx.client.client import Client
 from onyx.client.statuses import JobStatus

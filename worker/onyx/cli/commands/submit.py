@@ -22,7 +22,7 @@ from onyx.cli.options import (
     job_id,
     settings,
 )
-from onyx.cli.statuses import print_statuses
+from onyx.cli.status_table import print_statuses
 from onyx.client.client import Client
 from onyx.model.job import Job
 

@@ -8,7 +8,7 @@ import socket
 from onyx import __version__, api
 from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
-from onyx.peer.peer_group import PeerGroup
+from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
 from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report
-from onyx.model.rules import catalog, effect, failures, flow, lifecycles, upgrade, windows, workflow
+from onyx.model.rules import (
+    catalog,
+    failures,
+    flow,
+    lifecycles,
+    unused_keys,
+    upgrade,
+    windows,
+    workflow,
+)
 
 EntryRule = Callable[[Draft, str, Report], None]
 JobRule = Callable[[Draft, str, Report], None]
@@ -25,8 +34,8 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_watermarks,
     ),
     "flowConditions": (flow.check_entry,),
-    "windows": (windows.check_window, effect.check_window),
-    "triggers": (windows.check_trigger, effect.check_trigger),
+    "windows": (windows.check_window, unused_keys.check_window),
+    "triggers": (windows.check_trigger, unused_keys.check_trigger),
 }
 JOB: tuple[JobRule, ...] = (
     catalog.check_names,
@@ -46,8 +55,8 @@ JOB: tuple[JobRule, ...] = (
     windows.check_trigger_windows,
     windows.check_delays,
     windows.check_emissions,
-    effect.check_windowed_tasks,
-    effect.check_shares,
-    effect.check_tracking,
+    unused_keys.check_windowed_tasks,
+    unused_keys.check_shares,
+    unused_keys.check_tracking,
     upgrade.check_upgrade,
 )

@@ -12,11 +12,11 @@ from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, Segment
 from onyx.flow.conditions import Conditions, everything_to
 from onyx.flow.dead_letters import dead_letter
-from onyx.flow.failing import Refusal, RetriesExhausted, SegmentFailure
 from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch
+from onyx.flow.segment_failure import Refusal, RetriesExhausted, SegmentFailure
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.task.failures.failure import Failure, blamed, place
 from onyx.task.parts import Allocation, Program, Work

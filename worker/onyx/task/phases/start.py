@@ -124,8 +124,8 @@ def _build_plugin(program: Program) -> tuple[Source | None, Sink | None, bool]:
         context = plugin_context(program)
         if kind is Kind.INPUT:
             reads, times = services.build_input(plugin, context), _source_times(program)
-            partition, back_off = program.delivery.partition, program.assignment.back_off
-            source = Source(reads, entry, services.clock, partition, times, back_off)
+            partition, retry_delay = program.delivery.partition, program.assignment.retry_delay
+            source = Source(reads, entry, services.clock, partition, times, retry_delay)
             cooperative = reads.cooperative
         else:
             writes = services.build_output(plugin, context)

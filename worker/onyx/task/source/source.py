@@ -9,7 +9,8 @@ import numpy as np
 
 from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, source_number
-from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input, Reader
 from onyx.seams import Clock
@@ -37,13 +38,13 @@ class Source:
         clock: Clock,
         partition: type[Partition] = Partition,
         times: SourceTimes | None = None,
-        back_off: BackOff = NO_SETTINGS,
+        retry_delay: RetryDelay = DEFAULT,
     ) -> None:
         """
         Args:
             partition: how each is read, by the guarantee of the job.
             times: takes notice of event times; None where nobody needs them.
-            back_off: before a retry that a flow condition asks for.
+            retry_delay: before a retry that a flow condition asks for.
         """
         self.plugin = plugin
         self.examined: bool = getattr(plugin, "examined", False)
@@ -54,7 +55,7 @@ class Source:
         self._partition = partition
         self._turn = 0
         self._next_check_s = 0.0
-        self._back_off = back_off
+        self._retry_delay = retry_delay
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
         self._next_checkpoint_s = 0.0
@@ -102,7 +103,7 @@ class Source:
                 pending_timeout_s=entry.pending_timeout / 1000,
                 retry_interval_s=entry.input_retry_timeout / 1000,
                 started_s=self._clock.monotonic_s(),
-                back_off=self._back_off,
+                retry_delay=self._retry_delay,
             ),
             next_position=at.position,
             counted_from=at.position,

@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.flow.batch import Batch, Segment
-from onyx.flow.failing import one_by_one
 from onyx.flow.grouping import keys_of, naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
+from onyx.flow.segment_failure import one_by_one
 from onyx.task.parts import Allocation, Program, Windowed, Work
 from onyx.task.phases.table import Answer, Progress
 from onyx.task.windowed.fire import carry_out

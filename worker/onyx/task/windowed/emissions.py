@@ -25,7 +25,8 @@ from onyx.ledger.lineage import (
     root_ids,
     source_number,
 )
-from onyx.ledger.pending import NO_SETTINGS, BackOff, PendingWindow
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.seams import Clock
 
 IN_FLIGHT_A_SHARD_MAX = 8_192
@@ -82,7 +83,7 @@ class Emissions:
         first_partition: int | None,
         clock: Clock,
         timeout_s: float,
-        back_off: BackOff = NO_SETTINGS,
+        retry_delay: RetryDelay = DEFAULT,
     ) -> None:
         """
         Args:
@@ -90,13 +91,13 @@ class Emissions:
             first_partition: number of the partition of shard 0; None without trees.
             clock: for time-outs.
             timeout_s: a tree that is not complete after this is sent again.
-            back_off: before a retry that a flow condition asks for.
+            retry_delay: before a retry that a flow condition asks for.
         """
         self._task = task
         self.first_partition = first_partition
         self._clock = clock
         self._timeout_s = timeout_s
-        self._back_off = back_off
+        self._retry_delay = retry_delay
         self._shards: dict[int, _Shard] = {}
         self._fresh: dict[int, list[Emission]] = {}
         self._next_check_s = 0.0
@@ -277,7 +278,7 @@ class Emissions:
             pending_timeout_s=self._timeout_s,
             retry_interval_s=CHECK_INTERVAL_S,
             started_s=self._clock.monotonic_s(),
-            back_off=self._back_off,
+            retry_delay=self._retry_delay,
         )
 
     def _of_partition(self, number: int) -> tuple[int, _Shard | None]:

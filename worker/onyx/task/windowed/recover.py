@@ -72,7 +72,7 @@ def _windowing(
             its.compiled, of_group, holder(state), min(FIRINGS_PAGE_MAX, state.firings_page_max)
         ),
         Shards(of_group),
-        Emissions(task, first, services.clock, timeout_s, program.assignment.back_off),
+        Emissions(task, first, services.clock, timeout_s, program.assignment.retry_delay),
         TriggerCalls(task, its.functions, program.event),
         recovered,
         program.job.guarantee == "exactly-once",
