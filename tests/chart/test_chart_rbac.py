@@ -131,13 +131,14 @@ def everything(api: FakeApi, workers: Workers) -> None:
     data = {"job.yaml": json.dumps(job("big"))}
     jobs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "jobs"}, "data": data}
     api.create(jobs)
+    # Somebody else's change comes first: the operator reads the object anew.
+    api.faults.add(Fault(verb="patch", resource="onyxclusters", code=409))
     made = api.create(cluster())
     api.wait_for("onyxclusters", "onyx", lambda found: found["status"]["conditions"])
     for kind, version in STRAYS.values():
         api.create(stray(kind, version, made))
     for plural in STRAYS:
         api.wait_for(plural, "stray", lambda found: found is None)
-    # Somebody else's change comes first: the operator reads the object anew.
     api.faults.add(Fault(verb="patch", resource="onyxjobs", code=409))
     ref = {"configMap": "jobs", "key": "job.yaml"}
     big = {**job("big"), "spec": {"jobRef": ref, "ttlSecondsAfterFinished": 0}}
