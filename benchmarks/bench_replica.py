@@ -141,7 +141,7 @@ def cluster(tagged: int | None) -> Replica:
     for number in range(JOBS):
         command = submission(f"job-{number:02}", tagged=tagged)
         jobs = machine.apply(jobs, Entry(Position(number), command))
-    return replace(replica, jobs=jobs.jobs, specs=jobs.specs)
+    return replace(replica, jobs=jobs.jobs, records=jobs.records)
 
 
 def best_s(work: Any, runs: int = RUNS) -> float:
@@ -156,7 +156,7 @@ def best_s(work: Any, runs: int = RUNS) -> float:
 def scheduling_rows(tagged: int | None) -> dict[str, float]:
     waiting = cluster(tagged)
     running = settle(Replica(), waiting, Position(1))
-    assert tagged == 0 or len(running.allocations) == JOBS
+    assert tagged == 0 or sum(bool(running.run(job).allocation) for job in running.jobs) == JOBS
     dies = Entry(Position(5_000), LeaveCluster(id=running.peers[-1]))
     ends = Entry(Position(5_000), KillJob(job=running.jobs[7]))
     return {

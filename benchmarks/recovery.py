@@ -92,12 +92,14 @@ def manifest(groups: int, folder: Path) -> dict[str, Any]:
 def killed(cluster: Cluster, job: JobId, folder: Path) -> tuple[float, float, float]:
     """Kill a worker that holds state; when that was noticed, all were ready, a result was there."""
     victim = holder(cluster, job)
-    version = cluster.replica.allocation_version[job]
+    version = cluster.replica.run(job).allocation_version
     working_pid = victim.working_pid
     had = {group for _, process, group in results(folder) if process == working_pid}
     killed_s = time.monotonic()
     victim.kill()
-    cluster.until(lambda replica: replica.allocation_version[job] > version, "the death is noticed")
+    cluster.until(
+        lambda replica: replica.run(job).allocation_version > version, "the death is noticed"
+    )
     noticed_s = time.monotonic()
     cluster.await_ready(job, RECOVERY_TIMEOUT_S)
     ready_s = time.monotonic()
@@ -111,7 +113,7 @@ def killed(cluster: Cluster, job: JobId, folder: Path) -> tuple[float, float, fl
 
 def holder(cluster: Cluster, job: JobId) -> Worker:
     """A worker with state; if possible, one that does not read as well."""
-    tasks = cluster.replica.allocations[job]
+    tasks = cluster.replica.run(job).allocation
     workers = {task: [cluster.worker_of(peer) for peer in peers] for task, peers in tasks.items()}
     readers = [worker for task, each in workers.items() if task != KEEPER for worker in each]
     return min(workers[KEEPER], key=lambda worker: worker in readers)

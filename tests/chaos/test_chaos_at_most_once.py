@@ -40,7 +40,7 @@ def test_a_kill_loses_records_but_repeats_none(
         cluster.await_ready(job)
         files.await_some()
 
-        cluster.worker_of(cluster.replica.allocations[job][TaskName(task)][0]).kill()
+        cluster.worker_of(cluster.replica.run(job).allocation[TaskName(task)][0]).kill()
         cluster.await_completed(job)
 
     assert files.repeats() == 0

@@ -40,7 +40,7 @@ def test_an_outage_of_zookeeper_reallocates_nothing(
         server.start()
 
         files.await_reflected(5_000)
-        assert cluster.replica.allocation_version[job] == version
+        assert cluster.replica.run(job).allocation_version == version
         files.open_gate()
         cluster.await_completed(job)
         assert all(worker.running for worker in workers)

@@ -48,7 +48,7 @@ def test_a_job_goes_on_when_the_leader_of_zookeeper_dies_twice(
             leader.start()
             ensemble.await_ready(ensemble.servers)
 
-        assert cluster.replica.allocation_version[job] == version
+        assert cluster.replica.run(job).allocation_version == version
         files.open_gate()
         cluster.await_completed(job)
         assert cluster.replica.groups == groups

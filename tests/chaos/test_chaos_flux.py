@@ -50,7 +50,7 @@ def half_way(cluster: Cluster, folder: Path, policy: str) -> tuple[JobId, Gate]:
 
 
 def kill_one_with_state(cluster: Cluster, job: JobId) -> None:
-    worker = cluster.worker_of(cluster.replica.allocations[job]["sum"][0])  # type: ignore[index]
+    worker = cluster.worker_of(cluster.replica.run(job).allocation["sum"][0])  # type: ignore[index]
     dead = cluster.group_of(worker)
     worker.kill()
     cluster.await_gone([dead])
@@ -66,7 +66,7 @@ def test_a_job_goes_on_with_the_same_state(
         job, gate = half_way(cluster, tmp_path, policy)
         kill_one_with_state(cluster, job)
         if policy == "recover":
-            cluster.until(lambda replica: job not in replica.allocations, "it waits")
+            cluster.until(lambda replica: not replica.run(job).allocation, "it waits")
             cluster.start_workers(1, peers)
         cluster.await_ready(job)
         gate.open(1)
@@ -86,7 +86,7 @@ def recovering(folder: Path) -> dict[str, Any]:
 
 
 def peers_of_sum(replica: Replica, job: JobId) -> int:
-    return len(replica.allocations.get(job, {}).get("sum", ()))  # type: ignore[call-overload]
+    return len(replica.run(job).allocation.get("sum", ()))  # type: ignore[call-overload]
 
 
 def test_without_a_spare_peer_the_key_groups_of_a_lost_one_move_to_those_left(

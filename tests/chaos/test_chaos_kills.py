@@ -19,7 +19,7 @@ MakeCluster = Callable[..., Cluster]
 
 def workers_with(cluster: Cluster, job: JobId, task: str) -> list[Worker]:
     """The processes that have peers of a task."""
-    return [cluster.worker_of(peer) for peer in cluster.replica.allocations[job][TaskName(task)]]
+    return [cluster.worker_of(peer) for peer in cluster.replica.run(job).allocation[TaskName(task)]]
 
 
 def with_input(cluster: Cluster, job: JobId) -> Worker:
@@ -31,12 +31,12 @@ def with_output(cluster: Cluster, job: JobId) -> Worker:
 
 
 def with_acker(cluster: Cluster, job: JobId) -> Worker:
-    return cluster.worker_of(cluster.replica.ackers[job][0])
+    return cluster.worker_of(cluster.replica.run(job).ackers[0])
 
 
 def without_input(cluster: Cluster, job: JobId) -> Worker:
     """Every input survives, and has to replay at once what this one had."""
-    peers = [peer for task in cluster.replica.allocations[job].values() for peer in task]
+    peers = [peer for task in cluster.replica.run(job).allocation.values() for peer in task]
     reading = workers_with(cluster, job, "read")
     return next(each for each in map(cluster.worker_of, peers) if each not in reading)
 

@@ -36,7 +36,7 @@ def test_a_suspended_job_frees_its_peers_for_another_and_completes_when_it_is_re
         files.await_some()
         cluster.client.suspend(job)
         cluster.client.suspend(job)
-        cluster.until(lambda replica: job not in replica.allocations, "the job has no peers")
+        cluster.until(lambda replica: not replica.run(job).allocation, "the job has no peers")
         assert state(cluster, job) == "suspended"
 
         other = cluster.submit(others.manifest(gated=False))
@@ -63,7 +63,7 @@ def test_a_drained_job_completes_with_a_part_of_its_input_and_no_hole_in_it(
         cluster.await_ready(job)
         files.open_gate()
         files.await_some()
-        (peer, *_) = cluster.replica.allocations[job][TaskName("read")]
+        (peer, *_) = cluster.replica.run(job).allocation[TaskName("read")]
         cluster.client.drain(job)
         if dies:
             cluster.worker_of(peer).kill()

@@ -70,7 +70,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def stop_while_writing(cluster: Cluster, store: ObjectStore, job: JobId) -> tuple[Worker, GroupId]:
     """Stop a process that has written, until the cluster has declared it dead."""
     wait_for(lambda: store.keys("out/part-"), "something has been written")
-    worker = cluster.worker_of(cluster.replica.allocations[job][TaskName("write")][0])
+    worker = cluster.worker_of(cluster.replica.run(job).allocation[TaskName("write")][0])
     group = cluster.group_of(worker)
     worker.stop()
     cluster.await_gone([group])
@@ -94,7 +94,7 @@ def test_killed_workers_lose_nothing(
         for limit in (GATE, RECORDS):
             gate.write_text(str(limit))
             wait_for(lambda: store.keys("out/part-"), "something has been written")
-            victim = cluster.worker_of(cluster.replica.allocations[job][TaskName("write")][0])
+            victim = cluster.worker_of(cluster.replica.run(job).allocation[TaskName("write")][0])
             group = cluster.group_of(victim)
             victim.kill()
             cluster.start_workers(1, peers=4)

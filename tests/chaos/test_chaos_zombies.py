@@ -21,7 +21,7 @@ def stop_while_writing(
 ) -> tuple[Worker, GroupId]:
     """Stop the process of a peer of an output while it has an unfinished part, until it is declared
     dead. When that is so, others have taken the part away."""
-    worker = cluster.worker_of(cluster.replica.allocations[job][TaskName(task)][0])
+    worker = cluster.worker_of(cluster.replica.run(job).allocation[TaskName(task)][0])
     group = cluster.group_of(worker)
 
     def caught() -> bool:

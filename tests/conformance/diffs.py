@@ -66,7 +66,9 @@ def _diff(command: Command, old: Replica, new: Replica) -> Any:
             return {
                 "completed-jobs": _gone(old.completed_jobs, new.completed_jobs) or None,
                 "killed-jobs": _gone(old.killed_jobs, new.killed_jobs) or None,
-                "tasks": {job: list(old.tasks_of(job)) for job in old.specs if job not in new.specs}
+                "tasks": {
+                    job: list(old.tasks_of(job)) for job in old.records if job not in new.records
+                }
                 or None,
                 "allocations": None,
             }

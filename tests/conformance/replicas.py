@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from immutables import Map
+import msgspec
 from tests.support.raw_entries import raw_command
 from tests.support.submissions import job_spec, submit_job
 
@@ -40,15 +39,25 @@ def replica(case: Mapping[str, Any]) -> Replica:
     plain = normal(case)
     for key in _POSITIONED & set(plain):
         plain[key] = dict.fromkeys(plain[key], 0)
-    for key in ("exhausted_inputs", "sealed_outputs"):
-        if key in plain:
-            plain[key] = {job: sorted(tasks) for job, tasks in plain[key].items()}
-    of_jobs = {key: plain.pop(key) for key in _OF_SPEC if key in plain}
+    of_jobs = {key: plain.pop(key) for key in {*_OF_SPEC, *_OF_RUN} if key in plain}
     for key in _OF_TASKS & set(of_jobs):
         of_jobs[key] = {job: text(each) for job, each in of_jobs[key].items()}
-    jobs = sorted({job for values in of_jobs.values() for job in values})
-    specs = {job: _spec({key: of_jobs[key].get(job) for key in of_jobs}) for job in jobs}
-    return dataclasses.replace(canonical.from_plain(plain), specs=Map(specs))
+    jobs = {job for values in of_jobs.values() for job in values}
+    plain["records"] = {
+        job: _record({key: of_jobs[key][job] for key in of_jobs if job in of_jobs[key]})
+        for job in sorted({*jobs, *plain.get("jobs", ())})
+    }
+    return canonical.from_plain(plain)
+
+
+def _record(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain data of one job's record. In a case any job may have what only a running one has
+    here."""
+    run = {_OF_RUN[key]: given[key] for key in _OF_RUN if key in given}
+    for key in _SETS & set(run):
+        run[key] = sorted(run[key])
+    spec = _spec({key: given[key] for key in _OF_SPEC if key in given})
+    return {"spec": msgspec.to_builtins(spec), "run": run}
 
 
 def _spec(given: Mapping[str, Any]) -> JobSpec:
@@ -75,14 +84,26 @@ _OF_SPEC = {
     "required_tags": "required_tags",
 }
 """Keys of the original by job, and our argument of `job_spec`."""
+_OF_RUN = {
+    "allocations": "allocation",
+    "task_slot_ids": "slots",
+    "ackers": "ackers",
+    "exhausted_inputs": "exhausted_inputs",
+    "sealed_outputs": "sealed_outputs",
+}
+"""Keys of the original by job, and our field of `JobRun`."""
+_SETS = {"exhausted_inputs", "sealed_outputs"}
 _OF_TASKS = {"task_percentages", "task_saturation", "min_required_peers", "flux_policies"}
 
 
-def _told_specs(ours: Replica) -> dict[str, Any]:
-    """The keys of the original that our specs hold."""
-    found: dict[str, dict[str, Any]] = {key: {} for key in _OF_SPEC}
-    for job, spec in ours.specs.items():
-        tasks = spec.by_name
+def _told_records(ours: Replica) -> dict[str, Any]:
+    """The keys of the original that our records hold."""
+    found: dict[str, dict[str, Any]] = {key: {} for key in (*_OF_SPEC, *_OF_RUN)}
+    for job, record in canonical.to_plain(ours)["records"].items():
+        for key, name in _OF_RUN.items():
+            found[key][job] = record.get("run", {}).get(name)
+    for job, record in ours.records.items():
+        spec, tasks = record.spec, record.spec.by_name
         for key, value in (
             ("tasks", list(tasks)),
             ("input_tasks", list(spec.inputs)),
@@ -114,15 +135,15 @@ def normal(case: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in case.items():
         name = key.replace("-", "_")
         plain = _plain(name, value)
-        if (name in _FIELDS or name in _OF_SPEC) and not _is_empty(plain):
+        if (name in _FIELDS or name in _OF_SPEC or name in _OF_RUN) and not _is_empty(plain):
             found[name] = plain
     return found
 
 
 def reported(ours: Replica) -> dict[str, Any]:
     """Our replica in the same normal form."""
-    plain = {**canonical.to_plain(ours), **_told_specs(ours)}
-    del plain["specs"]
+    plain = {**canonical.to_plain(ours), **_told_records(ours)}
+    del plain["records"]
     plain = {name: _plain(name, value) for name, value in plain.items()}
     return {name: value for name, value in plain.items() if not _is_empty(value)}
 
@@ -179,10 +200,13 @@ def expected_reactions(
     return _by_group(found)
 
 
-def counts(ours: Mapping[str, Any]) -> dict[str, Any]:
-    """Peers of each task, from allocations; jobs and tasks without any are left out."""
+def counts(ours: Replica) -> dict[str, Any]:
+    """Peers of each task; jobs and tasks without any are left out."""
     return counts_of(
-        {job: {task: len(peers) for task, peers in tasks.items()} for job, tasks in ours.items()}
+        {
+            job: {task: len(peers) for task, peers in ours.run(job).allocation.items()}
+            for job in ours.records
+        }
     )
 
 

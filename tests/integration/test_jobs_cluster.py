@@ -57,7 +57,7 @@ def _spec(source: Channel, target: Channel, fn: str, work: str) -> str:
 
 
 def allocated(replica: Replica, job: JobId) -> dict[str, int]:
-    return {task: len(peers) for task, peers in replica.allocations.get(job, {}).items()}
+    return {task: len(peers) for task, peers in replica.run(job).allocation.items()}
 
 
 def test_two_jobs_one_after_the_other(env: TestEnv) -> None:

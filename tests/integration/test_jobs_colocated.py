@@ -45,7 +45,7 @@ def test_every_machine_has_all_tasks_and_the_job_completes(env: TestEnv, guarant
               options: {{channel: {target.name}}}}}
     """
     job = env.submit(manifest(spec.replace("'n'", '"n"')))
-    replica = until(env, lambda each: job in each.allocations)
+    replica = until(env, lambda each: each.run(job).allocation)
     assert tasks_on(replica, job) == {
         machine: dict.fromkeys(("read", "more", "work", "write"), 1)
         for machine in ("127.0.0.1", "127.0.0.2")

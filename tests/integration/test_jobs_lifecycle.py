@@ -58,7 +58,7 @@ def test_a_job_goes_on_after_a_suspension_where_it_was(env: TestEnv) -> None:
     found = put(source, target, 0, 20)
     assert found
     env.client.suspend(job)
-    until(env, lambda replica: job not in replica.allocations)
+    until(env, lambda replica: not replica.run(job).allocation)
     status = env.client.status(job)
     assert (status.state, status.peers) == ("suspended", 0)
     assert f"onyx resume {job}" in status.waiting_for

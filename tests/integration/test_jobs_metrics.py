@@ -52,7 +52,7 @@ def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
     with with_test_env(3, modules=[FUNCTIONS], metrics=metrics) as env:
         status = env.run(manifest(spec))
         assert status.state == "completed", status
-        until(env, lambda replica: not replica.allocations.get(status.id))
+        until(env, lambda replica: not replica.run(status.id).allocation)
     written = {
         metric
         for family in metrics.registry.collect()

@@ -104,7 +104,7 @@ def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> No
     cluster.await_ready(job)
     view = until_full(cluster, job, 2)
     replica = cluster.client.replica()
-    owners = replica.allocations[job]["count"]
+    owners = replica.run(job).allocation["count"]
     assert len({replica.groups_reverse_index[peer] for peer in owners}) == 2
     assert [(each.group, each.lower) for each in view.extents] == sorted(
         (each.group, each.lower) for each in view.extents

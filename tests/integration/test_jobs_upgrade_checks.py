@@ -77,7 +77,7 @@ def running(zookeeper: ZooKeeperServer, folder: Path) -> Iterator[tuple[Cluster,
 
 def still_runs(cluster: Cluster, job: JobId) -> bool:
     replica = cluster.client.replica()
-    return replica.jobs == (job,) and bool(replica.allocations.get(job))
+    return replica.jobs == (job,) and bool(replica.run(job).allocation)
 
 
 def after(job: JobId, change: Callable[[Spec], object]) -> Spec:

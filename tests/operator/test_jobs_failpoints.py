@@ -76,7 +76,7 @@ def check_resumed(replica: Replica, logs: Logs, jobs: tuple[str, str]) -> None:
     assert replica.killed_jobs == jobs
     resumes = {each.spec.upgrades for each in logs.commands("submit-job")}
     assert resumes == {None, first}
-    assert replica.upgrades[JobId(second)] == first
+    assert replica.upgrades(JobId(second)) == first
     check_submissions(replica, logs, jobs)
 
 

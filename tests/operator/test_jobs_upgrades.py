@@ -171,7 +171,7 @@ def test_a_job_that_has_failed_is_mended_by_an_edit(
     api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
     declare(api, catalog=catalog(20))
     found = api.wait_for("onyxjobs", "job", after(first))
-    assert logs.replica().upgrades[found["status"]["jobId"]] == first
+    assert logs.replica().upgrades(found["status"]["jobId"]) == first
 
 
 def test_a_retry_goes_on_from_the_attempt_before(
@@ -182,7 +182,7 @@ def test_a_retry_goes_on_from_the_attempt_before(
     workers.fail(first, "boom")
     found = api.wait_for("onyxjobs", "job", after(first))
     second = found["status"]["jobId"]
-    assert logs.replica().upgrades[second] == first
+    assert logs.replica().upgrades(second) == first
     workers.fail(second, "boom")
     found = api.wait_for("onyxjobs", "job", condition("Failed", "True", "TaskFailed"))
     assert "(after 1 retries)" in found["status"]["message"]
@@ -199,7 +199,7 @@ def test_an_edit_waits_for_a_job_that_is_carrying_over_state(
     assert f"is carrying over the state of job {first}" in found["status"]["message"]
     take_over(logs, second)
     found = api.wait_for("onyxjobs", "job", after(second))
-    assert logs.replica().upgrades[found["status"]["jobId"]] == second
+    assert logs.replica().upgrades(found["status"]["jobId"]) == second
 
 
 def test_what_a_first_version_answers_is_ignored(

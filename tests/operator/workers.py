@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 from tests.support.memory_log import MemoryLog
+from tests.support.runs import by_job
 
 from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin
@@ -91,7 +92,7 @@ class Workers:
             ]
         for effect in machine.effects(entry, old, new, self._group):
             commands += self._done(effect)
-        for job in sorted(set(new.draining_jobs) - set(old.draining_jobs)):
+        for job in sorted(set(by_job(new, "draining")) - set(by_job(old, "draining"))):
             commands += self._exhaust(job)
         return commands
 
@@ -109,15 +110,15 @@ class Workers:
         return []
 
     def _register(self, job: JobId) -> list[Command]:
-        known = self._replica.partitions.get(job, {})
+        known = self._replica.partitions(job)
         return [
             RegisterPartitions(job=job, task=task, count=1, digest="none")
-            for task in self._replica.specs[job].inputs
+            for task in self._replica.spec(job).inputs
             if task not in known
         ]
 
     def _exhaust(self, job: JobId) -> list[Command]:
-        if job not in self._replica.draining_jobs and job not in self._ending:
+        if not self._replica.run(job).draining and job not in self._ending:
             return []
-        tasks = self._replica.specs[job].inputs
+        tasks = self._replica.spec(job).inputs
         return [ExhaustInput(job=job, task=task) for task in tasks]

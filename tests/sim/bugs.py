@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from immutables import Map
+
 from onyx.ids import GroupId, Position
 from onyx.log import append_queue
 from onyx.log import tail as tails
@@ -101,9 +103,8 @@ class Bug:
 
 def _shuffled(replica: Replica) -> Replica:
     """Allocations in the order that a set has under another hash seed."""
-    allocations = replica.allocations
-    for job in sorted(allocations):
-        for task in sorted(allocations[job]):
-            backwards = tuple(reversed(allocations[job][task]))
-            allocations = allocations.set(job, allocations[job].set(task, backwards))
-    return replace(replica, allocations=allocations)
+    for job in replica.jobs:
+        run = replica.run(job)
+        backwards = {task: tuple(reversed(peers)) for task, peers in run.allocation.items()}
+        replica = replica.with_run(job, replace(run, allocation=Map(backwards)))
+    return replica

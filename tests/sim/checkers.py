@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.tasks import Running
 from tests.support import invariants
+from tests.support.runs import by_job
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import GroupId, PeerId, Position
@@ -88,14 +89,15 @@ class Checkers:
 
     def _counted_once(self, entry: Entry, old: Replica, new: Replica) -> None:
         """A death is reported until somebody has heard of it, and counts once."""
-        if new.losses == old.losses and new.suspects == old.suspects:
+        losses, before = by_job(new, "losses"), by_job(old, "losses")
+        if losses == before and by_job(new, "suspects") == by_job(old, "suspects"):
             return
         if isinstance(entry.command, ReportLoss):
             name = entry.command.loss
             require(name not in self.losses, "L8", f"{entry} counted again")
             self.losses.add(name)
         else:
-            less = all(old.losses.get(job) == new.losses[job] for job in new.losses)
+            less = all(before.get(job) == losses[job] for job in losses)
             require(less, "L8", f"{entry} has changed what was lost")
 
     def origin_replaced(self, position: int, stored: Any) -> None:

@@ -16,6 +16,7 @@ from tests.sim.process import Process
 from tests.sim.swarm import Options, draw_options
 from tests.sim.world import World
 from tests.sim.zk import Server
+from tests.support.runs import by_job
 
 from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, JobId
@@ -127,7 +128,7 @@ class Cluster:
     def _heal(self) -> None:
         self._until(liveness.membership)
         self._until(liveness.allocation)
-        for job in sorted(self.checkers.model.suspended_jobs):
+        for job in by_job(self.checkers.model, "suspended"):
             self.write(ResumeJob(job=job))
         for number, job in enumerate(self.checkers.model.jobs):
             if not self.jobs[job].finite:

@@ -35,7 +35,7 @@ def runnable(cluster: Cluster, replica: Replica) -> list[JobId]:
     """Jobs that want peers and that the whole cluster, if it had nothing else to do, could run."""
     machines = by_machine(replica, replica.peers).values()
     room = {"balanced": len(replica.peers), "colocated": max(map(len, machines), default=0)}
-    wanting = [job for job in replica.jobs if job not in replica.suspended_jobs]
+    wanting = [job for job in replica.jobs if not replica.run(job).suspended]
     jobs = cluster.jobs
     return [job for job in wanting if len(jobs[job].tasks) <= room[jobs[job].task_scheduler]]
 
@@ -43,7 +43,7 @@ def runnable(cluster: Cluster, replica: Replica) -> list[JobId]:
 def allocation(cluster: Cluster) -> str | None:
     """V2: when some job can run, some job has peers."""
     model = cluster.checkers.model
-    allocated = [job for job in model.jobs if any(model.allocations.get(job, {}).values())]
+    allocated = [job for job in model.jobs if any(model.run(job).allocation.values())]
     waiting = runnable(cluster, model)
     if waiting and not allocated:
         return f"V2: {waiting} could run with {len(model.peers)} peers and none does"
@@ -56,6 +56,6 @@ def completion(cluster: Cluster) -> str | None:
     waiting = [
         job
         for job in runnable(cluster, model)
-        if cluster.jobs[job].finite or job in model.draining_jobs
+        if cluster.jobs[job].finite or model.run(job).draining
     ]
     return f"V3: {waiting} do not complete" if waiting else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.client import Client
 from tests.sim.tasks import Running, Tasks
 from tests.sim.zk import Reply, Status
+from tests.support.runs import by_job
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.log import append_queue
@@ -237,10 +238,10 @@ class Process:
         if self.state is None:
             return
         self.cluster.fold.current = self
-        draining = self.state.replica.draining_jobs
+        draining = by_job(self.state.replica, "draining")
         self.state, actions = group.step(self.state, event)
         self._execute(actions)
-        if self.state is not None and self.state.replica.draining_jobs is not draining:
+        if self.state is not None and by_job(self.state.replica, "draining") != draining:
             self.tasks.look_again()
 
     def _execute(self, actions: tuple[do.Action, ...]) -> None:

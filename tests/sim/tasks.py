@@ -71,7 +71,7 @@ class Tasks:
     def look_again(self) -> None:
         """Some job drains from now on: its inputs, which may have had nothing to do, have."""
         for peer, running in self.running.items():
-            if running.job in self.process.replica.draining_jobs:
+            if self.process.replica.run(running.job).draining:
                 self._later(self._step, peer, running.version)
 
     def _later(self, action, *args: object) -> None:  # type: ignore[no-untyped-def]
@@ -100,12 +100,12 @@ class Tasks:
         """Register or exhaust partitions; whether there is more to do."""
         job = self.process.jobs[running.job]
         replica = self.process.replica
-        drains = running.job in replica.draining_jobs
+        drains = replica.run(running.job).draining
         if running.task not in job.inputs or not (job.finite or drains):
             return False
         if running.job not in replica.jobs:
             return False
-        partitions = replica.partitions.get(running.job, {}).get(running.task)
+        partitions = replica.partitions(running.job).get(running.task)
         if partitions is None:
             self.process.propose(
                 peer,
@@ -117,7 +117,7 @@ class Tasks:
                 ),
             )
             return True
-        done = replica.exhausted_partitions.get(running.job, {})
+        done = replica.run(running.job).exhausted_partitions
         numbers = range(partitions.first, partitions.first + partitions.count)
         mine = [n for n in numbers if n not in done and self._deals(peer, running, n)]
         if mine:
@@ -128,7 +128,7 @@ class Tasks:
         return bool(mine)
 
     def _deals(self, peer: PeerId, running: Running, number: int) -> bool:
-        slots = self.process.replica.task_slot_ids[running.job][running.task]
+        slots = self.process.replica.run(running.job).slots[running.task]
         peers = sorted(slots, key=lambda each: slots[each])
         return peers[number % len(peers)] == peer
 

@@ -17,6 +17,7 @@ import msgspec
 from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
+from tests.support.runs import altered
 
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
@@ -36,7 +37,7 @@ from onyx.replica.commands import (
     SignalReady,
 )
 from onyx.replica.spec import JobSpec
-from onyx.replica.state import Partitions, Replica
+from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
 from onyx.settings import Settings
 from onyx.state.stores.memory import MemoryChunkStore
@@ -165,15 +166,12 @@ class Bench:
         self._counts = {entry.name: (peers or {}).get(entry.name, 1) for entry in self.job.catalog}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
         self._spec = self._spec_of(submission(self.id, self.job, digest, "balanced").spec)
-        submitted = Replica(specs=Map({self.id: self._spec}))
+        submitted = Replica(records=Map({self.id: JobRecord(self._spec, run=JobRun())}))
         if after is not None:
             before = after.replica()
-            submitted = dataclasses.replace(
-                submitted,
-                specs=before.specs.set(self.id, self._spec),
-                upgrades=Map({self.id: after.id}),
-                partitions=before.partitions,
-            )
+            ended = {id: dataclasses.replace(each, run=None) for id, each in before.records.items()}
+            record = JobRecord(self._spec, upgrades=after.id, run=JobRun())
+            submitted = Replica(records=Map({**ended, self.id: record}))
         self._replica = self._allocated(submitted, 1)
         self._ready: set[PeerId] = set()
         self._exhausted: dict[str, set[int]] = defaultdict(set)
@@ -231,7 +229,7 @@ class Bench:
         """A new allocation version, with so many peers for the tasks named."""
         self._counts.update(counts)
         gone = [p for p in self.tasks if p not in self._all_peers()]
-        version = self._replica.allocation_version[self.id] + 1
+        version = self._replica.run(self.id).allocation_version + 1
         self._replica = self._allocated(self._replica, version)
         self._ready.clear()
         self.acker.stopped = True
@@ -259,7 +257,7 @@ class Bench:
 
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
-        self._replica = dataclasses.replace(self._replica, draining_jobs=Map({self.id: None}))
+        self._replica = altered(self._replica, self.id, draining=True)
 
     def stop(self, task: Task, reason: str = "job-killed") -> Progress:
         task.post(Stop(reason))
@@ -267,9 +265,8 @@ class Bench:
 
     def take_away(self, task: Task) -> None:
         """The newest replica has the peer no longer on the task, which has no message yet."""
-        left = self._replica.allocations[self.id].set(task.name, ())
-        allocations = self._replica.allocations.set(self.id, left)
-        self._replica = dataclasses.replace(self._replica, allocations=allocations)
+        left = self._replica.run(self.id).allocation.set(task.name, ())
+        self._replica = altered(self._replica, self.id, allocation=left)
 
     def finish_slow(self) -> None:
         waiting, self.slow = self.slow or [], None
@@ -284,7 +281,7 @@ class Bench:
 
     @property
     def completed(self) -> bool:
-        ended = set(self._replica.exhausted_inputs.get(self.id, ())) >= set(self._sources())
+        ended = set(self._replica.run(self.id).exhausted_inputs) >= set(self._sources())
         return ended and self.sealed == set(self._named("output"))
 
     # --- Services -------------------------------------------------------------------------------
@@ -368,7 +365,7 @@ class Bench:
 
     @property
     def _version(self) -> int:
-        return self._replica.allocation_version[self.id]
+        return self._replica.run(self.id).allocation_version
 
     def _peers(self, task: str) -> list[PeerId]:
         return [PeerId(f"{task}-{index}") for index in range(self._counts[task])]
@@ -394,10 +391,14 @@ class Bench:
             groups_index=Map({GROUP: tuple(peers)}),
             groups_reverse_index=Map(dict.fromkeys(peers, GROUP)),
             jobs=(self.id,),
-            allocations=Map({self.id: allocation}),
-            task_slot_ids=Map({self.id: slots}),
-            ackers=Map({self.id: (peers[0],)}),
-            allocation_version=Map({self.id: version}),
+            records=altered(
+                replica,
+                self.id,
+                allocation=allocation,
+                slots=slots,
+                ackers=(peers[0],),
+                allocation_version=version,
+            ).records,
         )
 
     def _add_peers(self) -> None:
@@ -420,13 +421,15 @@ class Bench:
         return AckerTask(self.transport, self.clock, self.id, version, _nothing, lambda: 480.0)
 
     def _register(self, command: RegisterPartitions) -> None:
-        known = self._replica.partitions.get(self.id, Map())
+        known = self._replica.partitions(self.id)
         if command.task in known:
             return
         first = sum(each.count for each in known.values())
         found = Partitions(first, command.count, command.digest or "")
-        partitions = self._replica.partitions.set(self.id, known.set(command.task, found))
-        self._replica = dataclasses.replace(self._replica, partitions=partitions)
+        record = self._replica.records[self.id]
+        record = dataclasses.replace(record, partitions=known.set(command.task, found))
+        records = self._replica.records.set(self.id, record)
+        self._replica = dataclasses.replace(self._replica, records=records)
 
     def _all_ready(self) -> None:
         sources = tuple(
@@ -439,15 +442,13 @@ class Bench:
 
     def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:
         self._exhausted[task].update(numbers)
-        partitions = self._replica.partitions[self.id]
+        partitions = self._replica.partitions(self.id)
         ended = {
             name: None
             for name in partitions
             if len(self._exhausted[name]) == partitions[name].count
         }
-        self._replica = dataclasses.replace(
-            self._replica, exhausted_inputs=Map({self.id: Map(ended)})
-        )
+        self._replica = altered(self._replica, self.id, exhausted_inputs=Map(ended))
         if set(ended) == set(self._sources()):
             for output in self._named("output"):
                 self.tasks[self._peers(output)[0]].post(Seal())

@@ -230,7 +230,7 @@ class Cluster:
     def await_ready(self, job: JobId, wait_s: float = WAIT_S) -> int:
         """Wait until every peer of a job is ready; the allocation version."""
         self.until(lambda replica: _is_ready(replica, job), f"job {job} is ready", wait_s)
-        return self.replica.allocation_version[job]
+        return self.replica.run(job).allocation_version
 
     def await_gone(self, groups: list[GroupId]) -> None:
         """Wait until the cluster has declared these dead."""
@@ -286,6 +286,6 @@ class Cluster:
 
 def _is_ready(replica: Replica, job: JobId) -> bool:
     """Whether a job has peers, and each has signalled ready for the present allocation."""
-    version = replica.allocation_version.get(job)
-    peers = [peer for task in replica.allocations.get(job, {}).values() for peer in task]
+    version = replica.run(job).allocation_version
+    peers = [peer for task in replica.run(job).allocation.values() for peer in task]
     return bool(peers) and all(replica.ready.get(peer) == version for peer in peers)

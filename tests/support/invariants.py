@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from immutables import Map
+from tests.support.runs import by_job
 
 from onyx.ids import JobId, PeerId, TaskName
-from onyx.replica.jobs import RUN_KEYS
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 from onyx.replica.scheduling import colocation
 from onyx.replica.scheduling.demand import satisfies
@@ -36,9 +36,9 @@ def allocated_peers_are_members(replica: Replica) -> Iterator[str]:
     for job, task, peer in _places(replica):
         if peer not in members:
             yield f"{peer} on {job}/{task} is not a member"
-    for job in sorted(replica.ackers):
+    for job in by_job(replica, "ackers"):
         there = {peer for each, _, peer in _places(replica) if each == job}
-        for peer in replica.ackers[job]:
+        for peer in replica.run(job).ackers:
             if peer not in there:
                 yield f"{peer} is an acker of {job} and not on it"
 
@@ -51,9 +51,9 @@ def peers_have_one_task(replica: Replica) -> Iterator[str]:
 
 def slots_are_unique(replica: Replica) -> Iterator[str]:
     """Each peer of a task has a slot of its own there; nobody else has one."""
-    for job in sorted({*replica.allocations, *replica.task_slot_ids}):
-        allocation = replica.allocations.get(job, Map())
-        slots = replica.task_slot_ids.get(job, Map())
+    for job in sorted(replica.records):
+        allocation = replica.run(job).allocation
+        slots = replica.run(job).slots
         for task in sorted({*allocation, *slots}):
             numbers = slots.get(task, Map())
             if set(numbers) != set(allocation.get(task, ())):
@@ -65,10 +65,10 @@ def slots_are_unique(replica: Replica) -> Iterator[str]:
 def jobs_are_whole(replica: Replica) -> Iterator[str]:
     """A job has its minimum on all tasks, or no peers at all; with a flux policy that goes by what
     becomes of peers, a task may have lost some since it began."""
-    for job in sorted(replica.allocations):
-        for spec in replica.specs[job].tasks:
+    for job in by_job(replica, "allocation"):
+        for spec in replica.spec(job).tasks:
             task = spec.name
-            number = len(replica.allocations[job].get(task, ()))
+            number = len(replica.run(job).allocation.get(task, ()))
             least = 1 if spec.flux_policy in colocation.PINNING else spec.min_peers
             if number < least:
                 yield f"{job}/{task} has {number} peers, {least} at least"
@@ -76,10 +76,11 @@ def jobs_are_whole(replica: Replica) -> Iterator[str]:
 
 def only_running_jobs_have_peers(replica: Replica) -> Iterator[str]:
     running = set(replica.jobs)
-    for key in RUN_KEYS:
-        for job in sorted(getattr(replica, key)):
-            if job not in running:
-                yield f"{key} of {job}, which does not run"
+    for job, record in sorted(replica.records.items()):
+        if (record.run is not None) != (job in running):
+            yield f"{job} has a running half, or none: {record.run}; it runs: {job in running}"
+    for job in sorted(running.difference(replica.records)):
+        yield f"{job} runs and has no record"
     ends = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
     for job, number in sorted(Counter(ends).items()):
         if number > 1:
@@ -87,9 +88,9 @@ def only_running_jobs_have_peers(replica: Replica) -> Iterator[str]:
 
 
 def suspended_jobs_have_no_peers(replica: Replica) -> Iterator[str]:
-    for job in sorted(replica.suspended_jobs):
-        for key in ("allocations", "task_slot_ids", "ackers", "sealers"):
-            if job in getattr(replica, key):
+    for job in by_job(replica, "suspended"):
+        for key in ("allocation", "slots", "ackers", "sealers"):
+            if job in by_job(replica, key):
                 yield f"{key} of {job}, which is suspended"
 
 
@@ -145,27 +146,27 @@ def members_are_indexed(replica: Replica) -> Iterator[str]:
 
 def versions_are_set(replica: Replica) -> Iterator[str]:
     """An allocated job has a version, of the past; signals speak of no later one."""
-    for job in sorted(replica.allocations):
-        if not 0 <= replica.allocation_version.get(job, -1) <= replica.version:
-            yield f"{job} has the version {replica.allocation_version.get(job)}"
+    for job in by_job(replica, "allocation"):
+        if not 0 <= replica.run(job).allocation_version <= replica.version:
+            yield f"{job} has the version {replica.run(job).allocation_version}"
     places = {peer: job for job, _, peer in _places(replica)}
     for peer in sorted(replica.ready):
         if peer not in places:
             yield f"{peer} is ready and has no task"
-        elif replica.ready[peer] > replica.allocation_version.get(places[peer], -1):
+        elif replica.ready[peer] > replica.run(places[peer]).allocation_version:
             yield f"{peer} is ready for a version to come"
 
 
 def tags_are_kept(replica: Replica) -> Iterator[str]:
     for job, task, peer in _places(replica):
-        if not satisfies(replica, peer, replica.specs[job].by_name[task].required_tags):
+        if not satisfies(replica, peer, replica.spec(job).by_name[task].required_tags):
             yield f"{peer} lacks tags for {job}/{task}"
 
 
 def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
     """Every machine of such a job has each of its tasks equally often."""
-    for job in sorted(replica.allocations):
-        if replica.specs[job].task_scheduler != colocation.SCHEDULER:
+    for job in by_job(replica, "allocation"):
+        if replica.spec(job).task_scheduler != colocation.SCHEDULER:
             continue
         for machine, counts in sorted(colocation.tasks_on(replica, job).items()):
             numbers = [counts.get(task, 0) for task in replica.tasks_of(job)]
@@ -176,10 +177,8 @@ def colocated_jobs_sit_together(replica: Replica) -> Iterator[str]:
 def size_is_bounded(replica: Replica) -> Iterator[str]:
     """Nothing is kept of peers that are gone and of jobs that nobody knows."""
     known = {*replica.jobs, *replica.completed_jobs, *replica.killed_jobs}
-    for key in ("specs", "upgrades"):
-        for job in sorted(getattr(replica, key)):
-            if job not in known:
-                yield f"{key} of {job}, which nobody knows"
+    for job in sorted(set(replica.records) - known):
+        yield f"a record of {job}, which nobody knows"
     for key in ("peer_state", "peer_sites", "peer_tags", "ready"):
         for peer in sorted(getattr(replica, key)):
             if peer not in replica.groups_reverse_index:
@@ -192,27 +191,29 @@ def size_is_bounded(replica: Replica) -> Iterator[str]:
 
 
 def sealers_are_on_their_task(replica: Replica) -> Iterator[str]:
-    for job in sorted(replica.sealers):
-        for task, peer in sorted(replica.sealers[job].items()):
-            if peer not in replica.allocations.get(job, Map()).get(task, ()):
+    for job in by_job(replica, "sealers"):
+        for task, peer in sorted(replica.run(job).sealers.items()):
+            if peer not in replica.run(job).allocation.get(task, ()):
                 yield f"{peer} is to seal {job}/{task} and is not there"
-            if task in replica.sealed_outputs.get(job, Map()):
+            if task in replica.run(job).sealed_outputs:
                 yield f"{job}/{task} is sealed and has a sealer"
 
 
 def draining_has_no_way_back(old: Replica, new: Replica) -> Iterator[str]:
-    for job in sorted(old.draining_jobs):
-        if job in new.jobs and job not in new.draining_jobs:
+    for job in by_job(old, "draining"):
+        if job in new.jobs and not new.run(job).draining:
             yield f"{job} does not drain any more and has not ended"
 
 
 def what_was_done_stays(old: Replica, new: Replica) -> Iterator[str]:
     """Partitions and ends of a job are never taken back while it runs, suspended or not."""
-    for key in ("partitions", "exhausted_partitions", "exhausted_inputs", "sealed_outputs"):
-        before, after = getattr(old, key), getattr(new, key)
-        for job in sorted(before):
-            if job in new.jobs and not set(before[job]) <= set(after.get(job, ())):
-                yield f"{key} of {job} were {sorted(before[job])}, now {after.get(job)}"
+    for job in sorted(set(new.jobs).intersection(old.jobs)):
+        pairs = {"partitions": (old.partitions(job), new.partitions(job))}
+        for key in ("exhausted_partitions", "exhausted_inputs", "sealed_outputs"):
+            pairs[key] = (getattr(old.run(job), key), getattr(new.run(job), key))
+        for key, (before, after) in pairs.items():
+            if not set(before) <= set(after):
+                yield f"{key} of {job} were {sorted(before)}, now {sorted(after)}"
 
 
 def dead_groups_stay_away(replica: Replica) -> Iterator[str]:
@@ -229,10 +230,10 @@ def version_grows(old: Replica, new: Replica) -> Iterator[str]:
 def allocation_version_tells_changes(old: Replica, new: Replica) -> Iterator[str]:
     """The version of a running job changes if and only if its allocation or its ackers do."""
     for job in new.jobs:
-        before, after = old.allocation_version.get(job), new.allocation_version.get(job)
-        changed = (old.allocations.get(job), old.ackers.get(job)) != (
-            new.allocations.get(job),
-            new.ackers.get(job),
+        before, after = old.run(job).allocation_version, new.run(job).allocation_version
+        changed = (old.run(job).allocation, old.run(job).ackers) != (
+            new.run(job).allocation,
+            new.run(job).ackers,
         )
         if changed != (before != after):
             yield f"{job}: version {before} to {after}, allocation changed: {changed}"
@@ -242,9 +243,9 @@ def allocation_version_tells_changes(old: Replica, new: Replica) -> Iterator[str
 
 def slots_are_stable(old: Replica, new: Replica) -> Iterator[str]:
     """A peer that stays on its task keeps its slot."""
-    for job in sorted(new.task_slot_ids):
-        for task, slots in sorted(new.task_slot_ids[job].items()):
-            before: Mapping[PeerId, int] = old.task_slot_ids.get(job, Map()).get(task, Map())
+    for job in by_job(new, "slots"):
+        for task, slots in sorted(new.run(job).slots.items()):
+            before: Mapping[PeerId, int] = old.run(job).slots.get(task, Map())
             for peer in sorted(slots):
                 if peer in before and before[peer] != slots[peer]:
                     yield f"{peer} on {job}/{task} had slot {before[peer]}, now {slots[peer]}"
@@ -252,14 +253,14 @@ def slots_are_stable(old: Replica, new: Replica) -> Iterator[str]:
 
 def nobody_moves_in_vain(old: Replica, new: Replica) -> Iterator[str]:
     """Without tags and colocated jobs, a task loses no more of its peers than its count shrinks."""
-    if colocation.SCHEDULER in (new.specs[job].task_scheduler for job in new.jobs):
+    if colocation.SCHEDULER in (new.spec(job).task_scheduler for job in new.jobs):
         return
-    for job in sorted(old.allocations):
-        if job not in new.allocations or any(replica_tags(new, job)):
+    for job in by_job(old, "allocation"):
+        if not new.run(job).allocation or any(replica_tags(new, job)):
             continue
-        for task, before in sorted(old.allocations[job].items()):
+        for task, before in sorted(old.run(job).allocation.items()):
             there = [peer for peer in before if peer in new.groups_reverse_index]
-            after = new.allocations[job].get(task, ())
+            after = new.run(job).allocation.get(task, ())
             lost = [peer for peer in there if peer not in after]
             if len(lost) > max(0, len(there) - len(after)):
                 yield f"{lost} were moved from {job}/{task} in vain"
@@ -267,13 +268,13 @@ def nobody_moves_in_vain(old: Replica, new: Replica) -> Iterator[str]:
 
 def replica_tags(replica: Replica, job: JobId) -> list[tuple[str, ...]]:
     """Tags that tasks of any running job require; tags of one job can move peers of another."""
-    return [task.required_tags for each in replica.jobs for task in replica.specs[each].tasks]
+    return [task.required_tags for each in replica.jobs for task in replica.spec(each).tasks]
 
 
 def _places(replica: Replica) -> Iterator[tuple[JobId, TaskName, PeerId]]:
-    for job in sorted(replica.allocations):
-        for task in sorted(replica.allocations[job]):
-            for peer in replica.allocations[job][task]:
+    for job in by_job(replica, "allocation"):
+        for task in sorted(replica.run(job).allocation):
+            for peer in replica.run(job).allocation[task]:
                 yield job, task, peer
 
 

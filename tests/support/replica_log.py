@@ -48,9 +48,9 @@ class ReplicaLog:
 
     def complete(self, job: str = "j") -> ReplicaLog:
         """All sources of a job are exhausted, and then its outputs sealed."""
-        for task in self.new.specs[job].sources:
+        for task in self.new.spec(job).sources:
             self.tell(ExhaustInput(job=job, task=task))
-        for task in self.new.specs[job].outputs:
+        for task in self.new.spec(job).outputs:
             self.tell(SealOutput(job=job, task=task))
         return self
 
@@ -82,8 +82,8 @@ class ReplicaLog:
 
     def ready(self, job: str = "j") -> ReplicaLog:
         """Every peer of the job signals ready for the present allocation."""
-        version = self.new.allocation_version[job]
-        for peers in list(self.new.allocations[job].values()):
+        version = self.new.run(job).allocation_version
+        for peers in list(self.new.run(job).allocation.values()):
             for peer in peers:
                 self.tell(SignalReady(id=peer, version=version))
         return self

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
+from tests.support.runs import altered
 
 from onyx.client.client import Client
 from onyx.client.query import Question, StateReader, WindowView
@@ -52,7 +54,7 @@ MANIFEST = {
 }  # fmt: skip
 
 
-def replica(peers: int = 3, version: int = 5, **more: Any) -> Replica:
+def replica(peers: int = 3, version: int = 5, suspended: bool = False, **more: Any) -> Replica:
     """Slots run against the names, so that the order of neither is taken for the other."""
     tasks = {name: [PeerId(f"{name}-{n}") for n in range(peers)] for name in ("count", "all-words")}
     slots = {
@@ -60,15 +62,19 @@ def replica(peers: int = 3, version: int = 5, **more: Any) -> Replica:
     }
     everyone = [peer for members in tasks.values() for peer in members]
     allocation = Map({TaskName(name): tuple(members) for name, members in tasks.items()})
-    return Replica(
+    known = Replica(
         version=Position(version),
         jobs=(JOB,),
-        allocations=Map({JOB: allocation}) if peers else Map(),
-        task_slot_ids=Map({JOB: Map({name: Map(each) for name, each in slots.items()})}),
         groups_reverse_index=Map({peer: GroupId(f"g-{peer}") for peer in everyone}),
         peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in everyone}),
-        allocation_version=Map({JOB: version}),
-        **more,
+    )
+    return altered(
+        replace(known, **more),
+        JOB,
+        allocation=allocation if peers else Map(),
+        slots=Map({name: Map(each) for name, each in slots.items()}),
+        allocation_version=version,
+        suspended=suspended,
     )
 
 
@@ -206,7 +212,7 @@ def test_a_question_that_makes_no_sense_is_told_before_anybody_is_asked(
 @pytest.mark.parametrize(
     ("more", "reported"),
     [
-        ({"suspended_jobs": Map({JOB: None})}, "job job-1 is suspended"),
+        ({"suspended": True}, "job job-1 is suspended"),
         ({"completed_jobs": Map({JOB: None})}, "job job-1 is completed"),
     ],
 )

@@ -139,7 +139,7 @@ def test_after_a_job_that_completes_in_the_last_moment_the_next_one_begins_anew(
     client.hand_in(JobId("b"), upgrading(job("b"), "a"), owner="")
     replica = client.replica()
     assert (replica.jobs, replica.completed_jobs) == (("b",), ("a",))
-    assert not replica.upgrades
+    assert replica.upgrades(JobId("b")) is None
 
 
 def test_answers_without_an_old_job_are_no_upgrade(client: Client) -> None:
@@ -169,4 +169,4 @@ def test_a_job_that_is_killed_before_it_carries_over_keeps_no_old_job(
     submit(client, "b", after="a")
     client.kill(JobId("b"))
     assert client.gc().jobs == ("a", "b")
-    assert not client.replica().upgrades
+    assert not client.replica().records

@@ -7,20 +7,10 @@ from collections.abc import Iterable
 from onyx.ids import JobId
 from onyx.replica.jobs import input_partitions
 from onyx.replica.scheduling.explain import displaced, why_waiting
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 from onyx_operator.logs.owners import read_owner
 from onyx_operator.logs.state import LogJob, Stage
 from onyx_operator.work_queue import Key
-
-_BY_JOB = (
-    "allocations",
-    "allocation_version",
-    "suspended_jobs",
-    "draining_jobs",
-    "partitions",
-    "exhausted_partitions",
-)
-"""Parts of a replica, by job, that a status shows."""
 
 
 def stage_of(replica: Replica, job: JobId) -> Stage:
@@ -28,8 +18,8 @@ def stage_of(replica: Replica, job: JobId) -> Stage:
     if job in replica.completed_jobs:
         return "completed"
     if job in replica.killed_jobs:
-        return "killed" if job in replica.specs else "fenced"
-    return "live" if job in replica.specs else "unknown"
+        return "killed" if job in replica.records else "fenced"
+    return "live" if job in replica.records else "unknown"
 
 
 def log_job(
@@ -48,36 +38,34 @@ def log_job(
     if stage == "killed":
         required = _required(replica, job)
         return LogJob(stage, failure=failure, completed=completed, required=required)
-    allocations = replica.allocations.get(job, NOTHING)
-    peers = [peer for each in allocations.values() for peer in each]
-    version = replica.allocation_version.get(job)
+    run = replica.run(job)
+    peers = [peer for each in run.allocation.values() for peer in each]
     partitions = input_partitions(replica, job)
-    exhausted = replica.exhausted_partitions.get(job, NOTHING)
     return LogJob(
         "live",
-        suspended=job in replica.suspended_jobs,
-        draining=job in replica.draining_jobs,
-        tasks=tuple((task, len(allocations.get(task, ()))) for task in replica.tasks_of(job)),
+        suspended=run.suspended,
+        draining=run.draining,
+        tasks=tuple((task, len(run.allocation.get(task, ()))) for task in replica.tasks_of(job)),
         required=_required(replica, job),
-        starting=any(replica.ready.get(peer) != version for peer in peers),
+        starting=any(replica.ready.get(peer) != run.allocation_version for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
         displaced=displaced(replica, job),
         stalled=stalled if peers else "",
         partitions=len(partitions),
-        exhausted=sum(number in exhausted for number in partitions),
+        exhausted=sum(number in run.exhausted_partitions for number in partitions),
         completed=completed,
     )
 
 
 def _required(replica: Replica, job: JobId) -> int:
-    return sum(task.min_peers for task in replica.specs[job].tasks)
+    return sum(task.min_peers for task in replica.spec(job).tasks)
 
 
 def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]:
     """The jobs that have not ended of objects of an API server, by name and uid."""
     found: dict[Key, dict[str, list[JobId]]] = {}
     for job in replica.jobs:
-        owner = read_owner(replica.specs[job].owner if job in replica.specs else "")
+        owner = read_owner(replica.spec(job).owner if job in replica.records else "")
         if owner is not None and owner.server == server:
             found.setdefault(owner.key, {}).setdefault(owner.uid, []).append(job)
     return found
@@ -90,25 +78,30 @@ def changed_jobs(old: Replica, new: Replica) -> set[JobId]:
         before, after = getattr(old, lists), getattr(new, lists)
         if before is not after:
             found |= set(before) ^ set(after)
-    for name in _BY_JOB:
-        before, after = getattr(old, name), getattr(new, name)
-        if before is not after:
-            found |= {job for job in before if before[job] is not after.get(job)}
-            found |= {job for job in after if job not in before}
+    if old.records is not new.records:
+        known = {*old.records, *new.records}
+        found |= {job for job in known if _shown(old, job) != _shown(new, job)}
     if old.ready is not new.ready:
         found |= {job for job in new.jobs if _readiness(old, job) != _readiness(new, job)}
     return found
 
 
+def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
+    """What a status shows of a record."""
+    run = replica.run(job)
+    parts = (run.allocation, run.allocation_version, run.suspended, run.draining)
+    return (replica.partitions(job), run.exhausted_partitions, *parts)
+
+
 def jobs_that_wait(replica: Replica) -> Iterable[JobId]:
     """Those without peers: why may be different whenever members or other jobs change."""
-    return (job for job in replica.jobs if not replica.allocations.get(job))
+    return (job for job in replica.jobs if not replica.run(job).allocation)
 
 
 def _readiness(replica: Replica, job: JobId) -> bool:
-    version = replica.allocation_version.get(job)
+    run = replica.run(job)
     return all(
-        replica.ready.get(peer) == version
-        for peers in replica.allocations.get(job, NOTHING).values()
+        replica.ready.get(peer) == run.allocation_version
+        for peers in run.allocation.values()
         for peer in peers
     )

@@ -24,7 +24,7 @@ def upgrade(log: LogReader, replica: Replica, job: Job, old: JobId) -> Upgrade:
         Unavailable: the log cannot be reached.
     """
     holder = upgrades.state_holder(log, replica, old)
-    if holder != old and replica.allocations.get(old):
+    if holder != old and replica.run(old).allocation:
         waits = (
             f"job {old} is carrying over the state of job {holder}; the new one upgrades it then"
         )

@@ -181,7 +181,7 @@ class LogView:
     async def learn_progress(self) -> None:
         """Look how far the jobs with peers are, and what keeps those that do not advance: so many
         documents at a time, in turn."""
-        jobs = [job for job in self._replica.jobs if self._replica.allocations.get(job)]
+        jobs = [job for job in self._replica.jobs if self._replica.run(job).allocation]
         for job in self._stalled.keys() - set(jobs):
             del self._stalled[job]
         left = PROGRESS_DOCUMENTS_MAX
@@ -283,7 +283,9 @@ class LogView:
         changed |= set(self._checks.answered())
         if changed:
             self._changed(changed)
-        if old.peers != self._replica.peers or old.allocations is not self._replica.allocations:
+        new = self._replica
+        moved = (job for job in changed if old.run(job).allocation is not new.run(job).allocation)
+        if old.peers != new.peers or any(moved):
             self._look_at_waiting()
         position = self._replica.version
         for place, arrived in self._arrivals:

@@ -126,8 +126,8 @@ def _run(env: TestEnv, case: dict[str, Any]) -> str | None:
     counts: list[int] = []
 
     def note(replica: Replica) -> None:
-        if job_id in replica.allocations and not counts:
-            counts.extend(len(each) for each in replica.allocations[job_id].values())
+        if replica.run(job_id).allocation and not counts:
+            counts.extend(len(each) for each in replica.run(job_id).allocation.values())
 
     env.client.wait(job_id, 60.0, progress=note)
     found = {name: channel.take() for name, channel in outputs.items()}

@@ -50,7 +50,15 @@ def _comparable(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name == "allocations":
-        return replicas.counts(value) or None
+        return (
+            replicas.counts_of(
+                {
+                    job: {task: len(peers) for task, peers in tasks.items()}
+                    for job, tasks in value.items()
+                }
+            )
+            or None
+        )
     if name == "peer_tags":
         return {peer: sorted(tags) for peer, tags in value.items()}
     if name == "ackers":

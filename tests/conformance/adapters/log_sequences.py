@@ -54,8 +54,9 @@ def _step(
     if wanted != got:
         return f"reactions: got {got}, not {wanted}"
     state = replicas.normal(step["replica"]) | {"job_scheduler": new.job_scheduler}
-    if replicas.counts(new.allocations) != replicas.counts_of(step["allocation_counts"]):
-        return f"counts: got {replicas.counts(new.allocations)}, not {step['allocation_counts']}"
+    counts = replicas.counts(new)
+    if counts != replicas.counts_of(step["allocation_counts"]):
+        return f"counts: got {counts}, not {step['allocation_counts']}"
     return diff_difference(step, entry, old, new) or difference(state, replicas.reported(new))
 
 
@@ -63,7 +64,7 @@ def _swapped(before: dict[str, Any], replica: Replica, peer: str) -> Names:
     """The names of a peer and of the one of ours that sits where the case has it."""
     for job, tasks in before.items():
         for task, peers in tasks.items():
-            there = replica.allocations.get(job, {}).get(task, ())
+            there = replica.run(job).allocation.get(task, ())
             if peer in peers and peer not in there and jobs.assignment(replica, peer):
                 return {peer: there[0], there[0]: peer}
     return {}

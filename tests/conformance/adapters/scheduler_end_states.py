@@ -78,14 +78,14 @@ def _difference(case: dict[str, Any], replica: Replica) -> str | None:
     try:
         return _unlike(case["expected"], replica)
     except LookupError:
-        counts = replicas.counts(replica.allocations)
+        counts = replicas.counts(replica)
         observed = case["observed_final_counts_over_6_random_interleavings"]
         seen = [replicas.counts_of(each) for each in observed]
         return None if counts in seen else f"counts: got {counts}, observed were {seen}"
 
 
 def _unlike(expected: Any, replica: Replica) -> str | None:
-    counts = replicas.counts(replica.allocations)
+    counts = replicas.counts(replica)
     if not isinstance(expected, dict):
         raise LookupError(expected)
     if "one-of" in expected:

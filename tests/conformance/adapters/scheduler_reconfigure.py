@@ -22,7 +22,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     # As if all peers had come with this entry: settling looks for changes.
     new = settle(Replica(), old, Position(0))
     expected = case["expected"]
-    counts, wanted = replicas.counts(new.allocations), replicas.counts_of(expected["counts"])
+    counts, wanted = replicas.counts(new), replicas.counts_of(expected["counts"])
     if counts != wanted:
         return f"counts: got {counts}, not {wanted}"
     problems = [
@@ -38,9 +38,9 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
 def _moved(old: Replica, new: Replica) -> list[str]:
     return [
         f"{peer} was moved from {job}/{task}"
-        for job, tasks in sorted(old.allocations.items())
-        for task, before in sorted(tasks.items())
-        for after in (new.allocations.get(job, {}).get(task, ()),)
+        for job in sorted(old.records)
+        for task, before in sorted(old.run(job).allocation.items())
+        for after in (new.run(job).allocation.get(task, ()),)
         if len(after) >= len(before)
         for peer in before
         if peer not in after
@@ -49,9 +49,9 @@ def _moved(old: Replica, new: Replica) -> list[str]:
 
 def _ackers(expected: dict[str, list[str]], new: Replica) -> list[str]:
     return [
-        f"{len(new.ackers.get(job, ()))} ackers of {job}, not {len(wanted)}"
+        f"{len(new.run(job).ackers)} ackers of {job}, not {len(wanted)}"
         for job, wanted in sorted(expected.items())
-        if len(new.ackers.get(job, ())) != len(wanted)
+        if len(new.run(job).ackers) != len(wanted)
     ]
 
 
@@ -63,7 +63,7 @@ def _sites(case: dict[str, Any], new: Replica) -> list[str]:
             continue
         sites = [
             {str(new.peer_sites.get(peer)) for peer in peers}
-            for peers in new.allocations.get(job, {}).values()
+            for peers in new.run(job).allocation.values()
         ]
         if any(each != sites[0] for each in sites):
             found.append(f"tasks of {job} are on sites {sites}")

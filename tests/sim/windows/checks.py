@@ -152,7 +152,7 @@ class Checks:
 
     def _check_replay(self) -> None:
         """Read the logs as a new owner of everything would."""
-        version = self._world.replica.allocation_version[self._world.job_id]
+        version = self._world.replica.run(self._world.job_id).allocation_version
         for name in ("gather", "again"):
             owners = [
                 task
@@ -349,7 +349,7 @@ class Checks:
         return found
 
     def _of_partition(self, number: int) -> tuple[str, int]:
-        for task, each in self._world.replica.partitions[self._world.job_id].items():
+        for task, each in self._world.replica.partitions(self._world.job_id).items():
             if each.first <= number < each.first + each.count:
                 return task, number - each.first
         raise AssertionError(f"partition {number} belongs to no task")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests.support.runs import by_job
 
 from onyx import recorder
 from onyx.cli.processes import losses
@@ -80,19 +81,14 @@ class Poison:
             self._reports += 1
             named = msgspec.structs.replace(report, loss=f"{self._reports}")
             known = named.apply(known, known.version)
-        return dataclasses.replace(
-            replica,
-            suspects=known.suspects,
-            losses=known.losses,
-            loss_reports=known.loss_reports,
-        )
+        return dataclasses.replace(replica, records=known.records)
 
     def check(self, replica: Replica) -> None:
         """P1: nobody is blamed but those who have done it."""
-        for counts in replica.losses.values():
+        for counts in by_job(replica, "losses").values():
             for key, count in counts.items():
                 partition, position = map(int, key.split()[0].split(":"))
-                first = replica.partitions[self._world.job_id][TaskName("read")].first
+                first = replica.partitions(self._world.job_id)[TaskName("read")].first
                 blamed = (partition - first, position)
                 assert blamed in self._left, f"P1: {key} is innocent"
                 assert count <= DEATHS, f"P1: {key} has lost {count}"

@@ -192,7 +192,7 @@ class Process:
 
     @property
     def _version(self) -> AllocationVersion:
-        return AllocationVersion(self._replica.allocation_version[self.world.job_id])
+        return AllocationVersion(self._replica.run(self.world.job_id).allocation_version)
 
     def _sources(self) -> Any:
         return sources_of(self._replica, self.world.job_id)
@@ -201,7 +201,7 @@ class Process:
         world, version = self.world, self._version
         for acker in self.ackers.values():
             acker.stopped = True
-        mine = [peer for peer in self._replica.ackers[world.job_id] if peer in self.peers]
+        mine = [peer for peer in self._replica.run(world.job_id).ackers if peer in self.peers]
         self.ackers = {
             (version, peer): AckerTask(
                 self.transport, self.clock, world.job_id, version, _nothing, lambda: 480.0
@@ -230,7 +230,7 @@ class Process:
         self.tasks[peer] = Task(self, peer, self.world.job_id, name, kind_of, _nothing)
 
     def _task_of(self, peer: PeerId) -> TaskName | None:
-        allocation = self._replica.allocations[self.world.job_id]
+        allocation = self._replica.run(self.world.job_id).allocation
         return next((task for task, peers in allocation.items() if peer in peers), None)
 
     def _post_all(self, message: Ready) -> None:
@@ -240,11 +240,11 @@ class Process:
     def _seal(self) -> None:
         """The first peer of each output seals it when all sources are exhausted."""
         job = self.world.job_id
-        ended = set(self._replica.exhausted_inputs.get(job, ()))
+        ended = set(self._replica.run(job).exhausted_inputs)
         if not ended.issuperset(task for task, _ in self._sources()):
             return
-        for name in self._replica.specs[job].outputs:
-            peer = self._replica.allocations[job][name][0]
+        for name in self._replica.spec(job).outputs:
+            peer = self._replica.run(job).allocation[name][0]
             task = self.tasks.get(peer)
             if task is not None and task.name == name and (self._version, name) not in self._sealed:
                 self._sealed.add((self._version, name))

@@ -28,6 +28,7 @@ from tests.sim.windows.storage import Documents, Faults, Place, Storage
 from tests.sim.windows.story import Story, draw_story
 from tests.sim.windows.violation import Violation
 from tests.support.clocks import ManualClock
+from tests.support.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping
@@ -35,7 +36,7 @@ from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
-from onyx.replica.state import Partitions, Replica
+from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
 
@@ -137,7 +138,7 @@ class World:
         self.entries: list[tuple[str, Replica]] = []
         digest = self.documents.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
         spec = submission(JOB, self.job, digest, "balanced").spec
-        self.replica = Replica(specs=Map({JOB: spec}))
+        self.replica = Replica(records=Map({JOB: JobRecord(spec, run=JobRun())}))
         self.poison = Poison(self, random.Random(f"{seed}/poison"))
         self.rounds = 0
         self.chaos = True
@@ -258,12 +259,7 @@ class World:
         if member is not None:
             self._join()
         found = self.poison.reported(process, self.replica)
-        self._enter(
-            "lost",
-            suspects=found.suspects,
-            losses=found.losses,
-            loss_reports=found.loss_reports,
-        )
+        self._enter("lost", records=found.records)
         self.poison.check(self.replica)
         if member is not None:
             self._allocate()
@@ -332,15 +328,15 @@ class World:
 
     @property
     def _version(self) -> int:
-        return self.replica.allocation_version[JOB]
+        return self.replica.run(JOB).allocation_version
 
     def _allocated_peers(self) -> list[PeerId]:
-        return [peer for peers in self.replica.allocations[JOB].values() for peer in peers]
+        return [peer for peers in self.replica.run(JOB).allocation.values() for peer in peers]
 
     def _allocate(self) -> None:
         """A new allocation version: who has a task mostly keeps it, and how many there are
         changes."""
-        choice, before = self.choice, self.replica.task_slot_ids.get(JOB, Map())
+        choice, before = self.choice, self.replica.run(JOB).slots
         free = [peer for process in self.members.values() for peer in process.peers]
         slots: dict[TaskName, dict[PeerId, int]] = {}
         tasks = [TaskName(entry.name) for entry in self.job.catalog]
@@ -366,27 +362,28 @@ class World:
         ordered = {task: sorted(peers, key=peers.__getitem__) for task, peers in slots.items()}
         everyone = [peer for peers in ordered.values() for peer in peers]
         groups = {peer: each.group for each in self.members.values() for peer in each.peers}
-        version = self.replica.allocation_version.get(JOB, 0) + 1
+        version = max(0, self.replica.run(JOB).allocation_version) + 1
         ackers = self.choice.sample(everyone, self.choice.choice((1, 2)))
         return {
             "groups": tuple(self.members),
             "groups_index": Map({g: tuple(each.peers) for g, each in self.members.items()}),
             "groups_reverse_index": Map(groups),
             "jobs": (JOB,),
-            "allocations": Map({JOB: Map({t: tuple(peers) for t, peers in ordered.items()})}),
-            "task_slot_ids": Map(
-                {
-                    JOB: Map(
-                        {
-                            task: Map({peer: Slot(slot) for peer, slot in peers.items()})
-                            for task, peers in slots.items()
-                        }
-                    )
-                }
+            **self._altered(
+                allocation=Map({t: tuple(peers) for t, peers in ordered.items()}),
+                slots=Map(
+                    {
+                        task: Map({peer: Slot(slot) for peer, slot in peers.items()})
+                        for task, peers in slots.items()
+                    }
+                ),
+                ackers=tuple(ackers),
+                allocation_version=version,
             ),
-            "ackers": Map({JOB: tuple(ackers)}),
-            "allocation_version": Map({JOB: version}),
         }
+
+    def _altered(self, **changed: Any) -> dict[str, Any]:
+        return {"records": altered(self.replica, JOB, **changed).records}
 
     def _named(self, kind: str) -> tuple[TaskName, ...]:
         return tuple(TaskName(each.name) for each in self.job.catalog if each.type == kind)
@@ -397,22 +394,23 @@ class World:
         return tuple(TaskName(task) for task in order if task in windowed)
 
     def _register(self, task: TaskName, count: int, digest: str) -> None:
-        known = self.replica.partitions.get(JOB, Map())
+        known = self.replica.partitions(JOB)
         if task not in known:
             first = sum(each.count for each in known.values())
             found = known.set(task, Partitions(first, count, digest))
-            self._enter("registered", partitions=self.replica.partitions.set(JOB, found))
+            record = dataclasses.replace(self.replica.records[JOB], partitions=found)
+            self._enter("registered", records=Map({JOB: record}))
 
     def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:
         self._exhausted.setdefault(task, set()).update(numbers)
-        partitions = self.replica.partitions[JOB]
+        partitions = self.replica.partitions(JOB)
         ended = {
             name: None
             for name, mine in partitions.items()
             if len(self._exhausted.get(name, ())) == mine.count
         }
         self.note(f"{task} has exhausted {numbers}")
-        self._enter("exhausted", exhausted_inputs=Map({JOB: Map(ended)}))
+        self._enter("exhausted", **self._altered(exhausted_inputs=Map(ended)))
 
     def _stuck(self) -> str:
         tasks = [task for each in self.members.values() for task in each.tasks.values()]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.peer.group_telemetry import GroupTelemetry
@@ -19,12 +20,11 @@ A, B, C = PeerId("a"), PeerId("b"), PeerId("c")
 INFO = {"job": "flights", "job_id": J, "guarantee": "at-least-once"}
 
 OFFERED = Replica(groups_index=Map({G: (A, B, C)}))
-AT_WORK = replace(
-    OFFERED,
-    jobs=(J,),
-    allocations=Map({J: Map({T: (A, B)})}),
-    allocation_version=Map({J: 7}),
-    ready=Map({A: 7, B: 3}),
+AT_WORK = altered(
+    replace(OFFERED, jobs=(J,), ready=Map({A: 7, B: 3})),
+    J,
+    allocation=Map({T: (A, B)}),
+    allocation_version=7,
 )
 
 
@@ -63,7 +63,7 @@ def test_a_job_has_info_while_a_peer_of_this_process_works_on_it(
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
     telemetry.observe(replace(AT_WORK, ready=Map({A: 7, B: 7})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
-    telemetry.observe(replace(AT_WORK, allocations=Map({J: Map({T: (PeerId("elsewhere"),)})})))
+    telemetry.observe(altered(AT_WORK, J, allocation=Map({T: (PeerId("elsewhere"),)})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None
 
 

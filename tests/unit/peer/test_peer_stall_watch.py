@@ -2,10 +2,12 @@
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
 import pytest
+from immutables import Map
 from tests.support.bench import GROUP, JOB, Bench, chain
 
 from onyx.client.client import Client
@@ -230,6 +232,6 @@ def test_reports_of_groups_that_are_gone_count_for_nothing(monkeypatch, there):
     watched.look(20)
     replica = watched.bench.replica()
     index = {GROUP: ()} if there else {}
-    view = SimpleNamespace(allocations=replica.allocations, groups_index=index)
+    view = replace(replica, groups_index=Map(index))
     found = Client(watched.bench.log, "balanced").stalls(view, JOB)
     assert bool(found) is there

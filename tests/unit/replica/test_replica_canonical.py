@@ -37,7 +37,10 @@ def test_what_is_written_is_read_back_equal(replica):
 
 
 def test_sets_are_sorted_lists():
-    assert canonical.to_plain(busy_replica())["exhausted_partitions"] == {"j1": [0, 2]}
+    assert canonical.to_plain(busy_replica())["records"]["j1"]["run"]["exhausted_partitions"] == [
+        0,
+        2,
+    ]
 
 
 def test_the_digest_tells_any_change():
@@ -89,8 +92,10 @@ def test_processes_with_other_hash_seeds_agree():
         (b'{"later_field": 1}', "later_field is not known to this version"),
         (b'{"groups": "g1"}', "groups cannot be read"),
         (b'{"pairs": [1]}', "pairs cannot be read"),
-        (b'{"specs": {"j": {"tasks": 7}}}', "specs cannot be read"),
-        (b'{"partitions": {"j": {"read": {"first": 0}}}}', "partitions cannot be read"),
+        (b'{"records": {"j": {"spec": {"tasks": 7}}}}', "records cannot be read"),
+        (b'{"records": {"j": {"partitions": {"read": {"first": 0}}}}}', "records cannot be read"),
+        (b'{"records": {"j": {"run": {"later_field": 1}}}}', "records cannot be read"),
+        (b'{"records": {"j": {}}}', "records cannot be read"),
         (b'{"version": true}', "version cannot be read"),
     ],
 )

@@ -75,15 +75,15 @@ def test_a_job_without_a_machine_that_is_large_enough_says_so() -> None:
 def test_other_jobs_get_what_it_cannot_use() -> None:
     log = colocated(machines("balanced", a=3, b=2, c=1)).submit("other", tasks="in out")
     assert batches(log) == {"a": 1}
-    assert sum(map(len, log.new.allocations["other"].values())) == 3
+    assert sum(map(len, log.new.run("other").allocation.values())) == 3
 
 
 def test_peers_of_another_job_move_for_it() -> None:
     log = machines("balanced", a=3, b=3).submit("other", tasks="in out")
-    assert sum(map(len, log.new.allocations["other"].values())) == 6
+    assert sum(map(len, log.new.run("other").allocation.values())) == 6
     colocated(log)
     assert sum(batches(log).values()) == 1
-    assert sum(map(len, log.new.allocations["other"].values())) == 3
+    assert sum(map(len, log.new.run("other").allocation.values())) == 3
 
 
 @pytest.mark.parametrize("policy", ["kill", "recover"])
@@ -91,23 +91,23 @@ def test_peers_of_a_grouped_task_that_may_not_move_stay(policy: str) -> None:
     log = machines("balanced", a=3, b=3)
     log.submit("other", tasks="in out", flux_policies={"out": policy},
                min_required_peers={"out": 1}, task_saturation={"out": 1, "in": 1})  # fmt: skip
-    (stays,) = log.new.allocations["other"]["out"]
+    (stays,) = log.new.run("other").allocation["out"]
     colocated(log)
-    assert log.new.allocations["other"]["out"] == (stays,)
+    assert log.new.run("other").allocation["out"] == (stays,)
     assert sum(batches(log).values()) == 1
-    assert stays not in {p for peers in log.new.allocations["j"].values() for p in peers}
+    assert stays not in {p for peers in log.new.run("j").allocation.values() for p in peers}
 
 
 def test_it_stays_where_it_is_when_machines_come_and_go() -> None:
     log = colocated(machines(b=3))
-    before = log.new.allocations["j"]
+    before = log.new.run("j").allocation
     for number in range(3):
         add(log, "a", number)
     assert batches(log) == {"a": 1, "b": 1}
-    assert all(set(before[task]) <= set(log.new.allocations["j"][task]) for task in before)
+    assert all(set(before[task]) <= set(log.new.run("j").allocation[task]) for task in before)
     log.tell(LeaveCluster(id="a-0"))
     assert batches(log) == {"b": 1}
-    assert log.new.allocations["j"] == before
+    assert log.new.run("j").allocation == before
 
 
 def test_two_colocated_jobs_do_not_share_peers() -> None:
@@ -120,7 +120,7 @@ def test_tags_are_kept_within_a_machine() -> None:
     add(log, "a", 2, tags=["gpu"])
     add(log, "b", 2)
     colocated(log, required_tags={"parse": ["gpu"]})
-    assert log.new.allocations == {} or log.new.allocations["j"]["parse"] == ("a-2",)
+    assert not log.new.run("j").allocation or log.new.run("j").allocation["parse"] == ("a-2",)
 
 
 steps = st.one_of(

@@ -6,6 +6,7 @@ from immutables import Map
 from tests.support.hostile_names import KNOWN
 from tests.support.invariants import violations
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import by_job
 
 from onyx.replica import canonical, commands
 from onyx.replica.commands import (
@@ -95,7 +96,7 @@ def test_keys_of_later_versions_are_ignored():
 
 def test_a_task_scheduler_of_a_later_version_leaves_its_job_waiting():
     log = ReplicaLog().join("g", peers=3).submit(task_scheduler="of-tomorrow")
-    assert (log.new.jobs, log.new.allocations) == (("j",), Map())
+    assert (log.new.jobs, by_job(log.new, "allocation")) == (("j",), {})
 
 
 def test_a_repeat_has_no_effect_and_no_reaction():
@@ -153,7 +154,7 @@ def test_the_first_registration_of_partitions_wins_and_numbers_go_on_within_the_
     log.tell(RegisterPartitions(job="j", task="b", count=2, digest="first"))
     log.tell(RegisterPartitions(job="j", task="b", count=9, digest="second"))
     log.tell(RegisterPartitions(job="j", task="a", count=3, digest="of-a"))
-    found = {task: (p.first, p.count, p.digest) for task, p in log.new.partitions["j"].items()}
+    found = {task: (p.first, p.count, p.digest) for task, p in log.new.partitions("j").items()}
     assert found == {"b": (0, 2, "first"), "a": (2, 3, "of-a")}
 
 
@@ -161,13 +162,13 @@ def test_a_job_has_at_most_65_535_partitions():
     log = ReplicaLog().join("g", peers=3).submit(tasks="a b out", inputs=["a", "b"])
     log.tell(RegisterPartitions(job="j", task="a", count=65_535, digest="d"))
     log.tell(RegisterPartitions(job="j", task="b", count=1, digest="d"))
-    assert set(log.new.partitions["j"]) == {"a"}
+    assert set(log.new.partitions("j")) == {"a"}
 
 
 def test_a_source_without_partitions_is_exhausted_at_once():
     log = ReplicaLog().join("g", peers=3).submit()
     log.tell(RegisterPartitions(job="j", task="read", count=0, digest="d"))
-    assert set(log.new.sealers["j"]) == {"write"}
+    assert set(log.new.run("j").sealers) == {"write"}
 
 
 def test_an_input_is_exhausted_when_all_its_partitions_are():
@@ -175,32 +176,32 @@ def test_an_input_is_exhausted_when_all_its_partitions_are():
     log.tell(ExhaustInput(job="j", task="read", partitions=(0,)))
     log.tell(RegisterPartitions(job="j", task="read", count=2, digest="d"))
     log.tell(ExhaustInput(job="j", task="read", partitions=(1, 7)))
-    assert log.new.exhausted_inputs == Map()
+    assert not log.new.run("j").exhausted_inputs
     log.tell(ExhaustInput(job="j", task="read", partitions=(0,)))
-    assert set(log.new.exhausted_inputs["j"]) == {"read"}
+    assert set(log.new.run("j").exhausted_inputs) == {"read"}
 
 
 def test_a_job_completes_with_its_last_output():
     log = ReplicaLog().join("g", peers=4).submit(tasks="in out1 out2", outputs=["out1", "out2"])
     log.tell(ExhaustInput(job="j", task="in"))
     log.tell(SealOutput(job="j", task="out1"))
-    assert (log.new.completed_jobs, set(log.new.sealers["j"])) == ((), {"out2"})
+    assert (log.new.completed_jobs, set(log.new.run("j").sealers)) == ((), {"out2"})
     log.tell(SealOutput(job="j", task="out2"))
     assert (log.new.jobs, log.new.completed_jobs) == ((), ("j",))
-    assert log.new.allocations == Map()
+    assert not by_job(log.new, "allocation")
     assert set(log.new.peer_state.values()) == {"idle"}
 
 
 def test_a_sealer_stays_until_it_leaves_its_task():
     log = ReplicaLog().join("g1", "g2", peers=3).submit()
     log.tell(ExhaustInput(job="j", task="read"))
-    elected = log.new.sealers["j"]["write"]
+    elected = log.new.run("j").sealers["write"]
     log.tell(AddVirtualPeer(id="late", group_id="g1"))
-    assert log.new.sealers["j"]["write"] == elected
+    assert log.new.run("j").sealers["write"] == elected
     log.tell(LeaveCluster(id=elected))
-    after = log.new.sealers["j"]["write"]
+    after = log.new.run("j").sealers["write"]
     assert after != elected
-    assert after in log.new.allocations["j"]["write"]
+    assert after in log.new.run("j").allocation["write"]
 
 
 def test_a_job_that_has_ended_has_one_end():
@@ -233,12 +234,12 @@ def test_collection_forgets_only_what_it_names_and_what_has_ended():
     log.complete("b")
     log.tell(Gc(id="client", jobs=("b", "c", "nobody")))
     assert (log.new.jobs, log.new.completed_jobs, log.new.killed_jobs) == (("c",), (), ("a",))
-    assert set(log.new.specs) == {"a", "c"}
+    assert set(log.new.records) == {"a", "c"}
 
 
 def test_a_late_signal_means_nothing():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell(SignalReady(id="g-0", version=log.new.allocation_version["j"] - 1))
+    log.tell(SignalReady(id="g-0", version=log.new.run("j").allocation_version - 1))
     assert log.new.ready == Map()
     assert log.new.peer_state["g-0"] == "idle"
 
@@ -246,4 +247,4 @@ def test_a_late_signal_means_nothing():
 def test_the_shards_of_a_windowed_task_are_registered_without_a_document():
     log = ReplicaLog().join("g", peers=3).submit()
     log.tell(RegisterPartitions(job="j", task="read", count=128, digest=""))
-    assert log.new.partitions["j"]["read"].count == 128
+    assert log.new.partitions("j")["read"].count == 128

@@ -46,7 +46,7 @@ def test_each_group_starts_its_own_peers_only():
 
 def test_who_stays_is_rewired_when_another_comes():
     log = ReplicaLog().join("g1", peers=3).submit()
-    before = dict(log.new.task_slot_ids["j"])
+    before = dict(log.new.run("j").slots)
     log.join("g2").tell(AddVirtualPeer(id="more", group_id="g2"))
     rewired = log.effects("g1")
     assert [type(each) for each in rewired] == [RewireTask] * 3
@@ -83,7 +83,7 @@ def test_a_peer_that_left_stops():
 
 def test_a_job_is_ready_once_with_its_last_peer():
     log = ReplicaLog().join("g1", peers=2).join("g2", peers=1).submit()
-    version = log.new.allocation_version["j"]
+    version = log.new.run("j").allocation_version
     said = []
     for peer in ("g1-0", "g1-1", "g2-0", "g2-0"):
         log.tell(SignalReady(id=peer, version=version))
@@ -104,7 +104,7 @@ def test_the_sealer_is_told_once_and_again_after_a_rewiring():
     assert of_kind(log.effects("g"), SealTask) == []
     log.ready()
     assert of_kind(log.effects("g"), SealTask) == [
-        SealTask(log.new.sealers["j"]["write"], "j", "write")
+        SealTask(log.new.run("j").sealers["write"], "j", "write")
     ]
 
 

@@ -4,6 +4,7 @@ import pytest
 from immutables import Map
 from tests.support.invariants import STATES, STEPS, transition_violations, violations
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import altered
 from tests.support.submissions import job_spec
 
 from onyx.replica.commands import DrainJob, ExhaustInput
@@ -17,29 +18,27 @@ def healthy():
 
 
 def seat(replica, task, *peers):
-    allocation = replica.allocations["j"].set(task, peers)
-    return replace(replica, allocations=replica.allocations.set("j", allocation))
+    allocation = replica.run("j").allocation.set(task, peers)
+    return altered(replica, "j", allocation=allocation)
 
 
 def respecified(replica, **more):
     spec = job_spec("read parse write", inputs=["read"], outputs=["write"], **more)
-    return replace(replica, specs=Map({"j": spec}))
+    return replace(replica, records=Map({"j": replace(replica.records["j"], spec=spec)}))
 
 
 BROKEN = {
     "R1": lambda r: seat(r, "read", "nobody"),
-    "R2": lambda r: seat(r, "read", *r.allocations["j"]["write"]),
-    "R3": lambda r: replace(
-        r, task_slot_ids=Map({"j": Map({"read": Map({"g1-0": 0, "g1-1": 0})})})
-    ),
+    "R2": lambda r: seat(r, "read", *r.run("j").allocation["write"]),
+    "R3": lambda r: altered(r, "j", slots=Map({"read": Map({"g1-0": 0, "g1-1": 0})})),
     "R4": lambda r: seat(r, "parse"),
-    "R5": lambda r: replace(r, sealers=Map({"j": Map({"write": "nobody"})})),
+    "R5": lambda r: altered(r, "j", sealers=Map({"write": "nobody"})),
     "R6": lambda r: replace(r, jobs=(), killed_jobs=("j",)),
-    "R6-suspended": lambda r: replace(r, suspended_jobs=Map({"j": None})),
+    "R6-suspended": lambda r: altered(r, "j", suspended=True),
     "R7": lambda r: replace(r, pairs=r.pairs.set("g1", "g1")),
     "R7-joins": lambda r: replace(r, prepared=Map({"g1": "x"}), accepted=Map({"g1": "y"})),
     "R8": lambda r: replace(r, groups_reverse_index=r.groups_reverse_index.delete("g1-0")),
-    "R9": lambda r: replace(r, allocation_version=Map({"j": r.version + 1})),
+    "R9": lambda r: altered(r, "j", allocation_version=r.version + 1),
     "R11": lambda r: respecified(r, required_tags={"read": ["gpu"]}),
     "R12": lambda r: replace(r, peer_state=r.peer_state.set("ghost", "idle")),
     "R14": lambda r: replace(
@@ -70,28 +69,27 @@ def later(replica):
 STEPS_BROKEN = {
     "L2": lambda r: r,
     "R3": lambda r: later(
-        replace(
+        altered(
             r,
-            task_slot_ids=Map(
+            "j",
+            slots=Map(
                 {
-                    job: Map(
-                        {t: Map({p: slot + 5 for p, slot in s.items()}) for t, s in tasks.items()}
-                    )
-                    for job, tasks in r.task_slot_ids.items()
+                    task: Map({peer: slot + 5 for peer, slot in slots.items()})
+                    for task, slots in r.run("j").slots.items()
                 }
             ),
         )
     ),
-    "R9": lambda r: later(replace(r, allocation_version=Map({"j": r.version}))),
+    "R9": lambda r: later(altered(r, "j", allocation_version=r.version)),
     "R10": lambda r: later(
         seat(
-            seat(r, "read", *r.allocations["j"]["write"]),
+            seat(r, "read", *r.run("j").allocation["write"]),
             "write",
-            *r.allocations["j"]["read"],
+            *r.run("j").allocation["read"],
         )
     ),
-    "R13": lambda r: later(replace(r, exhausted_inputs=Map())),
-    "R13-draining": lambda r: later(replace(r, draining_jobs=Map())),
+    "R13": lambda r: later(altered(r, "j", exhausted_inputs=Map())),
+    "R13-draining": lambda r: later(altered(r, "j", draining=False)),
 }
 
 

@@ -3,6 +3,7 @@
 import pytest
 from immutables import Map
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import by_job
 
 from onyx.replica import canonical
 from onyx.replica.commands import (
@@ -41,13 +42,13 @@ def ended(log, end):
 def test_a_suspended_job_keeps_what_it_has_done_and_gives_its_peers_away():
     log = running()
     log.submit("other")
-    assert "other" not in log.new.allocations
+    assert not log.new.run("other").allocation
     before = log.new
     log.tell(SuspendJob(job="j"))
     assert log.new.jobs == ("j", "other")
-    assert set(log.new.allocations) == {"other"}
-    assert log.new.partitions == before.partitions
-    assert log.new.exhausted_partitions == before.exhausted_partitions
+    assert set(by_job(log.new, "allocation")) == {"other"}
+    assert log.new.partitions("j") == before.partitions("j")
+    assert log.new.run("j").exhausted_partitions == before.run("j").exhausted_partitions
     assert set(log.new.peer_state.values()) == {"idle"}
     assert log.new.ready == Map()
 
@@ -55,20 +56,20 @@ def test_a_suspended_job_keeps_what_it_has_done_and_gives_its_peers_away():
 def test_a_job_that_is_resumed_has_its_place_again():
     log = ReplicaLog("greedy").join("g", peers=3).submit("first").submit("second")
     log.tell(SuspendJob(job="first"))
-    assert set(log.new.allocations) == {"second"}
+    assert set(by_job(log.new, "allocation")) == {"second"}
     log.tell(ResumeJob(job="first"))
-    assert set(log.new.allocations) == {"first"}
+    assert set(by_job(log.new, "allocation")) == {"first"}
 
 
 def test_a_job_that_is_suspended_while_it_is_sealed_is_sealed_later():
     log = running()
     log.tell(ExhaustInput(job="j", task="read"))
-    assert set(log.new.sealers["j"]) == {"write"}
+    assert set(log.new.run("j").sealers) == {"write"}
     log.tell(SuspendJob(job="j"))
-    assert log.new.sealers == Map()
+    assert not log.new.run("j").sealers
     log.tell(AddVirtualPeer(id="more", group_id="g"))
     log.tell(ResumeJob(job="j"))
-    assert set(log.new.sealers["j"]) == {"write"}
+    assert set(log.new.run("j").sealers) == {"write"}
     log.tell(SealOutput(job="j", task="write"))
     assert log.new.completed_jobs == ("j",)
 
@@ -77,21 +78,21 @@ def test_a_draining_job_goes_on_with_its_peers_until_its_input_is_exhausted():
     log = running()
     before = log.new
     log.tell(DrainJob(job="j"))
-    assert log.new.allocations == before.allocations
+    assert log.new.run("j").allocation == before.run("j").allocation
     assert log.effects("g") == ()
     log.tell(ExhaustInput(job="j", task="read", partitions=(1,)))
     log.tell(SealOutput(job="j", task="write"))
-    assert (log.new.completed_jobs, log.new.draining_jobs) == (("j",), Map())
+    assert (log.new.completed_jobs, log.new.records["j"].run) == (("j",), None)
 
 
 def test_draining_a_suspended_job_does_not_resume_it():
     log = running()
     log.tell(SuspendJob(job="j"))
     log.tell(DrainJob(job="j"))
-    assert log.new.allocations == Map()
-    assert set(log.new.suspended_jobs) == set(log.new.draining_jobs) == {"j"}
+    assert not log.new.run("j").allocation
+    assert set(by_job(log.new, "suspended")) == set(by_job(log.new, "draining")) == {"j"}
     log.tell(ResumeJob(job="j"))
-    assert set(log.new.allocations) == set(log.new.draining_jobs) == {"j"}
+    assert set(by_job(log.new, "allocation")) == set(by_job(log.new, "draining")) == {"j"}
 
 
 def test_a_job_that_has_never_had_peers_is_drained_at_once():
@@ -106,7 +107,7 @@ def test_a_job_that_has_read_and_waits_for_peers_drains_when_it_has_some():
     log.tell(DrainJob(job="j"))
     assert log.new.jobs == ("j",)
     log.tell(AddVirtualPeer(id="more", group_id="g"))
-    assert "j" in log.new.allocations
+    assert log.new.run("j").allocation
 
 
 @pytest.mark.parametrize("verb", [SuspendJob, ResumeJob, DrainJob])
@@ -137,25 +138,25 @@ def test_the_end_of_a_suspended_job_leaves_nothing_behind(end):
     log.tell(SuspendJob(job="j"))
     log.tell(DrainJob(job="j"))
     ended(log, end)
-    assert (log.new.suspended_jobs, log.new.draining_jobs) == (Map(), Map())
+    assert log.new.records["j"].run is None
 
 
 def test_a_job_in_the_place_of_another_begins_in_the_moment_in_which_that_is_killed():
     log = running()
     log.submit("next", upgrades="j")
     assert (log.new.jobs, log.new.killed_jobs) == (("next",), ("j",))
-    assert log.new.upgrades == Map({"next": "j"})
-    assert set(log.new.allocations) == {"next"}
-    assert log.new.partitions["j"]["read"].count == 2
+    assert log.new.upgrades("next") == "j"
+    assert set(by_job(log.new, "allocation")) == {"next"}
+    assert log.new.partitions("j")["read"].count == 2
 
 
 def test_a_job_that_goes_on_where_a_killed_one_stopped_finds_its_partitions():
     log = running()
-    before = log.new.partitions
+    before = log.new.partitions("j")
     log.tell(KillJob(job="j"))
     log.submit("next", upgrades="j")
-    assert log.new.partitions == before
-    assert set(log.new.allocations) == {"next"}
+    assert log.new.partitions("j") == before
+    assert set(by_job(log.new, "allocation")) == {"next"}
 
 
 def test_a_job_that_completes_leaves_no_partitions():
@@ -163,7 +164,7 @@ def test_a_job_that_completes_leaves_no_partitions():
     log.tell(ExhaustInput(job="j", task="read", partitions=(1,)))
     log.tell(SealOutput(job="j", task="write"))
     assert log.new.completed_jobs == ("j",)
-    assert log.new.partitions == Map()
+    assert not log.new.partitions("j")
 
 
 def test_a_job_whose_beginning_is_forgotten_before_it_has_taken_over_is_killed():
@@ -172,7 +173,7 @@ def test_a_job_whose_beginning_is_forgotten_before_it_has_taken_over_is_killed()
     log.tell(Gc(id="c", jobs=("j",)))
     assert (log.new.jobs, log.new.killed_jobs) == (("other",), ("next",))
     log.tell(Gc(id="c", jobs=("next",)))
-    assert log.new.upgrades == Map()
+    assert "next" not in log.new.records
 
 
 def test_a_job_that_has_taken_over_needs_the_other_no_more():
@@ -180,4 +181,4 @@ def test_a_job_that_has_taken_over_needs_the_other_no_more():
     log.submit("next", upgrades="j")
     log.tell(Gc(id="c", jobs=("j",), carried_over=("next",)))
     assert (log.new.jobs, log.new.killed_jobs) == (("next",), ())
-    assert "j" not in log.new.partitions
+    assert "j" not in log.new.records

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import by_job
 
 from onyx.replica import canonical, losses
 from onyx.replica.commands import KillJob, ReportLoss
@@ -22,7 +23,7 @@ def lost(log: ReplicaLog, name: str, *runs: tuple[int, int, int], **more: Any) -
 
 
 def counts(log: ReplicaLog) -> dict[str, int]:
-    return dict(log.new.losses.get("j", {}))
+    return dict(log.new.run("j").losses)
 
 
 KEY = losses.key_of("parse", 0, 7, "ab")
@@ -70,12 +71,12 @@ def test_nothing_is_known_of_jobs_that_have_ended_or_of_tasks_that_do_not_exist(
     log = running()
     lost(log, "a", (0, 7, 7), job="k")
     lost(log, "b", (0, 7, 7), task="nowhere")
-    assert not log.new.suspects
+    assert not by_job(log.new, "suspects")
     lost(log, "c", (0, 7, 7), id="ab")
     log.tell(KillJob(job="j"))
-    assert not log.new.suspects
-    assert not log.new.losses
-    assert not log.new.loss_reports
+    assert not by_job(log.new, "suspects")
+    assert not by_job(log.new, "losses")
+    assert not by_job(log.new, "loss_reports")
 
 
 def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
@@ -87,7 +88,7 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     assert len(runs) == losses.SUSPECT_RUNS_MAX
     last = 2 * (losses.COUNTED_MAX + 9)
     assert runs[-1] == (0, last, last)
-    assert len(log.new.loss_reports["j"]) == losses.REPORTS_KEPT_MAX
+    assert len(log.new.run("j").loss_reports) == losses.REPORTS_KEPT_MAX
 
 
 @pytest.mark.parametrize(
@@ -106,4 +107,4 @@ def test_reports_that_are_not_well_formed_are_rejected(wrong: dict[str, Any]) ->
     args = {"job": "j", "task": "parse", "loss": "a", "runs": [[0, 1, 2]]}
     log.tell_raw("report-loss", **{**args, **wrong})
     assert log.new.rejected == 1
-    assert not log.new.suspects
+    assert not by_job(log.new, "suspects")

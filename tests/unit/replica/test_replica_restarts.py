@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.replica_log import ReplicaLog
+from tests.support.runs import by_job
 
 from onyx.replica import canonical
 from onyx.replica.commands import KillJob, RestartTask
@@ -13,7 +14,7 @@ def running() -> ReplicaLog:
 
 
 def counts(log: ReplicaLog) -> dict[str, int]:
-    return dict(log.new.restarts.get("j", {}))
+    return dict(log.new.run("j").restarts)
 
 
 def test_restarts_are_counted_by_task_and_begin_anew_after_work() -> None:
@@ -30,8 +31,8 @@ def test_a_task_that_does_not_exist_and_a_job_that_has_ended_have_no_count() -> 
     log = running()
     log.tell(RestartTask(job="j", task="nowhere"))
     log.tell(RestartTask(job="k", task="parse"))
-    assert not log.new.restarts
+    assert not by_job(log.new, "restarts")
     log.tell(RestartTask(job="j", task="parse"))
     log.tell(KillJob(job="j"))
     log.tell(RestartTask(job="j", task="parse"))
-    assert not log.new.restarts
+    assert not by_job(log.new, "restarts")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
 from tests.support import invariants
+from tests.support.runs import altered, by_job
 from tests.support.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, PeerId, Position
@@ -22,7 +21,7 @@ from onyx.replica.commands import (
 from onyx.replica.entry import Entry
 from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.scheduling.explain import why_waiting
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 
 
 def play(replica: Replica, *commands: Command) -> Replica:
@@ -57,7 +56,7 @@ def leave(*peers: str) -> list[Command]:
 
 
 def counts(replica: Replica, name: str = "j") -> dict[str, int]:
-    tasks = replica.allocations.get(JobId(name), NOTHING)
+    tasks = replica.run(JobId(name)).allocation
     return {task: len(tasks[task]) for task in sorted(tasks)}
 
 
@@ -75,8 +74,8 @@ def test_a_job_waits_until_all_its_tasks_can_have_their_minimum() -> None:
 
 def test_peers_that_are_not_needed_elsewhere_stay() -> None:
     replica = play(cluster(*[[]] * 6), job("j", "a", "b"))
-    before = replica.allocations[JobId("j")]
-    after = play(replica, *added(6, [], [])).allocations[JobId("j")]
+    before = replica.run(JobId("j")).allocation
+    after = play(replica, *added(6, [], [])).run(JobId("j")).allocation
     assert all(set(before[task]) < set(after[task]) for task in before)
 
 
@@ -99,20 +98,20 @@ def test_a_tagged_task_gets_no_more_peers_than_have_its_tags() -> None:
     peers = [["gpu"], [], [], [], [], []]
     replica = play(cluster(*peers), job("j", "a", "b", required_tags={"a": ["gpu"]}))
     assert counts(replica) == {"a": 1, "b": 5}
-    assert replica.allocations[JobId("j")]["a"] == ("p0",)  # type: ignore[index]
+    assert replica.run(JobId("j")).allocation["a"] == ("p0",)  # type: ignore[index]
 
 
 def test_a_peer_with_rare_tags_gives_up_a_seat_that_anybody_can_take() -> None:
     replica = play(cluster(["gpu"], []), job("j", "a", saturation=1, task_saturation={"a": 1}))
-    replica = replace(replica, allocations=Map({JobId("j"): Map({"a": (PeerId("p0"),)})}))
+    replica = altered(replica, JobId("j"), allocation=Map({"a": (PeerId("p0"),)}))
     replica = play(replica, job("k", "b", required_tags={"b": ["gpu"]}))
-    assert replica.allocations[JobId("j")]["a"] == ("p1",)  # type: ignore[index]
-    assert replica.allocations[JobId("k")]["b"] == ("p0",)  # type: ignore[index]
+    assert replica.run(JobId("j")).allocation["a"] == ("p1",)  # type: ignore[index]
+    assert replica.run(JobId("k")).allocation["b"] == ("p0",)  # type: ignore[index]
 
 
 def test_peers_without_tags_are_spared_when_nobody_asks_for_tags() -> None:
     replica = play(cluster(["gpu"], [], []), job("j", "a", saturation=2, task_saturation={"a": 2}))
-    assert replica.allocations[JobId("j")]["a"] == ("p1", "p2")  # type: ignore[index]
+    assert replica.run(JobId("j")).allocation["a"] == ("p1", "p2")  # type: ignore[index]
 
 
 def test_a_job_whose_tags_nobody_has_does_not_stop_the_others() -> None:
@@ -145,7 +144,7 @@ RECOVER = {"flux_policies": {"b": "recover"}, "min_required_peers": {"b": 2}}
 
 def lost_from(replica: Replica, task: str) -> Replica:
     """One peer of the task leaves."""
-    return play(replica, *leave(replica.allocations[JobId("j")][task][0]))  # type: ignore[index]
+    return play(replica, *leave(replica.run(JobId("j")).allocation[task][0]))  # type: ignore[index]
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -157,7 +156,7 @@ def test_a_recover_task_is_filled_again_and_goes_on_with_those_left(fixed: bool)
     assert counts(replica) == {"a": 1, "b": 2}, "there was one to spare"
     replica = lost_from(replica, "b")
     assert counts(replica) == {"a": 1, "b": 1}, "the job goes on"
-    assert replica.allocation_version[JobId("j")] == replica.version, "and is wired anew"
+    assert replica.run(JobId("j")).allocation_version == replica.version, "and is wired anew"
     replica = play(replica, *added(4, []))
     assert counts(replica) == {"a": 1, "b": 2}, "who comes is for the task that lacks one"
     replica = play(replica, *added(5, [], []))
@@ -220,9 +219,9 @@ def test_percentage_jobs(shares: tuple[int, ...], expected: tuple[int, ...]) -> 
 def test_a_later_job_takes_nothing_from_those_that_run_until_one_of_them_ends() -> None:
     replica = cluster(*[[]] * 12, scheduler="percentage")
     replica = play(replica, job("j", "a", percentage=70), job("k", "b", percentage=30))
-    before = replica.allocations
+    before = by_job(replica, "allocation")
     replica = play(replica, job("m", "c", percentage=80))
-    assert replica.allocations == before
+    assert by_job(replica, "allocation") == before
     replica = play(replica, KillJob(job="j"))
     assert (counts(replica, "k"), counts(replica, "m")) == ({"b": 12}, {}), "30 and 80 are too many"
     replica = play(replica, KillJob(job="k"))
@@ -257,4 +256,4 @@ def test_an_unrelated_job_is_not_touched_when_a_group_without_peers_leaves() -> 
         PrepareJoinCluster(joiner="h"),
         GroupLeaveCluster(id=GroupId("h")),
     )
-    assert replica.allocation_version[JobId("j")] == 3
+    assert replica.run(JobId("j")).allocation_version == 3

@@ -92,7 +92,7 @@ def test_the_machine_takes_what_is_submitted():
     replica = log.tell(command)
     assert (replica.rejected, replica.jobs) == (0, ("j",))
     assert replica.digest_of("j") == "d"
-    assert replica.specs["j"] == command.spec
+    assert replica.spec("j") == command.spec
     assert isinstance(replica, Replica)
 
 
@@ -118,8 +118,8 @@ def test_the_owner_of_a_job_is_kept_with_it_and_is_no_novel(owner, kept):
     command = submission(JobId("j"), JOB, "d", "balanced", owner)
     log = ReplicaLog()
     log.tell_raw(command.NAME, **msgspec.to_builtins(command))
-    assert ("j" in log.new.specs, log.new.rejected) == (kept, int(not kept))
+    assert ("j" in log.new.records, log.new.rejected) == (kept, int(not kept))
     log.tell(KillJob(job="j"))
-    assert not kept or log.new.specs["j"].owner == owner
+    assert not kept or log.new.spec("j").owner == owner
     log.tell(Gc(id="someone"))
-    assert not log.new.specs
+    assert not log.new.records

@@ -62,14 +62,14 @@ def exhausted(task: str, *numbers: int) -> Command:
 def test_shards_are_numbered_after_the_partitions_of_inputs() -> None:
     shards = RegisterPartitions(job=JOB, task=COUNT, count=128)
     replica = applied(submitted(), partitions(READ, 3), shards)
-    assert replica.partitions[JOB][COUNT] == Partitions(3, 128, "")
+    assert replica.partitions(JOB)[COUNT] == Partitions(3, 128, "")
 
 
 def test_outputs_are_sealed_when_windowed_tasks_have_ended_too() -> None:
     before = [*GROUP, submitted(outputs=[WRITE]), partitions(READ, 1), partitions(COUNT, 2)]
     before += [exhausted(READ, 0), exhausted(COUNT, 1)]
-    assert JOB not in applied(*before).sealers
-    assert WRITE in applied(*before, exhausted(COUNT, 2)).sealers[JOB]
+    assert not applied(*before).run(JOB).sealers
+    assert WRITE in applied(*before, exhausted(COUNT, 2)).run(JOB).sealers
 
 
 @pytest.mark.parametrize("last", [READ, COUNT])

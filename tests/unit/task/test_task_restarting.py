@@ -63,16 +63,16 @@ def test_work_without_a_failure_for_long_makes_the_count_begin_anew() -> None:
     bench = job(sometimes)
     for _ in range(3):
         waited_s(bench)
-    counts = bench.replica().restarts
-    assert counts[bench.id]["work"] == 3
+    counts = bench.replica().run(bench.id).restarts
+    assert counts["work"] == 3
     broken[0] = False
     bench.settle(["read", "write"])
     bench.start()
     bench.clock.advance(bench.settings.task.restarts_forgotten_after_s)
     broken[0] = True
     assert waited_s(bench) == pytest.approx(bench.settings.task.retry_start_interval_s, abs=0.6)
-    counts = bench.replica().restarts
-    assert counts[bench.id]["work"] == 1
+    counts = bench.replica().run(bench.id).restarts
+    assert counts["work"] == 1
 
 
 def test_a_peer_that_is_stopped_while_it_waits_is_not_restarted() -> None:

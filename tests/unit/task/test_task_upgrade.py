@@ -218,7 +218,7 @@ def test_a_job_does_not_begin_where_its_state_would_be_lost_silently() -> None:
 
 def test_a_job_does_not_begin_when_the_old_one_has_been_forgotten() -> None:
     old = stopped(30)
-    old._replica = dataclasses.replace(old._replica, specs=type(old._replica.specs)())
+    old._replica = dataclasses.replace(old._replica, records=old._replica.records.delete(old.id))
     new = after(old)
     for _ in range(50):
         new.round()

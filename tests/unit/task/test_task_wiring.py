@@ -55,7 +55,7 @@ def wired(scheduler: str, **parse: Any) -> dict[tuple[str, str], Wiring]:
             replica, JobId("j"), job(scheduler, **parse), PeerId(peer), TaskName(task)
         )
         for task in TASKS
-        for peer in replica.allocations[JobId("j")][TaskName(task)]
+        for peer in replica.run(JobId("j")).allocation[TaskName(task)]
     }
 
 

@@ -46,7 +46,7 @@ def collect(log: ClientLog, replicas: Replicas) -> Collected:
     position, caller = before.version, str(uuid.uuid4())
     for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
         some = ended[start : start + FORGOTTEN_AT_ONCE]
-        done = tuple(job for job in taken if before.upgrades[job] in some)
+        done = tuple(job for job in taken if before.upgrades(job) in some)
         position = log.append(Gc(id=caller, jobs=some, carried_over=done))
     replica = replicas.at(position)
     log.collect(Origin(replica.version, canonical.encode(replica)))

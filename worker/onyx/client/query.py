@@ -21,7 +21,7 @@ from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import Unavailable, UserError
 from onyx.flow.grouping import SHARDS, shard_of
 from onyx.ids import AllocationVersion, JobId, TaskName
-from onyx.model.job import EMPTY, Job, Window
+from onyx.model.job import Job, Window
 from onyx.model.report import nearest
 from onyx.replica.state import Replica
 from onyx.seams import Clock, SystemClock
@@ -130,7 +130,7 @@ class StateReader:
     def _answer(self, job: Job, window: Window, question: Question, left_s: float) -> Answer:
         replica = self._client.replica()
         owners = self._owners(replica, job, window, question)
-        version = AllocationVersion(replica.allocation_version[question.job])
+        version = AllocationVersion(replica.run(question.job).allocation_version)
 
         def ask(site: Site) -> Answer:
             address = str(replica.peer_sites[site.peer].get("address", ""))
@@ -144,7 +144,7 @@ class StateReader:
         self, replica: Replica, job: Job, window: Window, question: Question
     ) -> Sequence[Site]:
         """The peers that have what is asked for."""
-        if not replica.allocations.get(question.job, EMPTY).get(TaskName(window.task)):
+        if not replica.run(question.job).allocation.get(TaskName(window.task)):
             status = self._client.status_at(replica, question.job)
             why = f" ({status.waiting_for})" if status.waiting_for else ""
             raise UserError(

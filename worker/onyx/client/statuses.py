@@ -68,7 +68,7 @@ def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
 
 def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
     """The tasks of a job that do not advance, as live workers report."""
-    allocation = replica.allocations.get(job, _NOBODY)
+    allocation = replica.run(job).allocation
     peers = {peer for each in allocation.values() for peer in each}
     found: list[Stall] = []
     for group in log.list_documents(job_documents.stalls(job)) if peers else ():
@@ -84,7 +84,7 @@ def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
     """The status of a job as of a replica."""
     state: JobState = "unknown"
     waiting_for = None
-    peers = sum(map(len, replica.allocations.get(job, _NOBODY).values()))
+    peers = sum(map(len, replica.run(job).allocation.values()))
     if job in replica.completed_jobs:
         state = "completed"
     elif job in replica.killed_jobs:
@@ -112,7 +112,7 @@ def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
 def _name(log: ClientLog, replica: Replica, job: JobId) -> tuple[str, str]:
     """The name of a job, and why it cannot be read: one damaged manifest must not hide other
     jobs."""
-    if job not in replica.specs:
+    if job not in replica.records:
         return "", ""
     try:
         return manifest(log, replica, job).name, ""
@@ -134,11 +134,8 @@ def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
 
 def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
     """Of a job that has not ended."""
-    if job in replica.suspended_jobs:
+    if replica.run(job).suspended:
         return "suspended"
-    if job in replica.draining_jobs:
+    if replica.run(job).draining:
         return "draining"
     return "running" if peers else "waiting"
-
-
-_NOBODY: dict[Any, Any] = {}

@@ -56,7 +56,7 @@ class GroupTelemetry:
 
     def observe(self, replica: Replica, leaving: bool = False) -> None:
         """The replica may have changed: count peers by state, and end the jobs that left."""
-        seen = (replica.groups_index, replica.allocations, replica.ready, leaving)
+        seen = (replica.groups_index, replica.records, replica.ready, leaving)
         if len(seen) == len(self._seen) and all(map(_is, seen, self._seen)):
             return
         self._seen = seen
@@ -102,8 +102,8 @@ class GroupTelemetry:
         mine = frozenset(replica.groups_index.get(self._group, ()))
         with self._lock:
             for job in tuple(self._jobs):
-                tasks = replica.allocations.get(job)
-                if tasks is None or not any(mine.intersection(peers) for peers in tasks.values()):
+                tasks = replica.run(job).allocation
+                if not any(mine.intersection(peers) for peers in tasks.values()):
                     name, guarantee = self._jobs.pop(job)
                     self._metrics.remove(JOB_INFO, name, job, guarantee)
 
@@ -113,9 +113,9 @@ def _states(replica: Replica, group: GroupId, leaving: bool) -> list[PeerState]:
     if leaving:
         return [PeerState.LEAVING] * len(mine)
     versions = {
-        peer: replica.allocation_version.get(job)
+        peer: replica.run(job).allocation_version
         for job in replica.jobs
-        for peers in replica.allocations.get(job, {}).values()
+        for peers in replica.run(job).allocation.values()
         for peer in peers
     }
     states = []

@@ -13,7 +13,6 @@ from functools import partial
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
-from onyx.model.job import EMPTY
 from onyx.peer.task_runner import TaskRunner
 from onyx.peer.task_threads import TaskThreads
 from onyx.replica.effects import (
@@ -162,9 +161,9 @@ class RunningTasks:
         """An acker for each of our peers that is one; those of older versions end."""
         mine = replica.groups_index.get(self._group, ())
         wanted = {
-            (job, AllocationVersion(replica.allocation_version.get(job, -1)), peer)
+            (job, AllocationVersion(replica.run(job).allocation_version), peer)
             for job in replica.jobs
-            for peer in replica.ackers.get(job, ())
+            for peer in replica.run(job).ackers
             if peer in mine
         }
         for key in [key for key in self._ackers if key not in wanted]:
@@ -193,7 +192,7 @@ class RunningTasks:
         me = self._group
         addresses: dict[GroupId, str] = {}
         for job in replica.jobs:
-            peers = [peer for task in replica.allocations.get(job, EMPTY).values() for peer in task]
+            peers = [peer for task in replica.run(job).allocation.values() for peer in task]
             groups = {replica.groups_reverse_index[peer] for peer in peers}
             if me in groups:
                 for peer in peers:
@@ -204,7 +203,7 @@ class RunningTasks:
 
 
 def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:
-    spec = replica.specs[job].by_name[task]
+    spec = replica.spec(job).by_name[task]
     if spec.input:
         return Kind.INPUT
     return Kind.OUTPUT if spec.output else Kind.FUNCTION

@@ -111,12 +111,12 @@ def _restarts(status: Status) -> str:
 
 
 def _not_ready(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
-    allocation = replica.allocations.get(job)
-    version = replica.allocation_version.get(job)
-    if allocation is None:
-        return ()
+    run = replica.run(job)
     return tuple(
         name
         for name in replica.tasks_of(job)
-        if any(replica.ready.get(peer) != version for peer in allocation.get(name, ()))
+        if any(
+            replica.ready.get(peer) != run.allocation_version
+            for peer in run.allocation.get(name, ())
+        )
     )

@@ -4,9 +4,9 @@ How a field is written follows from its type in `state`, once, so that a new fie
 here: maps are objects, maps to None are sets and so sorted lists, and tuples are lists. Keys are
 sorted, hence no hash seed shows.
 
-A field that an entry did not touch is the same object as before, so the bytes of a field are kept
-by its identity: a digest after every entry costs what the entry changed. Pickle was rejected (it
-executes what it reads), and `hash()` differs between processes.
+A field or a job's record that an entry did not touch is the same object as before, so their bytes
+are kept by identity: a digest after every entry costs what the entry changed. Pickle was rejected
+(it executes what it reads), and `hash()` differs between processes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from hashlib import blake2b
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from immutables import Map
 
 from onyx.errors import UserError
+from onyx.ids import JobId
 from onyx.replica.spec import JobSpec
-from onyx.replica.state import Partitions, Replica
+from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""
+RECORDS_KEPT_MAX = 4_096
+"""Records of jobs whose bytes are kept."""
 
 Convert = Callable[[Any], Any]
 
@@ -95,13 +98,38 @@ _Kept = dict[int, tuple[Any, bytes, bytes]]
 
 def _field(replica: Replica, name: str) -> tuple[bytes, bytes]:
     value = getattr(replica, name)
-    kept = _KEPT[name]
+    if name == "records":
+        return _kept(_KEPT[name], FIELD_VALUES_KEPT_MAX, value, _records)
+    shape = _SHAPES[name]
+    return _kept(_KEPT[name], FIELD_VALUES_KEPT_MAX, value, lambda each: _json(shape.plain(each)))
+
+
+def _records(records: Map[JobId, JobRecord]) -> bytes:
+    parts = (
+        _json(job) + b":" + _kept(_KEPT_RECORDS, RECORDS_KEPT_MAX, records[job], _record)[0]
+        for job in sorted(records)
+    )
+    return b"{" + b",".join(parts) + b"}"
+
+
+def _record(record: JobRecord) -> bytes:
+    return _json(_RECORD.plain(record))
+
+
+def _json(plain: Any) -> bytes:
+    return msgspec.json.encode(plain, order="sorted")
+
+
+def _kept(
+    kept: _Kept, kept_max: int, value: Any, encoded: Callable[[Any], bytes]
+) -> tuple[bytes, bytes]:
+    """The bytes of a value and their hash."""
     found = kept.get(id(value))
     if found is not None and found[0] is value:
         return found[1], found[2]
-    data = msgspec.json.encode(_SHAPES[name].plain(value), order="sorted")
+    data = encoded(value)
     hashed = blake2b(data, digest_size=16).digest()
-    if len(kept) >= FIELD_VALUES_KEPT_MAX:
+    if len(kept) >= kept_max:
         kept.clear()
     kept[id(value)] = (value, data, hashed)
     return data, hashed
@@ -120,10 +148,12 @@ def _shape(kind: Any) -> _Shape:
             lambda value: [item.plain(each) for each in value],
             lambda plain: tuple(item.value(each) for each in _checked(plain, list)),
         )
-    if kind is Partitions:
-        return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, Partitions))
-    if kind is JobSpec:
-        return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, JobSpec))
+    if kind in (Partitions, JobSpec):
+        return _Shape(msgspec.to_builtins, lambda plain: msgspec.convert(plain, kind))
+    if kind in (JobRecord, JobRun):
+        return _record_of(kind)
+    if origin in (Union, types.UnionType):  # None is the default, and defaults are not written
+        return _shape(arguments[0])
     if kind is Any:
         return _Shape(lambda value: value, lambda plain: plain)
     scalar = _scalar_type(kind)
@@ -133,6 +163,26 @@ def _shape(kind: Any) -> _Shape:
 def _set_of(scalar: type) -> _Shape:
     return _Shape(
         sorted, lambda plain: Map(dict.fromkeys(_checked(each, scalar) for each in plain))
+    )
+
+
+def _record_of(kind: type) -> _Shape:
+    """A record of the replica: the fields that differ from their defaults."""
+    hints = get_type_hints(kind)
+    shapes = {each.name: _shape(hints[each.name]) for each in fields(kind)}
+    defaults = {each.name: each.default for each in fields(kind)}
+
+    def plain(value: Any) -> dict[str, Any]:
+        given = {name: getattr(value, name) for name in shapes}
+        return {
+            name: shapes[name].plain(each)
+            for name, each in given.items()
+            if each is not defaults[name] and each != defaults[name]
+        }
+
+    return _Shape(
+        plain,
+        lambda plain: kind(**{name: shapes[name].value(each) for name, each in plain.items()}),
     )
 
 
@@ -163,3 +213,5 @@ _SHAPES = {
     each.name: _shape(_HINTS[each.name]) for each in sorted(fields(Replica), key=lambda f: f.name)
 }
 _KEPT: dict[str, _Kept] = {name: {} for name in _SHAPES}
+_RECORD = _shape(JobRecord)
+_KEPT_RECORDS: _Kept = {}

@@ -14,7 +14,7 @@ from onyx.ids import JobId, PeerId, Position, Slot, TaskName
 from onyx.replica import jobs
 from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.scheduling.allocation import reconfigure
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import JobRun, Replica
 
 Place = tuple[JobId, TaskName]
 Slots = Map[TaskName, Map[PeerId, Slot]]
@@ -24,60 +24,52 @@ def settle(old: Replica, new: Replica, position: Position) -> Replica:
     """The new replica with everything that follows from its difference to the old one."""
     if new is old:
         return new
-    if (
-        new.peers != old.peers
-        or new.jobs != old.jobs
-        or new.suspended_jobs is not old.suspended_jobs
-    ):
+    changed = changed_runs(old, new)
+    suspended = any(old.run(job).suspended != new.run(job).suspended for job in changed)
+    if new.peers != old.peers or new.jobs != old.jobs or suspended:
         new = _replace_lost_ackers(reconfigure(new))
-    changed = _changed_jobs(old, new)
-    if changed:
-        new = _follow(old, new, changed, position)
-    if (
-        changed
-        or new.exhausted_inputs is not old.exhausted_inputs
-        or new.sealed_outputs is not old.sealed_outputs
-    ):
-        new = _elect_sealers(new, position)
+        changed = changed_runs(old, new)
+    moved = [job for job in changed if _has_moved(old.run(job), new.run(job))]
+    if moved:
+        new = _follow(old, new, moved, position)
+    for job in changed:
+        new = _elect_sealers(new, job, position)
     return new
+
+
+def changed_runs(old: Replica, new: Replica) -> list[JobId]:
+    """Jobs that run in either replica and whose running halves are not the same object, in the
+    order of submission."""
+    if new.records is old.records:
+        return []
+    jobs = new.jobs if new.jobs is old.jobs else dict.fromkeys((*old.jobs, *new.jobs))
+    return [job for job in jobs if old.run(job) is not new.run(job)]
 
 
 def _replace_lost_ackers(replica: Replica) -> Replica:
     """Ackers that are not on their job any more are replaced, and a job without peers has none."""
-    ackers = replica.ackers
-    for job in sorted(ackers):
-        allocation = replica.allocations.get(job, NOTHING)
-        there = {peer for peers in allocation.values() for peer in peers}
-        if not ackers[job] or not there.issuperset(ackers[job]):
-            chosen = choose_ackers(replica, job, allocation)
-            ackers = ackers.set(job, chosen) if chosen else ackers.delete(job)
-    return replica if ackers is replica.ackers else replace(replica, ackers=ackers)
+    for job in replica.jobs:
+        run = replica.run(job)
+        there = {peer for peers in run.allocation.values() for peer in peers}
+        if not there.issuperset(run.ackers):
+            chosen = choose_ackers(replica, job, run.allocation)
+            replica = replica.with_run(job, replace(run, ackers=chosen))
+    return replica
 
 
-def _changed_jobs(old: Replica, new: Replica) -> list[JobId]:
-    if new.allocations is old.allocations and new.ackers is old.ackers:
-        return []
-    candidates = {*old.allocations, *new.allocations, *old.ackers, *new.ackers}
-    return sorted(
-        job
-        for job in candidates
-        if old.allocations.get(job) != new.allocations.get(job)
-        or old.ackers.get(job) != new.ackers.get(job)
-    )
+def _has_moved(old: JobRun, new: JobRun) -> bool:
+    return old.allocation != new.allocation or old.ackers != new.ackers
 
 
-def _follow(old: Replica, new: Replica, changed: list[JobId], position: Position) -> Replica:
-    slots, versions = new.task_slot_ids, new.allocation_version
+def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) -> Replica:
     # A peer is ready for one allocation version only. The version is the position of this entry, so
     # no signal for it can have been written before, and all of older versions are void.
-    for job in changed:
+    for job in moved:
         if job in new.jobs:
-            versions = versions.set(job, position)
-        if job in new.allocations:
-            slots = slots.set(job, _slots(new.allocations[job], slots.get(job, Map())))
-        elif job in slots:
-            slots = slots.delete(job)
-    before, after = _places(old, changed), _places(new, changed)
+            run = new.run(job)
+            slots = _slots(run.allocation, run.slots)
+            new = new.with_run(job, replace(run, slots=slots, allocation_version=position))
+    before, after = _places(old, moved), _places(new, moved)
     state, ready = new.peer_state, new.ready
     for peer in sorted({*before, *after}):
         if before.get(peer) == after.get(peer):
@@ -86,16 +78,14 @@ def _follow(old: Replica, new: Replica, changed: list[JobId], position: Position
             state = state.set(peer, "idle")
         if peer in ready:
             ready = ready.delete(peer)
-    return replace(
-        new, task_slot_ids=slots, allocation_version=versions, peer_state=state, ready=ready
-    )
+    return replace(new, peer_state=state, ready=ready)
 
 
-def _places(replica: Replica, changed: list[JobId]) -> dict[PeerId, Place]:
+def _places(replica: Replica, jobs: list[JobId]) -> dict[PeerId, Place]:
     return {
         peer: (job, task)
-        for job in changed
-        for task, peers in replica.allocations.get(job, Map()).items()
+        for job in jobs
+        for task, peers in replica.run(job).allocation.items()
         for peer in peers
     }
 
@@ -117,31 +107,24 @@ def _slots(allocation: Map[TaskName, tuple[PeerId, ...]], slots: Slots) -> Slots
     return Map(found)
 
 
-def _elect_sealers(replica: Replica, position: Position) -> Replica:
+def _elect_sealers(replica: Replica, job: JobId, position: Position) -> Replica:
     """One peer of each output task that is not sealed, once all sources of the job are exhausted.
 
     The elected one stays elected while it is on the task.
     """
-    sealers = Map(
-        (job, elected)
-        for job in sorted(replica.exhausted_inputs)
-        if (elected := _sealers_of(replica, job, position))
-    )
-    return replica if sealers == replica.sealers else replace(replica, sealers=sealers)
-
-
-def _sealers_of(replica: Replica, job: JobId, position: Position) -> Map[TaskName, PeerId]:
-    if not jobs.all_exhausted(replica, job):
-        return Map()
-    sealed = replica.sealed_outputs.get(job, Map())
-    before = replica.sealers.get(job, Map())
+    if job not in replica.jobs:
+        return replica
+    run = replica.run(job)
     elected: dict[TaskName, PeerId] = {}
-    for task in replica.specs[job].outputs:
-        peers = sorted(replica.allocations.get(job, Map()).get(task, ()))
-        if peers and task not in sealed:
-            present = before.get(task)
+    ends = run.exhausted_inputs and jobs.all_exhausted(replica, job)
+    for task in replica.spec(job).outputs if ends else ():
+        peers = sorted(run.allocation.get(task, ()))
+        if peers and task not in run.sealed_outputs:
+            present = run.sealers.get(task)
             elected[task] = present if present in peers else elected_sealer(peers, position)
-    return Map(elected)
+    if elected == dict(run.sealers):
+        return replica
+    return replica.with_run(job, replace(run, sealers=Map(elected)))
 
 
 def elected_sealer(peers: list[PeerId], position: Position) -> PeerId:

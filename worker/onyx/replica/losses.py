@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from immutables import Map
-
 from onyx.ids import JobId, TaskName
-from onyx.replica.state import NOTHING, Replica, Run
+from onyx.replica.state import Replica, Run
 
 SUSPECT_RUNS_MAX = 256
 """Of one task; the newest stay."""
@@ -29,14 +27,12 @@ def key_of(task: TaskName, partition: int, position: int, id: str) -> str:
 
 def suspects(replica: Replica, job: JobId, task: TaskName) -> tuple[Run, ...]:
     """Runs of positions that are to be worked on one by one."""
-    found: tuple[Run, ...] = replica.suspects.get(job, NOTHING).get(task, ())
-    return found
+    return replica.run(job).suspects.get(task, ())
 
 
 def counted(replica: Replica, job: JobId, key: str) -> int:
     """How often a process has died over a segment, or (`key` is a task) over none of a task."""
-    counts: Map[str, int] = replica.losses.get(job, NOTHING)
-    return counts.get(key, 0)
+    return replica.run(job).losses.get(key, 0)
 
 
 def is_suspect(runs: Sequence[Run], partition: int, position: int) -> bool:

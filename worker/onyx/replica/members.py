@@ -8,13 +8,12 @@ from typing import TypeVar
 
 from immutables import Map
 
-from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import ring
-from onyx.replica.state import Replica
+from onyx.replica.state import JobRecord, Replica
 
 K = TypeVar("K")
 V = TypeVar("V")
-Allocations = Map[JobId, Map[TaskName, tuple[PeerId, ...]]]
 
 LEFT_GROUPS_KEPT_MAX = 1_000
 """Groups remembered as dead. Fencing keeps the dead from writing; this only stops what one wrote
@@ -86,7 +85,7 @@ def remove_peers(replica: Replica, peers: Iterable[PeerId]) -> Replica:
         peer_state=without(replica.peer_state, *ordered),
         peer_sites=without(replica.peer_sites, *ordered),
         peer_tags=without(replica.peer_tags, *ordered),
-        allocations=_deallocate(replica, gone),
+        records=_deallocate(replica, gone),
     )
 
 
@@ -99,15 +98,19 @@ def _drop(
     return index.set(group, rest) if rest else index.delete(group)
 
 
-def _deallocate(replica: Replica, gone: frozenset[PeerId]) -> Allocations:
-    allocations = replica.allocations
-    for job in sorted(allocations):
-        for task in sorted(allocations[job]):
-            peers = allocations[job][task]
+def _deallocate(replica: Replica, gone: frozenset[PeerId]) -> Map[JobId, JobRecord]:
+    records = replica.records
+    for job in replica.jobs:
+        run = replica.run(job)
+        allocation = run.allocation
+        for task, peers in run.allocation.items():
             if not gone.isdisjoint(peers):
                 rest = tuple(peer for peer in peers if peer not in gone)
-                allocations = allocations.set(job, allocations[job].set(task, rest))
-    return allocations
+                allocation = allocation.set(task, rest)
+        if allocation is not run.allocation:
+            record = replace(records[job], run=replace(run, allocation=allocation))
+            records = records.set(job, record)
+    return records
 
 
 def _unrelated(relation: Map[GroupId, GroupId], group: GroupId) -> Map[GroupId, GroupId]:

@@ -7,13 +7,12 @@ entry asks for once (a probe, a back-off) comes from its command (`Command.effec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-
-from immutables import Map
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.replica import ring
+from onyx.replica.derived import changed_runs
 from onyx.replica.effects import (
     Effect,
     JobReady,
@@ -26,7 +25,7 @@ from onyx.replica.effects import (
     UnwatchPulse,
     WatchPulse,
 )
-from onyx.replica.state import Replica
+from onyx.replica.state import NOTHING, JobRun, Replica
 
 
 class Work(NamedTuple):
@@ -58,9 +57,8 @@ def _watches(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
 
 
 def _tasks(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
-    if new.allocations is old.allocations and new.allocation_version is old.allocation_version:
-        return
-    before, after = _work(old, new, me), _work(new, old, me)
+    jobs = changed_runs(old, new)
+    before, after = _work(old, jobs, me), _work(new, jobs, me)
     stays = {peer for peer in before.keys() & after.keys() if _same(before[peer], after[peer])}
     for peer in sorted(before.keys() - stays):
         yield StopTask(
@@ -82,43 +80,39 @@ def _reason(new: Replica, peer: PeerId, job: JobId) -> str:
         return "job-killed"
     if job in new.completed_jobs:
         return "job-completed"
-    if job in new.suspended_jobs:
+    if new.run(job).suspended:
         return "job-suspended"
     return "peer-reallocated" if peer in new.peers else "peer-left"
 
 
-def _work(replica: Replica, other: Replica, me: GroupId) -> dict[PeerId, Work]:
-    """What my peers do, as far as it may differ from the other replica."""
-    mine = replica.groups_index.get(me, ())
-    if not mine:
+def _work(replica: Replica, jobs: Iterable[JobId], me: GroupId) -> dict[PeerId, Work]:
+    """What my peers do for some jobs."""
+    members = frozenset(replica.groups_index.get(me, ()))
+    if not members:
         return {}
-    members = frozenset(mine)
     found: dict[PeerId, Work] = {}
-    for job, allocation in replica.allocations.items():
-        version = AllocationVersion(replica.allocation_version.get(job, 0))
-        if allocation is other.allocations.get(job) and version == other.allocation_version.get(
-            job, 0
-        ):
-            continue
-        slots = replica.task_slot_ids.get(job, Map())
-        for task, peers in allocation.items():
+    for job in jobs:
+        run = replica.run(job)
+        version = AllocationVersion(run.allocation_version)
+        for task, peers in run.allocation.items():
             for peer in members.intersection(peers):
-                slot = slots.get(task, Map()).get(peer, Slot(0))
+                slot = run.slots.get(task, NOTHING).get(peer, Slot(0))
                 found[peer] = Work(job, task, slot, version)
     return found
 
 
 def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     """Jobs of mine that can run now; sealing begins only then, for its channels must stand."""
-    for job in _touched(old, new):
-        version = new.allocation_version.get(job)
-        if version is None or not _has_peer(new, job, me) or not is_ready(new, job):
+    for job in new.jobs if new.ready is not old.ready else changed_runs(old, new):
+        run = new.run(job)
+        version = run.allocation_version
+        if not _has_peer(new, run, me) or not is_ready(new, job):
             continue
-        was_ready = old.allocation_version.get(job) == version and is_ready(old, job)
+        was_ready = old.run(job).allocation_version == version and is_ready(old, job)
         if not was_ready:
             yield JobReady(job, AllocationVersion(version))
-        sealed_before = old.sealers.get(job, Map()) if was_ready else Map()
-        for task, peer in sorted(new.sealers.get(job, Map()).items()):
+        sealed_before = old.run(job).sealers if was_ready else NOTHING
+        for task, peer in sorted(run.sealers.items()):
             if new.groups_reverse_index.get(peer) == me and sealed_before.get(task) != peer:
                 yield SealTask(peer, job, task)
 
@@ -126,36 +120,30 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     """One group removes the state logs of a job. A group that dies before it has done so
     leaves bytes behind, and nothing else."""
-    if new.completed_jobs is old.completed_jobs and new.specs is old.specs:
+    # A record goes only with the place of its job in one of these.
+    if (
+        new.jobs is old.jobs
+        and new.completed_jobs is old.completed_jobs
+        and new.killed_jobs is old.killed_jobs
+    ):
         return
     if not new.groups or sorted(new.groups)[new.version % len(new.groups)] != me:
         return
-    for job in sorted(old.specs):
+    for job in sorted(old.records):
         completed = job in new.completed_jobs and job not in old.completed_jobs
-        if old.specs[job].stateful and (completed or job not in new.specs):
+        if old.spec(job).stateful and (completed or job not in new.records):
             yield RemoveState(job)
-
-
-def _touched(old: Replica, new: Replica) -> list[JobId]:
-    if (
-        new.ready is old.ready
-        and new.sealers is old.sealers
-        and new.allocation_version is old.allocation_version
-    ):
-        return []
-    return [job for job in new.jobs if job in new.allocations]
 
 
 def is_ready(replica: Replica, job: JobId) -> bool:
     """Whether every peer of the job has signalled ready for its allocation version."""
-    version = replica.allocation_version.get(job)
-    ready = replica.ready
-    allocation = replica.allocations.get(job)
-    if allocation is None or version is None:
-        return False
-    return all(ready.get(peer) == version for peers in allocation.values() for peer in peers)
+    run, ready = replica.run(job), replica.ready
+    version = run.allocation_version
+    return bool(run.allocation) and all(
+        ready.get(peer) == version for peers in run.allocation.values() for peer in peers
+    )
 
 
-def _has_peer(replica: Replica, job: JobId, me: GroupId) -> bool:
+def _has_peer(replica: Replica, run: JobRun, me: GroupId) -> bool:
     mine = frozenset(replica.groups_index.get(me, ()))
-    return any(not mine.isdisjoint(peers) for peers in replica.allocations[job].values())
+    return any(not mine.isdisjoint(peers) for peers in run.allocation.values())

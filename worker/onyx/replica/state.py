@@ -3,11 +3,14 @@
 An immutable value of persistent maps, so that an entry costs what it changes and not the cluster.
 Tuples keep order of joining or submission; sets are maps to None, and nothing unordered is ever
 iterated without sorting (a different hash seed would make replicas diverge).
+
+All about one job is one record, whose running half goes by one assignment when the job ends. A map
+by job for each field was rejected: each end had to name them all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from immutables import Map
@@ -33,6 +36,54 @@ class Partitions:
     count: int
     digest: str
     """Content address of the list of their names (JSON array), in the chunk store of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """The half of a job's record that the job has only while it runs."""
+
+    suspended: bool = False
+    """The job wants no peers for now."""
+    draining: bool = False
+    """Its inputs read nothing new any more."""
+    allocation: Map[TaskName, tuple[PeerId, ...]] = NOTHING
+    """Peers of each task; empty while the job waits for peers."""
+    slots: Map[TaskName, Map[PeerId, Slot]] = NOTHING
+    ackers: tuple[PeerId, ...] = ()
+    allocation_version: int = NO_POSITION
+    """Position of the entry at which the allocation or the ackers last changed; `NO_POSITION`
+    before the first allocation."""
+    exhausted_partitions: Map[int, None] = NOTHING
+    exhausted_inputs: Map[TaskName, None] = NOTHING
+    sealed_outputs: Map[TaskName, None] = NOTHING
+    sealers: Map[TaskName, PeerId] = NOTHING
+    """For each output task not yet sealed, the peer elected to seal it (all inputs exhausted)."""
+    restarts: Map[TaskName, int] = NOTHING
+    """How often peers of a task have restarted because a lifecycle says so, without having worked
+    for long in between."""
+    suspects: Map[TaskName, tuple[Run, ...]] = NOTHING
+    """Segments that were in user code when a process died there, of each task the newest."""
+    losses: Map[str, int] = NOTHING
+    """By segment (`losses.key_of`), or task, how often a process has died over it."""
+    loss_reports: tuple[str, ...] = ()
+    """The newest that were counted."""
+
+
+_NO_RUN = JobRun()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """All that the replica holds of one job."""
+
+    spec: JobSpec
+    """What came with the submission."""
+    upgrades: JobId | None = None
+    """The old job whose state this one carries over. None also when that job was complete."""
+    partitions: Map[TaskName, Partitions] = NOTHING
+    """Of jobs that run, and of those that were killed: others may go on where they stopped."""
+    run: JobRun | None = None
+    """None once the job has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +116,50 @@ class Replica:
     peer_tags: Map[PeerId, tuple[str, ...]] = NOTHING
 
     jobs: tuple[JobId, ...] = ()
+    """Those that run, in the order of submission, which scheduling follows."""
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
-    suspended_jobs: Map[JobId, None] = NOTHING
-    """Those of `jobs` that want no peers for now."""
-    draining_jobs: Map[JobId, None] = NOTHING
-    """Those of `jobs` whose inputs read nothing new any more."""
-    upgrades: Map[JobId, JobId] = NOTHING
-    """The old job of each job that upgrades one: its state is carried over."""
-    specs: Map[JobId, JobSpec] = NOTHING
-    """What came with the submission of a job: kept until it is collected, so that its id stays
-    taken."""
-
-    allocations: Map[JobId, Map[TaskName, tuple[PeerId, ...]]] = NOTHING
-    task_slot_ids: Map[JobId, Map[TaskName, Map[PeerId, Slot]]] = NOTHING
-    ackers: Map[JobId, tuple[PeerId, ...]] = NOTHING
-    allocation_version: Map[JobId, int] = NOTHING
-    """Position of the entry at which the allocation (or the ackers) of the job last changed."""
+    """Also ids that were killed before anybody submitted them, which have no record."""
+    records: Map[JobId, JobRecord] = NOTHING
+    """Of each job from its submission until it is collected, so that its id stays taken."""
     ready: Map[PeerId, int] = NOTHING
     """Allocation version for which an allocated peer has signalled that it can receive."""
-
-    partitions: Map[JobId, Map[TaskName, Partitions]] = NOTHING
-    """Of jobs that run, and of those that were killed: others may go on where they stopped."""
-    exhausted_partitions: Map[JobId, Map[int, None]] = NOTHING
-    exhausted_inputs: Map[JobId, Map[TaskName, None]] = NOTHING
-    sealed_outputs: Map[JobId, Map[TaskName, None]] = NOTHING
-    sealers: Map[JobId, Map[TaskName, PeerId]] = NOTHING
-    """For each output task not yet sealed, the peer elected to seal it (all inputs exhausted)."""
-    restarts: Map[JobId, Map[TaskName, int]] = NOTHING
-    """How often peers of a task have restarted because a lifecycle says so, without having worked
-    for long in between."""
-    suspects: Map[JobId, Map[TaskName, tuple[Run, ...]]] = NOTHING
-    """Segments that were in user code when a process died there, of each task the newest."""
-    losses: Map[JobId, Map[str, int]] = NOTHING
-    """By segment (`losses.key_of`), or task, how often a process has died over it."""
-    loss_reports: Map[JobId, tuple[str, ...]] = NOTHING
-    """The newest that were counted."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
 
+    def spec(self, job: JobId) -> JobSpec:
+        """What came with the submission of a job.
+
+        Raises:
+            KeyError: nobody knows the job.
+        """
+        return self.records[job].spec
+
+    def run(self, job: JobId) -> JobRun:
+        """The running half of a job; an empty one when the job does not run."""
+        record = self.records.get(job)
+        return _NO_RUN if record is None or record.run is None else record.run
+
+    def with_run(self, job: JobId, run: JobRun) -> Replica:
+        """The replica with another running half of a job that has a record."""
+        return replace(self, records=self.records.set(job, replace(self.records[job], run=run)))
+
+    def partitions(self, job: JobId) -> Map[TaskName, Partitions]:
+        """The registered partitions of a job's sources; none when nobody knows the job."""
+        record = self.records.get(job)
+        return NOTHING if record is None else record.partitions
+
+    def upgrades(self, job: JobId) -> JobId | None:
+        """The old job whose state a job carries over; None when it upgrades none."""
+        record = self.records.get(job)
+        return None if record is None else record.upgrades
+
     def tasks_of(self, job: JobId) -> tuple[TaskName, ...]:
         """Tasks of a job, parents before children; none when nobody knows it."""
-        spec = self.specs.get(job)
-        return () if spec is None else tuple(spec.by_name)
+        record = self.records.get(job)
+        return () if record is None else tuple(record.spec.by_name)
 
     def digest_of(self, job: JobId) -> str | None:
         """Content address of a job in the chunk store; None when nobody knows it."""
-        spec = self.specs.get(job)
-        return None if spec is None else spec.digest or None
+        record = self.records.get(job)
+        return None if record is None else record.spec.digest or None

@@ -16,7 +16,7 @@ from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import jobs
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
 
@@ -49,11 +49,10 @@ def plan(
         raise UserError(f"there is no job {old}: `onyx jobs` lists the known ones")
     if old in replica.completed_jobs:
         raise UserError(f"job {old} has completed: it has no state to carry over")
-    upgrades = replica.upgrades
-    newer = [each for each in replica.jobs if upgrades.get(each) == old and each != instead_of]
+    newer = [each for each in replica.jobs if replica.upgrades(each) == old and each != instead_of]
     if newer:
         raise UserError(f"job {newer[0]} upgrades job {old} already: upgrade that one")
-    older = upgrades.get(old)
+    older = replica.upgrades(old)
     if older is not None and not _has_carried_over(log, replica, old):
         raise UserError(
             f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
@@ -65,8 +64,8 @@ def plan(
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:
     """The job that has the state of `job`: that job itself or, until it has carried over the state
     of the old job that it upgrades, the holder of that one's state."""
-    for _ in replica.upgrades:
-        older = replica.upgrades.get(job)
+    for _ in replica.records:
+        older = replica.upgrades(job)
         if older is None or _has_carried_over(log, replica, job):
             break
         job = older
@@ -77,8 +76,9 @@ def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]
     """Running jobs that have carried over the state of their old job, and the old jobs of those
     that have not: the state of these is still needed."""
     done, needed = [], set()
-    for job, old in sorted(replica.upgrades.items()):
-        if job in replica.jobs:
+    for job in sorted(replica.jobs):
+        old = replica.upgrades(job)
+        if old is not None:
             if _has_carried_over(log, replica, job):
                 done.append(job)
             else:
@@ -88,8 +88,8 @@ def progress(log: LogReader, replica: Replica) -> tuple[list[JobId], set[JobId]]
 
 def _has_carried_over(log: LogReader, replica: Replica, job: JobId) -> bool:
     """Frontiers are copied last: when each partition has its own, nothing else is missing."""
-    registered = replica.partitions.get(job, NOTHING)
+    registered = replica.partitions(job)
     stored = log.list_documents(job_documents.frontiers(job))
-    return all(task in registered for task in replica.specs[job].inputs) and {
+    return all(task in registered for task in replica.spec(job).inputs) and {
         str(number) for number in jobs.input_partitions(replica, job)
     }.issubset(stored)

@@ -84,7 +84,7 @@ class WorkerCheck:
 def lacks_peers(replica: Replica, old: JobId, submission: SubmitJob) -> str:
     """Why a job would have no peers although the old job frees its own: found by applying the
     submission to the replica. Empty if it would have peers, or if the old job has none either."""
-    if not any(replica.allocations.get(old, NOTHING).values()):
+    if not any(replica.run(old).allocation.values()):
         return ""
     after = machine.apply(replica, Entry(type(replica.version)(replica.version + 1), submission))
     why = why_waiting(after, submission.id)

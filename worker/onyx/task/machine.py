@@ -261,8 +261,8 @@ def _decide(task: Task, failure: Failure) -> None:
 def _assigned(task: Task) -> bool:
     """Whether the newest replica still has the peer on this task. If not, a Stop is on its way and
     what the task stumbles over meanwhile means nothing."""
-    allocation = task.assignment.services.replica().allocations.get(task.job_id)
-    return allocation is not None and task.peer in allocation.get(task.name, ())
+    allocation = task.assignment.services.replica().run(task.job_id).allocation
+    return task.peer in allocation.get(task.name, ())
 
 
 def _finish(task: Task, stop: Stop) -> None:

@@ -11,7 +11,7 @@ def plugin_context(program: Program) -> PluginContext:
     """What the plugin may know."""
     services = program.services
     replica = services.replica()
-    slot = replica.task_slot_ids[program.job_id][program.task][program.assignment.peer]
+    slot = replica.run(program.job_id).slots[program.task][program.assignment.peer]
     return PluginContext(
         job=program.job_id,
         job_name=program.job.name,

@@ -16,7 +16,7 @@ from onyx.ids import JobId, Position
 from onyx.replica import jobs
 from onyx.replica.command import Command
 from onyx.replica.spec import Job
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 
 
 class DrainJob(Command, frozen=True):
@@ -26,15 +26,15 @@ class DrainJob(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that does not run, or drains already."""
-        if self.job not in replica.jobs or self.job in replica.draining_jobs:
+        if self.job not in replica.jobs or replica.run(self.job).draining:
             return replica
         if _has_never_read(replica, self.job):
             return jobs.complete(replica, self.job)
-        return replace(replica, draining_jobs=replica.draining_jobs.set(self.job, None))
+        return replica.with_run(self.job, replace(replica.run(self.job), draining=True))
 
 
 def _has_never_read(replica: Replica, job: JobId) -> bool:
     """Peers are ready, and read, only when every input has registered its partitions."""
-    registered = replica.partitions.get(job, NOTHING)
-    unread = any(task not in registered for task in replica.specs[job].inputs)
-    return unread and job not in replica.allocations
+    registered = replica.partitions(job)
+    unread = any(task not in registered for task in replica.spec(job).inputs)
+    return unread and not replica.run(job).allocation

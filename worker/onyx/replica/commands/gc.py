@@ -37,8 +37,8 @@ class Gc(Command, frozen=True):
         forgotten = [job for job in ended if job in gone]
         if not forgotten:
             return replica
-        for job, old in sorted(replica.upgrades.items()):
-            if old in forgotten and job in replica.jobs and job not in self.carried_over:
+        for job in sorted(replica.jobs):
+            if replica.upgrades(job) in forgotten and job not in self.carried_over:
                 replica = jobs.kill(replica, job)
         return replace(
             jobs.forget(replica, forgotten),

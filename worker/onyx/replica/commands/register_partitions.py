@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from immutables import Map
 from msgspec import Meta
 
 from onyx.ids import Position
 from onyx.replica.command import Command
-from onyx.replica.jobs import end_without_outputs
+from onyx.replica.jobs import exhaust
 from onyx.replica.spec import Digest, Job, Task
 from onyx.replica.state import Partitions, Replica
 
@@ -34,16 +33,13 @@ class RegisterPartitions(Command, frozen=True):
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change when the source is registered, or the job would have too many partitions."""
         job, task = self.job, self.task
-        if job not in replica.jobs or task not in replica.specs[job].sources:
+        if job not in replica.jobs or task not in replica.spec(job).sources:
             return replica
-        registered = replica.partitions.get(job, Map())
+        registered = replica.partitions(job)
         first = sum(each.count for each in registered.values())
         if task in registered or first + self.count > PARTITIONS_MAX:
             return replica
         registered = registered.set(task, Partitions(first, self.count, self.digest or ""))
-        replica = replace(replica, partitions=replica.partitions.set(job, registered))
-        if self.count:
-            return replica
-        exhausted = replica.exhausted_inputs.get(job, Map()).set(task, None)
-        exhausted_inputs = replica.exhausted_inputs.set(job, exhausted)
-        return end_without_outputs(replace(replica, exhausted_inputs=exhausted_inputs), job)
+        record = replace(replica.records[job], partitions=registered)
+        replica = replace(replica, records=replica.records.set(job, record))
+        return replica if self.count else exhaust(replica, job, task)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
+from immutables import Map
 from msgspec import Meta
 
-from onyx.ids import Position
+from onyx.ids import Position, TaskName
 from onyx.replica import losses
 from onyx.replica.command import Command
 from onyx.replica.losses import COUNTED_MAX, REPORTS_KEPT_MAX, SUSPECT_RUNS_MAX
 from onyx.replica.spec import Job, Task
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import JobRun, Replica, Run
 
 _Number = Annotated[int, Meta(ge=0, lt=2**48)]
 _Run = Annotated[tuple[_Number, ...], Meta(min_length=3, max_length=3)]
@@ -41,37 +42,37 @@ class ReportLoss(Command, frozen=True):
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a report that was counted, and for a job that does not run."""
         job, task = self.job, self.task
-        reports = replica.loss_reports.get(job, ())
-        if (
-            job not in replica.jobs
-            or task not in replica.specs[job].by_name
-            or self.loss in reports
-        ):
+        if job not in replica.jobs or task not in replica.spec(job).by_name:
             return replica
-        return replace(
-            self._suspecting(self._counting(replica)),
-            loss_reports=replica.loss_reports.set(job, (*reports, self.loss)[-REPORTS_KEPT_MAX:]),
+        run = replica.run(job)
+        if self.loss in run.loss_reports:
+            return replica
+        return replica.with_run(
+            job,
+            replace(
+                run,
+                losses=self._count(run),
+                suspects=self._suspect(run),
+                loss_reports=(*run.loss_reports, self.loss)[-REPORTS_KEPT_MAX:],
+            ),
         )
 
-    def _counting(self, replica: Replica) -> Replica:
-        counts = replica.losses.get(self.job, NOTHING)
+    def _count(self, run: JobRun) -> Map[str, int]:
+        counts = run.losses
         if self.runs and not self.id:
-            return replica
+            return counts
         key, before = str(self.task), 0 if self.afresh else counts.get(self.task, 0)
         if self.runs:
             partition, at, _ = self.runs[0]
             key = losses.key_of(self.task, partition, at, self.id)
-            known = losses.suspects(replica, self.job, self.task)
+            known = run.suspects.get(self.task, ())
             # It was among those of the death before, too.
             before = counts.get(key, int(losses.is_suspect(known, partition, at)))
         if key not in counts and len(counts) >= COUNTED_MAX:
-            return replica
-        return replace(replica, losses=replica.losses.set(self.job, counts.set(key, before + 1)))
+            return counts
+        return counts.set(key, before + 1)
 
-    def _suspecting(self, replica: Replica) -> Replica:
-        known = losses.suspects(replica, self.job, self.task)
-        runs = (*known, *(run for run in self.runs if run not in known))[-SUSPECT_RUNS_MAX:]
-        if runs == known:
-            return replica
-        tasks = replica.suspects.get(self.job, NOTHING).set(self.task, runs)
-        return replace(replica, suspects=replica.suspects.set(self.job, tasks))
+    def _suspect(self, run: JobRun) -> Map[TaskName, tuple[Run, ...]]:
+        known = run.suspects.get(self.task, ())
+        runs = (*known, *(each for each in self.runs if each not in known))[-SUSPECT_RUNS_MAX:]
+        return run.suspects if runs == known else run.suspects.set(self.task, runs)

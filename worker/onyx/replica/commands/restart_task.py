@@ -11,7 +11,7 @@ from dataclasses import replace
 from onyx.ids import Position
 from onyx.replica.command import Command
 from onyx.replica.spec import Job, Task
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 
 
 class RestartTask(Command, frozen=True):
@@ -24,9 +24,9 @@ class RestartTask(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that does not run, and for a task that it does not have."""
-        if self.job not in replica.jobs or self.task not in replica.specs[self.job].by_name:
+        if self.job not in replica.jobs or self.task not in replica.spec(self.job).by_name:
             return replica
-        counts = replica.restarts.get(self.job, NOTHING)
-        count = 1 if self.afresh else counts.get(self.task, 0) + 1
-        restarts = replica.restarts.set(self.job, counts.set(self.task, count))
-        return replace(replica, restarts=restarts)
+        run = replica.run(self.job)
+        count = 1 if self.afresh else run.restarts.get(self.task, 0) + 1
+        restarts = run.restarts.set(self.task, count)
+        return replica.with_run(self.job, replace(run, restarts=restarts))

@@ -20,6 +20,6 @@ class ResumeJob(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that is not suspended."""
-        if self.job not in replica.suspended_jobs:
+        if not replica.run(self.job).suspended:
             return replica
-        return replace(replica, suspended_jobs=replica.suspended_jobs.delete(self.job))
+        return replica.with_run(self.job, replace(replica.run(self.job), suspended=False))

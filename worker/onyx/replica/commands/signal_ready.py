@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onyx.ids import Position
+from onyx.ids import NO_POSITION, Position
 from onyx.replica import jobs
 from onyx.replica.command import Command, Peer
 from onyx.replica.state import Replica
@@ -25,13 +25,13 @@ class SignalReady(Command, frozen=True):
         place = jobs.assignment(replica, self.id)
         if place is None:
             return replica
-        current = replica.allocation_version.get(place[0])
+        current = replica.run(place[0]).allocation_version
         if self.version is not None and self.version != current:
             return replica
         state, ready = replica.peer_state, replica.ready
         if state.get(self.id, "idle") == "idle":
             state = state.set(self.id, "active")
-        if current is not None and ready.get(self.id) != current:
+        if current != NO_POSITION and ready.get(self.id) != current:
             ready = ready.set(self.id, current)
         if state is replica.peer_state and ready is replica.ready:
             return replica

@@ -13,7 +13,7 @@ from onyx.ids import Position
 from onyx.replica import jobs
 from onyx.replica.command import Command
 from onyx.replica.spec import Job, JobSpec
-from onyx.replica.state import Replica
+from onyx.replica.state import JobRecord, JobRun, Replica
 
 
 class SubmitJob(Command, frozen=True):
@@ -27,8 +27,9 @@ class SubmitJob(Command, frozen=True):
         if jobs.is_known(replica, self.id):
             return replica
         job, spec = self.id, self.spec
+        record = JobRecord(spec, run=JobRun())
         if spec.upgrades is not None and spec.upgrades not in (job, *replica.completed_jobs):
-            replica = replace(replica, upgrades=replica.upgrades.set(job, spec.upgrades))
+            record = replace(record, upgrades=spec.upgrades)
             if spec.upgrades in replica.jobs:
                 replica = jobs.kill(replica, spec.upgrades)
-        return replace(replica, jobs=(*replica.jobs, job), specs=replica.specs.set(job, spec))
+        return replace(replica, jobs=(*replica.jobs, job), records=replica.records.set(job, record))

@@ -22,6 +22,6 @@ class SuspendJob(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that does not run, or is suspended already."""
-        if self.job not in replica.jobs or self.job in replica.suspended_jobs:
+        if self.job not in replica.jobs or replica.run(self.job).suspended:
             return replica
-        return replace(replica, suspended_jobs=replica.suspended_jobs.set(self.job, None))
+        return replica.with_run(self.job, replace(replica.run(self.job), suspended=True))

@@ -20,7 +20,7 @@ def choose_ackers(
     Peers on exempt tasks are none; those on the machine of such a peer come last.
     """
     total = sum(len(peers) for peers in allocation.values())
-    spec = replica.specs[job]
+    spec = replica.spec(job)
     percentage = PERCENTAGE_DEFAULT if spec.acker_percentage is None else spec.acker_percentage
     wanted = -(-percentage * total // 100)
     exempt = _exempt_tasks(spec)

@@ -19,7 +19,7 @@ from onyx.replica.scheduling.demand import Demand, demand, jobs_to_serve, kinds_
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS, distribute
 from onyx.replica.scheduling.placement import Places, Plan, place
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS, split
-from onyx.replica.state import Replica
+from onyx.replica.state import NOTHING, Replica
 
 Allocation = Map[TaskName, tuple[PeerId, ...]]
 
@@ -27,21 +27,19 @@ Allocation = Map[TaskName, tuple[PeerId, ...]]
 def reconfigure(replica: Replica) -> Replica:
     """The replica with the allocations (and the ackers of jobs that change) that its members and
     jobs ask for."""
-    if not replica.peers and not replica.allocations:
+    runs = {job: replica.run(job) for job in replica.jobs}
+    if not replica.peers and not any(run.allocation for run in runs.values()):
         return replica  # jobs may be many before the first worker comes
     kinds = kinds_of_peers(replica)
     demands = [demand(replica, job, kinds) for job in jobs_to_serve(replica)]
     runnable = [each for each in demands if each.scheduler in TASK_SCHEDULERS]
     allocations = _allocate(replica, runnable)
-    changed = sorted(
-        job
-        for job in {*replica.allocations, *allocations}
-        if replica.allocations.get(job) != allocations.get(job)
-    )
-    if not changed:
-        return replica
-    replica = replace(replica, allocations=_keep(replica.allocations, allocations))
-    return replace(replica, ackers=_ackers(replica, changed))
+    for job, run in runs.items():
+        after = allocations.get(job, NOTHING)
+        if after != run.allocation:
+            ackers = choose_ackers(replica, job, after)
+            replica = replica.with_run(job, replace(run, allocation=after, ackers=ackers))
+    return replica
 
 
 def plan(replica: Replica, demands: Sequence[Demand]) -> Plan:
@@ -74,9 +72,7 @@ def _allocate(replica: Replica, demands: list[Demand]) -> dict[JobId, Allocation
 def _newest_with_tags(replica: Replica, demands: Sequence[Demand]) -> Demand:
     """Only tags can leave a seat empty, so a job without them is never left out before one."""
     tagged = [
-        each
-        for each in demands
-        if any(task.required_tags for task in replica.specs[each.job].tasks)
+        each for each in demands if any(task.required_tags for task in replica.spec(each.job).tasks)
     ]
     return (tagged or demands)[-1]
 
@@ -86,22 +82,3 @@ def _by_job(places: Places) -> dict[JobId, Allocation]:
     for (job, task), peers in places.items():
         found.setdefault(job, {})[task] = peers
     return {job: Map(tasks) for job, tasks in found.items()}
-
-
-def _keep(before: Map[JobId, Allocation], after: dict[JobId, Allocation]) -> Map[JobId, Allocation]:
-    """Allocations that have not changed stay the same object, so that nobody looks at them."""
-    return Map(
-        (job, before[job] if job in before and before[job] == after[job] else after[job])
-        for job in sorted(after)
-    )
-
-
-def _ackers(replica: Replica, changed: Sequence[JobId]) -> Map[JobId, tuple[PeerId, ...]]:
-    ackers = replica.ackers
-    for job in changed:
-        chosen = choose_ackers(replica, job, replica.allocations.get(job, Map()))
-        if chosen:
-            ackers = ackers.set(job, chosen)
-        elif job in ackers:
-            ackers = ackers.delete(job)
-    return ackers

@@ -45,8 +45,8 @@ def movable(replica: Replica, job: JobId, taken: Iterable[PeerId] = ()) -> list[
     """Peers that `job` may have: those that nobody else has for good."""
     gone = {*taken}
     for other in replica.jobs:
-        tasks = replica.specs[other].by_name
-        for task, peers in replica.allocations.get(other, NOTHING).items():
+        tasks = replica.spec(other).by_name
+        for task, peers in replica.run(other).allocation.items():
             if other != job and tasks[task].flux_policy in PINNING:
                 gone.update(peers)
     return [peer for peer in replica.peers if peer not in gone]
@@ -66,7 +66,7 @@ def choose_machines(
     pools: dict[JobId, list[PeerId]] = {}
     used: dict[Machine, int] = {}
     for job, count in wanted.items():
-        size = len(replica.specs[job].tasks)
+        size = len(replica.spec(job).tasks)
         mine = by_machine(replica, movable(replica, job))
         room = {machine: len(peers) - used.get(machine, 0) for machine, peers in mine.items()}
         chosen = _choose(_present(replica, job), {m: n // size for m, n in room.items()}, count)
@@ -91,9 +91,9 @@ def _choose(present: Batches, room: Batches, count: int) -> dict[Machine, int]:
 
 def _present(replica: Replica, job: JobId) -> Batches:
     """Whole batches of the job as it is allocated."""
-    allocation = replica.allocations.get(job, NOTHING)
+    allocation = replica.run(job).allocation
     counts = {
-        task: _counts(replica, allocation.get(task, ())) for task in replica.specs[job].by_name
+        task: _counts(replica, allocation.get(task, ())) for task in replica.spec(job).by_name
     }
     machines = sorted({machine for each in counts.values() for machine in each})
     return {machine: min(each.get(machine, 0) for each in counts.values()) for machine in machines}
@@ -104,14 +104,14 @@ def _counts(replica: Replica, peers: Iterable[PeerId]) -> dict[Machine, int]:
 
 
 def _batches(replica: Replica, job: JobId, peers: Iterable[PeerId]) -> Batches:
-    size = len(replica.specs[job].tasks)
+    size = len(replica.spec(job).tasks)
     return {m: len(mine) // size for m, mine in by_machine(replica, peers).items()}
 
 
 def tasks_on(replica: Replica, job: JobId) -> dict[Machine, dict[TaskName, int]]:
     """How many peers of each task a machine has."""
     found: dict[Machine, dict[TaskName, int]] = {}
-    for task, peers in replica.allocations.get(job, NOTHING).items():
+    for task, peers in replica.run(job).allocation.items():
         for machine, count in _counts(replica, peers).items():
             found.setdefault(machine, {})[task] = count
     return found

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from immutables import Map
-
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.ids import NO_POSITION, JobId, PeerId, TaskName
 from onyx.replica.scheduling import colocation
 from onyx.replica.state import Replica
 
@@ -69,23 +67,23 @@ class Demand:
 
 def jobs_to_serve(replica: Replica) -> list[JobId]:
     """Running jobs that want peers, in the order of submission."""
-    return [job for job in replica.jobs if job not in replica.suspended_jobs]
+    return [job for job in replica.jobs if not replica.run(job).suspended]
 
 
 def demand(replica: Replica, job: JobId, kinds: Kinds) -> Demand:
     """The demand of a running job."""
-    spec = replica.specs[job]
+    spec = replica.spec(job)
     tasks = tuple(spec.by_name)
     tags = {task.name: task.required_tags for task in spec.tasks}
     policies = {task.name: task.flux_policy for task in spec.tasks}
-    allocation = replica.allocations.get(job, Map())
-    present = {task: len(allocation.get(task, ())) for task in tasks}
+    run = replica.run(job)
+    present = {task: len(run.allocation.get(task, ())) for task in tasks}
     everybody = sum(kinds.values())
 
     def able(task: TaskName) -> int:
         return count_able(kinds, [tags[task]]) if tags[task] else everybody
 
-    begun = job in replica.allocation_version
+    begun = run.allocation_version != NO_POSITION
     recovering = {task for task in tasks if begun and policies[task] == "recover"}
     wanted = {task.name: task.min_peers for task in spec.tasks}
     least = {task: 1 if task in recovering else wanted[task] for task in tasks}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from onyx.ids import JobId, TaskName
+from onyx.ids import NO_POSITION, JobId, TaskName
 from onyx.replica.scheduling.colocation import by_machine, movable
 from onyx.replica.scheduling.demand import (
     Demand,
@@ -19,7 +19,7 @@ from onyx.replica.scheduling.demand import (
     satisfies,
 )
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
-from onyx.replica.state import NOTHING, Replica
+from onyx.replica.state import Replica
 
 TASKS_NAMED_MAX = 8
 NO_PEERS = "the cluster has none"
@@ -27,10 +27,10 @@ NO_PEERS = "the cluster has none"
 
 def why_waiting(replica: Replica, job: JobId) -> str | None:
     """What a running job without peers waits for; None for every other job."""
-    if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
+    if job not in replica.jobs or any(replica.run(job).allocation.values()):
         return None
-    if job in replica.suspended_jobs:
-        then = "finish what is pending" if job in replica.draining_jobs else "go on"
+    if replica.run(job).suspended:
+        then = "finish what is pending" if replica.run(job).draining else "go on"
         return f"it is suspended: `onyx resume {job}` lets it {then}"
     needs = demand(replica, job, kinds_of_peers(replica))
     if needs.scheduler not in TASK_SCHEDULERS:
@@ -44,9 +44,10 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
 def displaced(replica: Replica, job: JobId) -> bool:
     """Whether a job that ran has no peers any more because others have them: the cluster has enough
     for it, and the job scheduler deals otherwise."""
-    if job not in replica.allocation_version or job in replica.suspended_jobs:
+    run = replica.run(job)
+    if run.allocation_version == NO_POSITION or run.suspended:
         return False
-    if job not in replica.jobs or any(replica.allocations.get(job, NOTHING).values()):
+    if job not in replica.jobs or any(replica.run(job).allocation.values()):
         return False
     needed = demand(replica, job, kinds_of_peers(replica)).lower
     return _free_peers(replica) < needed <= len(replica.peers)
@@ -54,7 +55,7 @@ def displaced(replica: Replica, job: JobId) -> bool:
 
 def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | None:
     """A task whose tags too few peers have, busy or not."""
-    required = replica.specs[demand.job].by_name[task].required_tags
+    required = replica.spec(demand.job).by_name[task].required_tags
     least = demand.least(task)
     able = sum(satisfies(replica, peer, required) for peer in replica.peers)
     if not required or able >= least:
@@ -89,7 +90,7 @@ def _lacking_peers(replica: Replica, demand: Demand) -> str:
 def _reason(replica: Replica, demand: Demand) -> str:
     if replica.job_scheduler == "percentage":
         before = takewhile(lambda job: job != demand.job, jobs_to_serve(replica))
-        total = demand.share + sum(replica.specs[job].percentage or 0 for job in before)
+        total = demand.share + sum(replica.spec(job).percentage or 0 for job in before)
         if total > 100:
             return (
                 f"its percentage and those of the jobs before it make up {total}: beyond 100 the "
@@ -115,8 +116,8 @@ def _free_peers(replica: Replica) -> int:
 def _all_places(replica: Replica) -> dict[tuple[JobId, TaskName], tuple[str, ...]]:
     return {
         (job, task): peers
-        for job, tasks in replica.allocations.items()
-        for task, peers in tasks.items()
+        for job in replica.jobs
+        for task, peers in replica.run(job).allocation.items()
     }
 
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from immutables import Map
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
@@ -68,7 +67,10 @@ def place(replica: Replica, plan: Plan) -> Places | None:
 def _colocate(replica: Replica, plan: Plan) -> Places | None:
     """The peers of colocated jobs, machine by machine; those without a task before others."""
     busy = frozenset(
-        peer for tasks in replica.allocations.values() for peers in tasks.values() for peer in peers
+        peer
+        for job in replica.jobs
+        for peers in replica.run(job).allocation.values()
+        for peer in peers
     )
     found: dict[Seat, list[PeerId]] = {}
     taken: set[PeerId] = set()
@@ -147,7 +149,7 @@ def _choose(
 
 def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> Costs:
     """What it costs to move a peer with each set of tags to a task."""
-    required = replica.specs[seat[0]].by_name[seat[1]].required_tags
+    required = replica.spec(seat[0]).by_name[seat[1]].required_tags
     return np.array(
         [
             _MOVE + min(len(tags) - len(required), _TAGS_COUNTED_MAX)
@@ -159,19 +161,19 @@ def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> Co
 
 
 def _any_tags(replica: Replica, seats: Sequence[Seat]) -> bool:
-    return any(replica.specs[job].by_name[task].required_tags for job, task in seats)
+    return any(replica.spec(job).by_name[task].required_tags for job, task in seats)
 
 
 def _pinned(
     replica: Replica, seat: Seat, stay: Mapping[Seat, tuple[PeerId, ...]]
 ) -> tuple[PeerId, ...]:
     """Those who may not move even if it would help: peers of grouped tasks with state to lose."""
-    policy = replica.specs[seat[0]].by_name[seat[1]].flux_policy
+    policy = replica.spec(seat[0]).by_name[seat[1]].flux_policy
     return stay[seat] if policy in PINNING else ()
 
 
 def _present(replica: Replica, seat: Seat) -> tuple[PeerId, ...]:
-    return replica.allocations.get(seat[0], Map()).get(seat[1], ())
+    return replica.run(seat[0]).allocation.get(seat[1], ())
 
 
 def _in_order(replica: Replica, seat: Seat, peers: Sequence[PeerId]) -> tuple[PeerId, ...]:

@@ -22,7 +22,7 @@ class Owners:
         job: JobId,
         sources: tuple[tuple[TaskName, tuple[Site, ...]], ...],
     ) -> None:
-        registered = replica.partitions[job]
+        registered = replica.partitions(job)
         self._sources = sorted(
             ((registered[task].first, registered[task].count, sites) for task, sites in sources),
             key=lambda each: each[0],

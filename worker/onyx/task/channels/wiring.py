@@ -60,19 +60,19 @@ class Wiring:
 
 def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:
     """The peers of a task that has an allocation, in the order of their slots."""
-    slots = replica.task_slot_ids[job][task]
-    ordered = sorted(replica.allocations[job][task], key=lambda peer: slots[peer])
+    run = replica.run(job)
+    ordered = sorted(run.allocation[task], key=lambda peer: run.slots[task][peer])
     return tuple(Site(peer, replica.groups_reverse_index[peer]) for peer in ordered)
 
 
 def sources_of(replica: Replica, job: JobId) -> tuple[tuple[TaskName, tuple[Site, ...]], ...]:
     """The tasks of a job that own partitions, each with its peers."""
-    return tuple((task, sites_of(replica, job, task)) for task in replica.specs[job].sources)
+    return tuple((task, sites_of(replica, job, task)) for task in replica.spec(job).sources)
 
 
 def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName) -> Wiring:
     """The wiring of a peer that the replica has allocated to `task` of the job."""
-    allocation = replica.allocations[job_id]
+    run = replica.run(job_id)
     idle = _idle(replica, job_id, job)
 
     def linked(to: str, source: PeerId, target: PeerId) -> bool:
@@ -92,22 +92,20 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
     me = Site(peer, replica.groups_reverse_index[peer])
     return Wiring(
         job=job_id,
-        version=AllocationVersion(replica.allocation_version[job_id]),
+        version=AllocationVersion(run.allocation_version),
         me=me,
         task=task,
-        slot=replica.task_slot_ids[job_id][task][peer],
+        slot=run.slots[task][peer],
         rank=mine.index(me),
         task_peers=len(mine),
         children=tuple(child(name) for name in children(job.workflow)[task]),
         upstream=frozenset(
             each
             for name in parents(job.workflow)[task]
-            for each in allocation[TaskName(name)]
+            for each in run.allocation[TaskName(name)]
             if linked(task, each, peer)
         ),
-        ackers=tuple(
-            Site(each, replica.groups_reverse_index[each]) for each in replica.ackers[job_id]
-        ),
+        ackers=tuple(Site(each, replica.groups_reverse_index[each]) for each in run.ackers),
         sources=sources_of(replica, job_id),
         groups=tuple(replica.groups),
     )

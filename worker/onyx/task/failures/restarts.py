@@ -25,8 +25,8 @@ def wait_for(assignment: Assignment, status: Status, failure: Failure) -> Failur
     now_s = assignment.clock.monotonic_s()
     ready_s = status.ready_since_s
     afresh = ready_s is not None and now_s - ready_s >= settings.restarts_forgotten_after_s
-    counts = assignment.services.replica().restarts.get(assignment.job_id)
-    count = 0 if afresh or counts is None else counts.get(assignment.task, 0)
+    counts = assignment.services.replica().run(assignment.job_id).restarts
+    count = 0 if afresh else counts.get(assignment.task, 0)
     if count >= settings.restarts_max:
         detail = (
             f"restarted {count} times without {settings.restarts_forgotten_after_s:g} s of work in "

@@ -111,7 +111,7 @@ def check_task(assignment: Assignment) -> None:
 
 
 def _named(replica: Replica, job: JobId, partition: int, position: int) -> str:
-    for source, found in sorted((replica.partitions.get(job) or {}).items()):
+    for source, found in sorted(replica.partitions(job).items()):
         if found.first <= partition < found.first + found.count:
             return f"partition {partition - found.first} of {source} at position {position}"
     return f"partition {partition} at position {position}"

@@ -68,7 +68,7 @@ def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
 
 def _read_source(program: Program, source: Source) -> Batch | None:
     services = program.services
-    if program.job_id in services.replica().draining_jobs:
+    if services.replica().run(program.job_id).draining:
         source.drain()
     if source.checkpoint(services.settings.ledger.frontier_interval_s):
         program.metrics.set(SOURCE_PENDING, source.in_flight)

@@ -32,8 +32,8 @@ def take_wiring(task: Task) -> Answer:
     """Join the newest version; an old inbox is closed with all that waits in it."""
     assignment, program = task.assignment, task.program
     replica, job = program.services.replica(), program.job_id
-    allocated = replica.allocations.get(job)
-    if allocated is None or assignment.peer not in allocated.get(assignment.task, ()):
+    allocated = replica.run(job).allocation
+    if assignment.peer not in allocated.get(assignment.task, ()):
         return Progress.WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
     task.allocation = _allocation(program, wiring)

@@ -31,7 +31,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
-from onyx.replica.state import NOTHING, Partitions, Replica
+from onyx.replica.state import Partitions, Replica
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
 from onyx.state.recovery import CarriedOver, CarryOver, read_state
@@ -66,15 +66,15 @@ class OldJob:
 def may_carry_over(assignment: Assignment) -> bool:
     """Whether all partitions of the job are registered, if it upgrades another one."""
     replica, job = assignment.services.replica(), assignment.job_id
-    known = replica.partitions.get(job, NOTHING)
-    return job not in replica.upgrades or all(
-        source in known for source in replica.specs[job].sources
+    known = replica.partitions(job)
+    return replica.upgrades(job) is None or all(
+        source in known for source in replica.spec(job).sources
     )
 
 
 def carry_over_windows(program: Program) -> CarryOver | None:
     """How a task with windows gets its state from the old job; None if the job upgrades none."""
-    if program.job_id not in program.services.replica().upgrades:
+    if program.services.replica().upgrades(program.job_id) is None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
@@ -101,7 +101,7 @@ def carry_over_windows(program: Program) -> CarryOver | None:
 def carry_over_written(program: Program) -> CarryOver | None:
     """How an exactly-once output learns which segments the old job has written. What the old job
     has committed and not published is published."""
-    if program.job_id not in program.services.replica().upgrades:
+    if program.services.replica().upgrades(program.job_id) is None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
@@ -127,7 +127,7 @@ def upgraded(program: Program) -> bool:
 
 
 def _upgraded_job(program: Program) -> UpgradedJob | None:
-    if program.job_id not in program.services.replica().upgrades:
+    if program.services.replica().upgrades(program.job_id) is None:
         return None
     job_id, _, plan = _planned(program)
     if not plan.carries("output", program.task):
@@ -157,7 +157,7 @@ def load_frontiers(program: Program, stores: Mapping[int, FrontierStore]) -> dic
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and program.job_id in program.services.replica().upgrades:
+    if missing and program.services.replica().upgrades(program.job_id) is not None:
         old = _old_job(program)
         theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
@@ -178,7 +178,8 @@ def _planned(program: Program) -> tuple[JobId, Job, Plan]:
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
     replica, new = program.services.replica(), program.job
-    job_id = replica.upgrades[program.job_id]
+    job_id = replica.upgrades(program.job_id)
+    assert job_id is not None, "only a job that upgrades another one comes here"
     digest = replica.digest_of(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
@@ -215,7 +216,7 @@ def _named_partitions(
     log: LogReader, replica: Replica, job: JobId, tasks: Collection[str]
 ) -> dict[str, tuple[int, list[str]]]:
     """Number of the first partition, and the names of all, of those of the tasks that have some."""
-    registered = replica.partitions.get(job, NOTHING)
+    registered = replica.partitions(job)
     return {
         task: (each.first, _names(log, each))
         for task, each in sorted(registered.items())

@@ -55,8 +55,7 @@ def open_owned(program: Program, wiring: Wiring, source: Source) -> bool:
 
 
 def _registered(assignment: Assignment) -> Partitions | None:
-    found = assignment.services.replica().partitions.get(assignment.job_id)
-    return found.get(assignment.task) if found else None
+    return assignment.services.replica().partitions(assignment.job_id).get(assignment.task)
 
 
 def _register(program: Program, wiring: Wiring, source: Source) -> None:
@@ -65,7 +64,7 @@ def _register(program: Program, wiring: Wiring, source: Source) -> None:
     if wiring.rank != 0 or program.registration.proposed:
         return
     log, job, task = program.services.log, program.job_id, program.task
-    drains = job in program.services.replica().draining_jobs
+    drains = program.services.replica().run(job).draining
 
     def store() -> tuple[str, int]:
         names = [] if drains else _partition_names(program, source)

@@ -61,7 +61,7 @@ def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
 
 
 def _fed_no_more(program: Program, allocation: Allocation) -> bool:
-    exhausted = program.services.replica().exhausted_inputs.get(program.job_id)
+    exhausted = program.services.replica().run(program.job_id).exhausted_inputs
     its = program.windowed
-    ended = its is not None and exhausted is not None and all(s in exhausted for s in its.fed_by)
+    ended = its is not None and bool(exhausted) and all(s in exhausted for s in its.fed_by)
     return program.delivery.fed_no_more(allocation.ends, ended)

@@ -48,8 +48,8 @@ def recover_windows(program: Program, allocation: Allocation) -> bool:
 
 def _first_partition(program: Program, wiring: Wiring, shards: int) -> int | None:
     """Number of the partition of shard 0; None until the log has it."""
-    registered = program.services.replica().partitions.get(program.job_id)
-    if registered is not None and program.task in registered:
+    registered = program.services.replica().partitions(program.job_id)
+    if program.task in registered:
         return registered[program.task].first
     if wiring.rank == 0 and not program.registration.proposed:
         program.registration.proposed = True
