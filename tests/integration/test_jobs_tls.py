@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -70,6 +71,15 @@ def written(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for part in lines for line in part)
 
 
+def command_lines() -> list[str]:
+    """Of all processes below this one that have not ended."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            found.append(" ".join(each.cmdline()))
+    return found
+
+
 def test_a_job_runs_with_tls_everywhere_and_no_secret_is_shown(
     secure_zookeeper: ZooKeeperSettings, tmp_path: Path, modules: Path, authority: trustme.CA
 ):
@@ -87,7 +97,7 @@ def test_a_job_runs_with_tls_everywhere_and_no_secret_is_shown(
         shown = onyx_replica(cluster)
         assert submitted in shown
         reported = [shown, *(worker.log.read_text() for worker in workers)]
-        reported += [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+        reported += command_lines()
         reported += [str(entry.command) for entry in cluster.entries]
     key = Path(secret.settings().key_file).read_text().splitlines()[1]
     password = Path(secure_zookeeper.auth_password_file).read_text().strip()

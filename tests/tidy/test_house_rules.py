@@ -173,8 +173,9 @@ def classes_read(path: Path) -> Iterator[str]:
 
 
 READERS = ("convert", "json.decode", "msgpack.decode")
-CHECKED_OTHERWISE = {"hint"}
-"""A variable and not a class: `onyx.structs.convert`, whose callers see to it."""
+CHECKED_OTHERWISE = {"hint", "kind"}
+"""Variables and not classes: `onyx.structs.convert`, whose callers see to it, and
+`onyx.replica.canonical`, which reads the prepared structs of a job's spec."""
 
 
 def test_classes_that_msgspec_reads_are_prepared_for_threads() -> None:
