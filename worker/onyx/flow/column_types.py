@@ -1,0 +1,129 @@
+"""Which Arrow types the columns of a batch may have, and how others become one of these.
+
+A few types only, so that whatever reads columns (grouping, windows, conditions, plugins) meets each
+kind of value in one form, and a segment is the same whether it crossed a task of dicts or not:
+
+| a column of | becomes | in a dict it is |
+|---|---|---|
+| bool, null, int8 to uint64, float32, float64 | itself | bool, None, int, float |
+| float16 | float32 | float |
+| string, large_string, string_view | string | str |
+| binary, large_binary, binary_view, fixed_size_binary | binary | bytes |
+| date32, date64 | date32 | date |
+| time32, time64 | time64[us] | time |
+| timestamp | timestamp[us, its zone]; without a zone it is taken to be UTC | datetime |
+| duration | duration[us] | timedelta |
+| decimal32 to decimal256 | itself | Decimal |
+| list, large_list, fixed_size_list, list_view | list | list |
+| struct | struct | dict |
+| map | list of struct (key, value) | list of dicts |
+| dictionary, run-end encoded | its values | |
+| an extension type | its storage | |
+
+What is finer than microseconds is cut off, as in dicts. Unions and month intervals are refused.
+Keeping every type as it came was rejected: each reader would need all of the table.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from onyx.errors import UserError
+
+UTC_NAME = "UTC"
+DEPTH_MAX = 64
+"""Levels of lists and structs."""
+
+_ITSELF = (
+    kinds.is_boolean,
+    kinds.is_null,
+    kinds.is_integer,
+    kinds.is_float32,
+    kinds.is_float64,
+    kinds.is_string,
+    kinds.is_binary,
+    kinds.is_date32,
+    kinds.is_decimal,
+)
+
+
+def usual_type(kind: pa.DataType, depth: int = 0) -> pa.DataType:
+    """The type that a column of this type gets.
+
+    Raises:
+        UserError: a segment cannot hold such values.
+    """
+    if depth > DEPTH_MAX:
+        raise UserError(f"a column is nested deeper than {DEPTH_MAX}: make it flatter")
+    if any(is_kind(kind) for is_kind in _ITSELF):
+        return kind
+    simple = _simple_type(kind)
+    if simple is not None:
+        return simple
+    if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+        return usual_type(kind.value_type, depth + 1)
+    if isinstance(kind, pa.BaseExtensionType):
+        return usual_type(kind.storage_type, depth + 1)
+    if kinds.is_map(kind):
+        pair = [("key", usual_type(kind.key_type, depth + 1))]
+        return pa.list_(pa.struct([*pair, ("value", usual_type(kind.item_type, depth + 1))]))
+    if _is_list(kind):
+        return pa.list_(usual_type(kind.value_type, depth + 1))
+    if kinds.is_struct(kind):
+        return pa.struct([(each.name, usual_type(each.type, depth + 1)) for each in kind.fields])
+    raise UserError(f"a column of type {kind} cannot be in a segment: cast it to another type")
+
+
+def _simple_type(kind: pa.DataType) -> pa.DataType | None:
+    if kinds.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz or UTC_NAME)
+    if kinds.is_float16(kind):
+        return pa.float32()
+    if kinds.is_large_string(kind) or kinds.is_string_view(kind):
+        return pa.string()
+    if (
+        kinds.is_large_binary(kind)
+        or kinds.is_binary_view(kind)
+        or kinds.is_fixed_size_binary(kind)
+    ):
+        return pa.binary()
+    if kinds.is_date64(kind):
+        return pa.date32()
+    if kinds.is_time(kind):
+        return pa.time64("us")
+    return pa.duration("us") if kinds.is_duration(kind) else None
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        kinds.is_list(kind)
+        or kinds.is_large_list(kind)
+        or kinds.is_fixed_size_list(kind)
+        or kinds.is_list_view(kind)
+        or kinds.is_large_list_view(kind)
+    )
+
+
+@lru_cache(maxsize=256)
+def usual_schema(schema: pa.Schema) -> pa.Schema | None:
+    """The schema that a batch of this one gets; None if it has it already.
+
+    Raises:
+        UserError: a column is of a type that a segment cannot hold, or two have the same name.
+    """
+    names = schema.names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"two columns are named {twice!r}: rename one")
+    types = []
+    for field in schema:
+        try:
+            types.append(usual_type(field.type))
+        except UserError as error:
+            raise UserError(f"column {field.name!r}: {error}") from error
+    if types == schema.types and not schema.metadata and all(each.nullable for each in schema):
+        return None
+    return pa.schema(list(zip(names, types, strict=True)))

@@ -1,0 +1,242 @@
+"""Segments as columns: an Arrow record batch of which row i is segment i.
+
+A batch holds its segments as a list of dicts or as `Columns`; who takes both asks
+`type(segments) is list`. `Columns` is immutable, so tasks of one process share it without copies.
+
+Why a class around a record batch: iterating over a record batch gives columns where a list of
+dicts gives segments, so code that was made for dicts would go wrong in silence. And `to_dicts` is
+the only way from columns to dicts, so that a test can forbid it on a path of columns.
+
+Types are few (`column_types`). A null is None in a dict, and a key that a dict lacks is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from onyx.errors import UserError
+from onyx.flow.column_types import UTC_NAME, usual_schema
+from onyx.flow.column_values import MISMATCH, to_array
+
+Row = dict[str, Any]
+Indices = NDArray[np.intp]
+
+
+class Columns:
+    """A record batch of usual types (`column_types`), without metadata."""
+
+    __slots__ = ("record_batch",)
+
+    def __init__(self, record_batch: pa.RecordBatch) -> None:
+        """`record_batch` has usual types already; `of` makes sure."""
+        self.record_batch = record_batch
+
+    @staticmethod
+    def of(record_batch: pa.RecordBatch) -> Columns:
+        """Any record batch, cast to the usual types.
+
+        Raises:
+            UserError: a column cannot be in a segment, or two have the same name.
+        """
+        schema = usual_schema(record_batch.schema)
+        return Columns(record_batch if schema is None else _cast(record_batch, schema))
+
+    def __len__(self) -> int:
+        return int(self.record_batch.num_rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the values, about."""
+        return int(self.record_batch.nbytes)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a column of this name."""
+        return bool(self.record_batch.schema.get_field_index(key) >= 0)
+
+    def column(self, key: str) -> pa.Array:
+        """The column of this name. Raises KeyError if there is none."""
+        column: pa.Array = self.record_batch.column(key)
+        return column
+
+    def take(self, chosen: Indices) -> Columns:
+        """The rows at these indices."""
+        return Columns(self.record_batch.take(pa.array(chosen)))
+
+    def filter(self, mask: NDArray[np.bool_]) -> Columns:
+        """The rows where the mask is true."""
+        return Columns(self.record_batch.filter(pa.array(mask)))
+
+    def slice(self, first: int, last: int) -> Columns:
+        """The rows from `first` to before `last`, without a copy."""
+        return Columns(self.record_batch.slice(first, max(0, last - first)))
+
+    def without(self, keys: Sequence[str]) -> Columns:
+        """Without some columns; names that it lacks change nothing."""
+        mine = [key for key in keys if self.has(key)]
+        return Columns(self.record_batch.drop_columns(mine)) if mine else self
+
+    def row(self, index: int) -> Row:
+        """One segment: for messages and dead letters."""
+        return to_dicts(self.slice(index, index + 1))[0]
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    """The rows of all, in order. A column that some lack is null there; types that differ become
+    the wider one.
+
+    Raises:
+        UserError: a column has types that nothing holds both of.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    batches = [part.record_batch for part in parts]
+    first = batches[0].schema
+    if all(batch.schema.equals(first) for batch in batches[1:]):
+        return Columns(pa.concat_batches(batches))
+    try:
+        table = pa.concat_tables(
+            [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
+        )
+    except MISMATCH as error:
+        raise UserError(
+            f"batches of one task have columns whose types do not fit together: {error}; give the "
+            "task a schema"
+        ) from error
+    return of_table(table)
+
+
+def of_table(table: pa.Table) -> Columns:
+    """The rows of a table as one batch. Raises like `Columns.of`."""
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return Columns.of(pa.RecordBatch.from_pylist([], schema=table.schema))
+    return Columns.of(batches[0])
+
+
+def to_dicts(columns: Columns) -> list[Row]:
+    """The same segments as dicts: this is the only place that makes them."""
+    batch = columns.record_batch
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    values = [_python_values(column) for column in batch.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def from_dicts(
+    segments: Sequence[Mapping[str, Any]], schema: pa.Schema | None = None
+) -> tuple[Columns, Indices | None, list[tuple[int, Exception]]]:
+    """Segments as columns: a key that a segment lacks is null.
+
+    Args:
+        schema: of usual types; None: a key has a type that holds all its values, or if there is
+            none that of its first value.
+
+    Returns:
+        The columns, the indices of the segments that they hold (None: all), and for each other
+        segment its index and why it does not fit.
+    """
+    names = _keys(segments) if schema is None else schema.names
+    types = [None] * len(names) if schema is None else schema.types
+    try:
+        extra = () if schema is None else set().union(*segments).difference(names)
+        if not extra:
+            arrays = [
+                to_array([each.get(name) for each in segments], kind)
+                for name, kind in zip(names, types, strict=True)
+            ]
+            return _joined(arrays, names, len(segments)), None, []
+    except MISMATCH:
+        pass
+    return _fitting(segments, list(names), list(types), closed=schema is not None)
+
+
+def _fitting(
+    segments: Sequence[Mapping[str, Any]],
+    names: list[str],
+    types: list[pa.DataType | None],
+    closed: bool,
+) -> tuple[Columns, Indices, list[tuple[int, Exception]]]:
+    """One by one: for a batch in which something does not fit."""
+    failures: list[tuple[int, Exception]] = []
+    known = dict(zip(names, types, strict=True))
+    kept: list[int] = []
+    for index, segment in enumerate(segments):
+        problem = _misfit(segment, known, closed)
+        if problem is None:
+            kept.append(index)
+        else:
+            failures.append((index, problem))
+    names = list(known)
+    arrays = [to_array([segments[i].get(name) for i in kept], known[name]) for name in names]
+    return _joined(arrays, names, len(kept)), np.array(kept, dtype=np.intp), failures
+
+
+def _misfit(
+    segment: Mapping[str, Any], known: dict[str, pa.DataType | None], closed: bool
+) -> UserError | None:
+    for key, value in segment.items():
+        if closed and key not in known:
+            return UserError(f"key {key!r} is not in the task's schema: add it, or leave it out")
+        try:
+            kind = to_array([value], known.get(key)).type
+        except MISMATCH as error:
+            return UserError(
+                f"key {key!r} holds a {type(value).__name__} where the column is of type "
+                f"{known[key]}: {error}"
+            )
+        if known.get(key) is None and not kinds.is_null(kind):
+            known[key] = kind
+    return None
+
+
+def _joined(arrays: list[pa.Array], names: Sequence[str], count: int) -> Columns:
+    if not names:
+        empty = pa.array([{}] * count, pa.struct([]))
+        return Columns(pa.RecordBatch.from_struct_array(empty))
+    return Columns.of(pa.RecordBatch.from_arrays(arrays, names=list(names)))
+
+
+def _keys(segments: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not segments:
+        return []
+    first = segments[0].keys()
+    if all(segment.keys() == first for segment in segments):
+        return list(first)
+    return list(dict.fromkeys(key for segment in segments for key in segment))
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_cast_column(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_map(column.type):
+        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        mask = column.is_null() if column.null_count else None
+        column = pa.ListArray.from_arrays(column.offsets, entries, mask=mask)
+    return column if column.type.equals(kind) else column.cast(kind, safe=False)
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    """The values as Python has them; datetimes in UTC have `datetime.UTC` itself."""
+    kind = column.type
+    if not column.null_count and (kinds.is_integer(kind) or kinds.is_float64(kind)):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    values = column.to_pylist()
+    if kinds.is_timestamp(kind) and kind.tz in (UTC_NAME, "+00:00"):
+        return [None if each is None else each.replace(tzinfo=UTC) for each in values]
+    return values
