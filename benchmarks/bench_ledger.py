@@ -19,13 +19,14 @@ import numpy as np
 
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.grouping import Grouping
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.key_getters import ByKey
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
 from onyx.ledger.hop import Share, hop
 from onyx.ledger.lineage import fold, pack_roots, root_ids
 from onyx.ledger.pending import PendingWindow
-from onyx.model.job import FlowCondition, Job
+from onyx.model.job import CatalogEntry, FlowCondition, Job
 
 SIZES = (20, 100, 500, 1000, 5000)
 
@@ -86,7 +87,7 @@ def flow_rows(size: int) -> dict[str, float]:
     leaves = apply_function(renamed, (), batch)
     job = Job("bench", (("a", "b"),), (), flow_conditions=(FlowCondition("a", ("b",), "m:f"),))
     conditions = compile_conditions(job, "a", lambda _: is_even)
-    grouping = Grouping(lambda segment: segment.get("name"))
+    grouping = Grouping(ByKey("name", "b", True), CatalogEntry("b", "function", 1))
 
     def over(whole: Callable[[], Any], bare: Callable[[], Any]) -> float:
         return cost_ns(whole, size) - cost_ns(bare, size)

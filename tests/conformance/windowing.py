@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tests.conformance import manifests
 from tests.conformance.values import same, value
 
-from onyx.flow.grouping import key_getter
+from onyx.flow.key_getters import key_getter
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
@@ -75,7 +75,7 @@ def windows_of(case: dict[str, Any], assigned: bool) -> tuple[TaskWindows, Catal
 def groups_of(entry: CatalogEntry, segments: Sequence[dict[str, Any]]) -> list[Any] | None:
     """The groups of segments, as `TaskWindows.add` takes them."""
     getter = key_getter(entry, function)
-    return None if getter is None else hashable_keys([getter(each) for each in segments])
+    return None if getter is None else hashable_keys(getter.of_all(segments))
 
 
 def calls(after: int | None, fired: Iterable[Firing]) -> list[Call]:

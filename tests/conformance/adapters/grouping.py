@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onyx.flow.grouping import Grouping, key_getter
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.key_getters import key_getter
 from onyx.model.job import CatalogEntry
 
 SLOTS = 7
@@ -43,8 +44,9 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         return None if case.get("expected_grouping") is False else "expected grouping"
     segments = [_segment(each["segment"]) for each in case["cases"]]
     for segment, each in zip(segments, case["cases"], strict=True):
-        if getter(segment) != _keywords(each["group_key"]):
-            return f"{segment}: expected {each['group_key']!r}, got {getter(segment)!r}"
+        [key] = getter.of_all([segment])
+        if key != _keywords(each["group_key"]):
+            return f"{segment}: expected {each['group_key']!r}, got {key!r}"
     slots = Grouping(getter, entry).slots_of(segments, SLOTS).tolist()
     by_key: dict[str, set[int]] = {}
     for slot, each in zip(slots, case["cases"], strict=True):

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.flow import grouping
-from onyx.flow.grouping import Grouping, key_bytes, key_getter, key_hash
+from onyx.flow import group_hashes
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.grouping import key_bytes, key_hash
+from onyx.flow.key_getters import ByKey, key_getter
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
 from onyx.windows.groups import hashable_key
@@ -113,37 +115,41 @@ def test_hashes_are_the_same_in_every_process():
 
 def test_a_batch_of_mixed_types_hashes_like_each_key_alone():
     keys = ["a", 1, True, None, "1", ["a"], 1, "a", False, 0]
-    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
+    group = grouping()
     for batch in (keys, ["a", "b", "a"], [1, 2, 1], [True, False], [0, 1]):
         hashes = group.hashes_of([{"k": key} for key in batch])
         assert hashes.tolist() == [key_hash(key) for key in batch]
 
 
 def test_a_bool_does_not_find_what_an_int_has_left():
-    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
+    group = grouping()
     [one] = group.hashes_of([{"k": 1}]).tolist()
     [true] = group.hashes_of([{"k": True}]).tolist()
     assert one != true
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(grouping, "MEMO_KEYS_MAX", 10)
-    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
+    monkeypatch.setattr(group_hashes, "MEMO_KEYS_MAX", 10)
+    group = grouping()
     segments = [{"k": str(number)} for number in range(25)]
     assert group.hashes_of(segments).tolist() == [key_hash(str(n)) for n in range(25)]
     assert max(map(len, group._memos.values())) <= 10
 
 
 def test_groups_spread_over_slots_and_each_stays_on_one():
-    group = Grouping(lambda segment: segment["k"], entry(group_by_key="k"))
+    group = grouping()
     segments = [{"k": f"carrier-{number % 1000}"} for number in range(2000)]
     slots = group.slots_of(segments, 4).tolist()
     assert slots[:1000] == slots[1000:]
     assert min(slots.count(slot) for slot in range(4)) > 400
 
 
-def entry(**grouping):
-    return CatalogEntry("count", "function", 1, **grouping)
+def entry(**given):
+    return CatalogEntry("count", "function", 1, **given)
+
+
+def grouping():
+    return Grouping(ByKey("k", "count", False), entry(group_by_key="k"))
 
 
 @pytest.mark.parametrize("keys", ["a", ("b", "a")])
@@ -165,15 +171,15 @@ def test_segments_without_the_key_are_a_group_where_the_job_asks_for_it():
     grouped = {"on_missing_key": "group"}
     by_one = key_getter(entry(group_by_key="a", **grouped), {}.__getitem__)
     by_two = key_getter(entry(group_by_key=("a", "b"), **grouped), {}.__getitem__)
-    assert by_one({"b": 1}) is None
-    assert by_two({"b": 1, "c": 2}) == {"b": 1}
+    assert by_one.of_all([{"b": 1}]) == [None]
+    assert by_two.of_all([{"b": 1, "c": 2}]) == [{"b": 1}]
     assert key_getter(entry(), {}.__getitem__) is None
 
 
 def test_a_function_may_make_the_key():
     functions = {"m:first": lambda segment: segment["name"][0]}
     getter = key_getter(entry(group_by_fn="m:first"), functions.__getitem__)
-    assert getter({"name": "JFK"}) == "J"
+    assert getter.of_all([{"name": "JFK"}]) == ["J"]
 
 
 def test_a_key_that_is_refused_is_told_with_task_and_key():

@@ -126,7 +126,7 @@ def to_dicts(columns: Columns) -> list[Row]:
     names = batch.schema.names
     if not names:
         return [{} for _ in range(batch.num_rows)]
-    values = [_python_values(column) for column in batch.columns]
+    values = [python_values(column) for column in batch.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
@@ -230,7 +230,7 @@ def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type.equals(kind) else column.cast(kind, safe=False)
 
 
-def _python_values(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array) -> list[Any]:
     """The values as Python has them; datetimes in UTC have `datetime.UTC` itself."""
     kind = column.type
     if not column.null_count and (kinds.is_integer(kind) or kinds.is_float64(kind)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 
-from onyx.flow.grouping import Grouping
+from onyx.flow.group_hashes import Grouping
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import SegmentFailure, one_by_one
 

@@ -9,13 +9,13 @@ with the first bad one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any
 
 from onyx.errors import UserError, contained
+from onyx.flow.columns import Columns
 
 SegmentFailure = tuple[int, Exception]
 """Index of the segment in the batch, and what was raised for it."""
-T = TypeVar("T")
 
 
 class RetriesExhausted(UserError):
@@ -27,14 +27,16 @@ class Refusal(UserError):
 
 
 def one_by_one(
-    check: Callable[[Sequence[T]], object], items: Sequence[T], first: int = 0
+    check: Callable[[Any], object], items: Sequence[Any] | Columns, first: int = 0
 ) -> list[SegmentFailure]:
     """Which of the items make `check` raise: for a batch of which some do.
 
     Args:
-        check: raises for a sequence that has a bad item.
+        check: raises for a sequence, or columns, that has a bad item.
         first: index of the first item.
     """
+    if isinstance(items, Columns):
+        return _by_halves(check, items, first)
     failures: list[SegmentFailure] = []
     for index, item in enumerate(items, first):
         try:
@@ -42,3 +44,18 @@ def one_by_one(
         except BaseException as error:
             failures.append((index, contained(error)))
     return failures
+
+
+def _by_halves(
+    check: Callable[[Any], object], columns: Columns, first: int
+) -> list[SegmentFailure]:
+    """The same for rows of columns: few are bad, and a part costs hardly more than one row."""
+    try:
+        check(columns)
+    except BaseException as error:
+        if len(columns) <= 1:
+            return [(first, contained(error))]
+        half = len(columns) // 2
+        failures = _by_halves(check, columns.slice(0, half), first)
+        return failures + _by_halves(check, columns.slice(half, len(columns)), first + half)
+    return []

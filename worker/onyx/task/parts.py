@@ -20,7 +20,8 @@ from typing import Any
 from onyx.flow.batch import U64, Batch
 from onyx.flow.conditions import Conditions
 from onyx.flow.group_checks import GroupChecks
-from onyx.flow.grouping import Grouping, KeyGetter
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.key_getters import KeyGetter
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ids import JobId, PeerId, TaskName

@@ -14,7 +14,7 @@ from typing import Any
 from onyx.errors import describe
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.grouping import key_getter
+from onyx.flow.key_getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.options import own_options

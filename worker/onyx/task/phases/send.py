@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Indices, Segment
-from onyx.flow.grouping import Grouping, slots_of_shards
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.grouping import slots_of_shards
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop, split_values

@@ -13,7 +13,8 @@ from onyx.flow.conditions import (
     compile_conditions,
     everything_to,
 )
-from onyx.flow.grouping import Grouping, key_getter
+from onyx.flow.group_hashes import Grouping
+from onyx.flow.key_getters import key_getter
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children

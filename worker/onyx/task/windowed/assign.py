@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.flow.batch import Batch, Segment
-from onyx.flow.grouping import keys_of, naming
+from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import one_by_one
@@ -29,9 +29,8 @@ def read_groups(program: Program, batch: Batch) -> list[Any] | None:
     its = program.windowed
     if its is None or its.group_key is None:
         return None
-    keys = keys_of(its.group_key, batch.segments)
     with naming(program.entry):
-        return hashable_keys(keys)
+        return hashable_keys(its.group_key.of_all(batch.segments))
 
 
 def prepare(program: Program, leaves: Leaves) -> Prepared | None:

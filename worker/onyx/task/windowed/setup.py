@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyx.flow.conditions import set_apart
-from onyx.flow.grouping import key_getter
+from onyx.flow.key_getters import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import ancestors, children
