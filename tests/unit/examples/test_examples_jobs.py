@@ -20,7 +20,7 @@ def test_a_job_that_we_ship_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch
     names = {name for _, name in function_names(job)}
     for entry in job.catalog:
         names |= {entry.options[key] for key in ("stage", "fn") if key in entry.options}
-    assert names
+    assert names or path.stem.startswith("q0")  # which has no function
     monkeypatch.syspath_prepend(str(path.parent))
     resolver = Resolver(sorted({name.partition(":")[0] for name in names}))
     for name in names:
@@ -29,7 +29,7 @@ def test_a_job_that_we_ship_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
     folders = {path.parent.name for path in JOBS}
-    assert folders == {"failures", "flights", "hello", "windows", "jobs"}
+    assert folders == {"failures", "flights", "hello", "nexmark", "windows", "jobs"}
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "windows.yaml"])

@@ -1,0 +1,77 @@
+"""The answers of all queries, computed with pandas in another way than the jobs do it."""
+
+import pandas as pd
+
+WINDOW_MS = 10_000
+SLIDE_MS = 2_000
+
+
+def q0(read):
+    return read("bids")
+
+
+def q1(read):
+    bids = read("bids")
+    return bids.assign(price=bids["price"] * 908 // 1000)
+
+
+def q2(read):
+    bids = read("bids")
+    return bids.loc[bids["auction"] % 123 == 0, ["auction", "price"]]
+
+
+def q5(read):
+    bids = read("bids")
+    first = bids["date_time"] // SLIDE_MS * SLIDE_MS + SLIDE_MS - 1
+    each = [
+        bids[["auction"]].assign(until=first + later) for later in range(0, WINDOW_MS, SLIDE_MS)
+    ]
+    counts = pd.concat(each).groupby(["until", "auction"]).size().rename("bids").reset_index()
+    return counts[counts["bids"] == counts.groupby("until")["bids"].transform("max")]
+
+
+def q7(read):
+    bids = read("bids")
+    bids = bids.assign(until=bids["date_time"] // WINDOW_MS * WINDOW_MS + WINDOW_MS - 1)
+    return bids[bids["price"] == bids.groupby("until")["price"].transform("max")]
+
+
+def q8(read):
+    persons, auctions = (
+        each.assign(start=each["date_time"] // WINDOW_MS * WINDOW_MS)
+        for each in (read("persons"), read("auctions"))
+    )
+    sold = auctions[["seller", "start"]].drop_duplicates()
+    both = persons.merge(sold, left_on=["id", "start"], right_on=["seller", "start"])
+    return both[["id", "name", "start"]].rename(columns={"id": "person", "start": "from"})
+
+
+QUERIES = {"q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q8": q8}
+
+
+def answer(query, folder):
+    """What a query should write for the files of `generate.py` in a folder."""
+
+    def read(kind):
+        files = sorted(folder.glob(f"{kind}-*.parquet"))
+        return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+
+    return QUERIES[query](read)
+
+
+def written(folder):
+    """What a job wrote: files of either format."""
+    parts = [pd.read_json(file, lines=True, convert_dates=False) for file in folder.glob("*.jsonl")]
+    parts += [pd.read_parquet(file) for file in folder.glob("*.parquet")]
+    return pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+
+
+def agree(found, expected):
+    """Whether two tables have the same rows, in whatever order, repeats counted."""
+    columns = sorted(expected.columns)
+    if columns != sorted(found.columns):
+        return False
+    one, other = (
+        table[columns].sort_values(columns, ignore_index=True) for table in (found, expected)
+    )
+    return one.equals(other.astype(one.dtypes))
