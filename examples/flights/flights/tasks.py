@@ -53,13 +53,3 @@ def is_value_error(event, record, error, all_new):
 def describe(event, record, error):
     """What is written of a bad record: the record, and why it was refused."""
     return {"record": dict(record), "error": str(error)}
-
-
-def flown(event, old, flight, all_new):
-    """It departed."""
-    return flight["dep_time"] is not None
-
-
-def is_late(event, old, flight, all_new, min_delay):
-    """Its delay is at least `min_delay` minutes."""
-    return flight["delay"] is not None and flight["delay"] >= min_delay

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from onyx.errors import ManifestError, Problem
+from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
 from onyx.model.parsing.job import check_entry, job_hash, parse_manifest, parse_mapping, to_mapping
 
@@ -92,6 +93,24 @@ def problems_of(mapping: dict[str, Any]) -> dict[str, Problem]:
 
 def test_a_manifest_becomes_a_job() -> None:
     assert parse_manifest(FLIGHTS) == JOB
+
+
+def test_comparisons_are_read_and_written_with_the_types_of_their_values() -> None:
+    comparisons = '[and, [">", delay, 15.0], [in, carrier, [AA, 3, true]], [not, [is-null, tail]]]'
+    text = FLIGHTS.replace(
+        '[and, "flights.tasks:flown", [not, ["flights.tasks:is_late", minDelay]]]', comparisons
+    )
+    job = parse_manifest(text)
+    predicate = job.flow_conditions[0].predicate
+    assert predicate == (
+        "and",
+        (">", "delay", 15.0),
+        ("in", "carrier", ("AA", 3, True)),
+        ("not", ("is-null", "tail")),
+    )
+    assert type(predicate[1][2]) is float
+    assert parse_manifest(json.dumps(to_mapping(job))) == job
+    assert [path for path, _ in function_names(job) if "flowConditions" in path] == []
 
 
 def test_json_is_read_like_yaml() -> None:

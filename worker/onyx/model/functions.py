@@ -12,11 +12,10 @@ from typing import Any
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.keys import compound
 from onyx.model.keys.kinds import Function
+from onyx.model.keys.predicate import Predicate
 from onyx.model.manifest import SECTIONS, SPEC
-from onyx.model.names import is_function
+from onyx.model.names import COMBINATORS, COMPARISONS, is_function
 from onyx.model.report import at
-
-_OPERATORS = frozenset({"and", "or", "not"})
 
 
 def function_names(job: Job) -> Iterator[tuple[str, str]]:
@@ -28,7 +27,7 @@ def function_names(job: Job) -> Iterator[tuple[str, str]]:
             path = at(f"spec.{name}", index)
             for key in section.keys:
                 value = getattr(entry, key.field)
-                if isinstance(key.kind, Function | compound.Aggregation | compound.Predicate):
+                if isinstance(key.kind, Function | compound.Aggregation | Predicate):
                     yield from _named(at(path, key.yaml), value)
             if isinstance(entry, CatalogEntry):
                 for option, value in entry.options.items():
@@ -39,10 +38,10 @@ def _named(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """Functions of a name, of a name with the keys that it takes, or of a composition."""
     if isinstance(value, str):
         yield from _one(path, value)
-    elif value and value[0] in _OPERATORS:
+    elif value and value[0] in COMBINATORS:
         for index, each in enumerate(value[1:], 1):
             yield from _named(at(path, index), each)
-    elif value:
+    elif value and value[0] not in COMPARISONS:
         yield from _one(at(path, 0), value[0])
 
 

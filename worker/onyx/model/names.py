@@ -24,6 +24,12 @@ FUNCTION_CHARACTERS_MAX = 255
 RESERVED_NAMES = ("all", "none", "coordinator")
 """Words with a meaning of their own where a task may be named."""
 
+COMBINATORS = ("and", "or", "not")
+"""Make one predicate of others."""
+COMPARISONS = (">", ">=", "<", "<=", "==", "!=", "in", "is-null")
+"""Predicates that need no function: `[">", key, value]`, `["in", key, [value...]]`,
+`["is-null", key]`."""
+
 AGGREGATIONS = (
     "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
 )  # fmt: skip

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from onyx.model.job.types import Targets
-from onyx.model.keys import compound
 from onyx.model.keys.compound import OneOrMore
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Name
+from onyx.model.keys.predicate import Predicate as PredicateKind
 
 RETRIES_MAX = 10_000
 
-Predicate = str | tuple["Predicate | str", ...]
-"""A name, `(name, param-key...)`, or `("and"|"or"|"not", predicate...)`."""
+Predicate = str | tuple[Any, ...]
+"""A name, `(name, param-key...)`, a comparison as `(">", key, value)`, `("in", key, values)` or
+`("is-null", key)`, or `("and"|"or"|"not", predicate...)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,14 @@ class FlowCondition:
     """Children that get the segment if the predicate holds."""
     predicate: Annotated[
         Predicate,
-        compound.Predicate(),
+        PredicateKind(),
         Key(origin="flow/predicate", restriction="Params must be in options."),
     ]
-    """Function of (event, old segment, new segment, all new segments, param...) that returns true
-    or false, or a composition of such functions. Params are keys of options."""
+    """A function of (event, old segment, new segment, all new segments, param...) that returns true
+    or false; params are keys of options. Or a comparison of a key of the new segment with a value,
+    which needs no function: `[">", key, value]`, `>=`, `<`, `<=`, `==`, `!=`,
+    `["in", key, [value, ...]]`, `["is-null", key]`. Or a combination of these. A comparison with a
+    null, or of a key that is not there, is false, so that `!=`, the opposite of `==`, holds."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Values of the params, by keys of your own."""
     predicate_errors_to: Annotated[

@@ -1,4 +1,4 @@
-"""Kinds of values that are made of others: lists, mappings, amounts, edges, predicates."""
+"""Kinds of values that are made of others: lists, mappings, amounts, edges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from onyx.model.report import INVALID, Report, at, listed
 
 LIST_ITEMS_MAX = 256
 AMOUNT_MAX = 10**12
-PREDICATE_DEPTH_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,48 +150,6 @@ class Aggregation(Kind):
 
     def _describe(self) -> str:
         return "the name of an aggregation, or a list of the name and its keys"
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate(Kind):
-    """A function, `[function, param-key...]`, or `[and | or | not, predicate...]`."""
-
-    def _read(self, value: Any, path: str, report: Report) -> Any:
-        return self._at_depth(value, path, report, 0)
-
-    def _at_depth(self, value: Any, path: str, report: Report, depth: int) -> Any:
-        if depth > PREDICATE_DEPTH_MAX:
-            report.add(path, f"is a predicate more than {PREDICATE_DEPTH_MAX} levels deep")
-            return INVALID
-        if not isinstance(value, list):
-            return Function().read(value, path, report)
-        if not value:
-            return refuse(self, value, path, report)
-        head = value[0]
-        if head in ("and", "or", "not"):
-            return self._composed(value, path, report, depth)
-        read = [Function().read(head, at(path, 0), report)]
-        read += [Text().read(each, at(path, i), report) for i, each in enumerate(value) if i]
-        return INVALID if INVALID in read else tuple(read)
-
-    def _composed(self, value: list[Any], path: str, report: Report, depth: int) -> Any:
-        head, count = value[0], len(value) - 1
-        if count == 0 or (head == "not" and count != 1):
-            wanted = "exactly one predicate" if head == "not" else "at least one predicate"
-            report.add(path, f"{head} takes {wanted}, not {count}")
-            return INVALID
-        parts = [
-            self._at_depth(each, at(path, i), report, depth + 1)
-            for i, each in enumerate(value)
-            if i
-        ]
-        return INVALID if INVALID in parts else (head, *parts)
-
-    def _schema(self) -> Schema:
-        return dict(ANYTHING)
-
-    def _describe(self) -> str:
-        return "a predicate: a function, [function, param...], or [and, ...], [or, ...], [not, ...]"
 
 
 @dataclass(frozen=True, slots=True)

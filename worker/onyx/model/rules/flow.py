@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onyx.model import workflow
+from onyx.model import names, workflow
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good
@@ -48,9 +48,9 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
 
 
 def _params(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(predicate, str):
+    if isinstance(predicate, str) or predicate[0] in names.COMPARISONS:
         return
-    composed = predicate[0] in ("and", "or", "not")
+    composed = predicate[0] in names.COMBINATORS
     for index, part in enumerate(predicate[1:], 1):
         if composed:
             yield from _params(part, at(path, index))

@@ -1,0 +1,144 @@
+"""Comparisons of flow conditions: what they say about one value of a segment.
+
+`[">", key, value]` and its like need no function. They mean what Python means, with these rules:
+
+* None, or a key that is not there: every comparison is false. `!=` is the opposite of `==`, so it
+  holds there.
+* Numbers are compared as Python compares them, exactly: `1 == 1.0`, and `True == 1`.
+* Text in ISO 8601 (`2013-01-05`, `2013-01-05T10:30:00Z`) is a time where the value of the segment
+  is a datetime or a date. A date is its midnight, and what has no time zone is in UTC.
+* `==` and `in` of different types are false. The others raise a Refusal, so that the segment fails
+  as if a function had raised.
+
+A test looks at the type of the value first: what has the usual one costs little more than the
+operator itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from onyx.flow.leaves import describe_type
+from onyx.flow.segment_failure import Refusal
+
+ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+NUMBERS = frozenset({int, float, bool, Decimal})
+TIMES = frozenset({datetime, date})
+_HASHED = frozenset({*NUMBERS, str, bytes})
+
+Answer = Callable[[Any], Any]
+"""Of the value of a segment's key, None if it is not there: whether the comparison holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One comparison of a key with a value."""
+
+    operator: str
+    key: str
+    value: Any = None
+    """What the key is compared with; for `in` a tuple of values."""
+    where: str = ""
+    """Job, condition and task, for messages."""
+
+    def answer(self) -> Answer:
+        """The function that decides."""
+        if self.operator == "is-null":
+            return _is_null
+        if self.operator == "in":
+            return _one_of(self.value)
+        if self.operator == "==":
+            return _equal(self.value)
+        if self.operator == "!=":
+            equal = _equal(self.value)
+            return lambda x: not equal(x)
+        return _ordered(self)
+
+    def refusal(self, kind: str) -> Refusal:
+        """Why a value cannot be compared.
+
+        Args:
+            kind: of the value, with an article.
+        """
+        wanted = "a number" if type(self.value) is not str else "text"
+        if type(self.value) is str and "date" in kind:
+            wanted = "text that is no date or time in ISO 8601"
+        return Refusal(
+            f'{self.where}: ["{self.operator}", {self.key}, ...] compares {kind} with {wanted}: '
+            f"make key {self.key!r} one type in the task's function, or write the predicate as a "
+            "function"
+        )
+
+
+def comparison_of(expression: tuple[Any, ...], where: str) -> Comparison:
+    """The comparison that an expression of a job stands for, which has been checked."""
+    head, key, *value = expression
+    return Comparison(head, key, value[0] if value else None, where)
+
+
+def instant(text: str) -> datetime | None:
+    """The time that ISO 8601 text means; None if it is no such text."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def instant_of(time: date) -> datetime:
+    """The time of a datetime, or the midnight of a date."""
+    if isinstance(time, datetime):
+        return time
+    return datetime(time.year, time.month, time.day, tzinfo=UTC)
+
+
+def _is_null(x: Any) -> bool:
+    return x is None
+
+
+def _equal(value: Any) -> Answer:
+    time = instant(value) if type(value) is str else None
+    if time is None:
+        return lambda x: x == value
+    return lambda x: x == value if type(x) not in TIMES else instant_of(x) == time
+
+
+def _one_of(values: tuple[Any, ...]) -> Answer:
+    wanted = frozenset(values)
+    times = frozenset(filter(None, (instant(each) for each in values if type(each) is str)))
+
+    def found(x: Any) -> bool:
+        kind = type(x)
+        if kind in _HASHED:
+            return x in wanted
+        return kind in TIMES and instant_of(x) in times
+
+    return found
+
+
+def _ordered(comparison: Comparison) -> Answer:
+    holds, value = ORDERS[comparison.operator], comparison.value
+    usual: frozenset[type] = frozenset({str}) if type(value) is str else NUMBERS
+    time = instant(value) if type(value) is str else None
+
+    def unusual(x: Any) -> Any:
+        if x is None:
+            return False
+        if time is not None and type(x) in TIMES:
+            return holds(instant_of(x), time)
+        raise comparison.refusal(describe_type(x))
+
+    by_operator: dict[str, Answer] = {
+        ">": lambda x: x > value if type(x) in usual else unusual(x),
+        ">=": lambda x: x >= value if type(x) in usual else unusual(x),
+        "<": lambda x: x < value if type(x) in usual else unusual(x),
+        "<=": lambda x: x <= value if type(x) in usual else unusual(x),
+    }
+    return by_operator[comparison.operator]
