@@ -25,6 +25,7 @@ BENCHMARKS = {
     "workload_b": "counting words against Bytewax, in one process and with a shuffle",
     "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
     "acking": "what at-least-once costs against at-most-once",
+    "batch_cost": "what a batch costs, whatever is in it, in one process and in three",
     "latency": "end to end over two gRPC hops",
     "memory": "of a worker, while segments pass and while an output blocks",
     "state_memory": "of a worker and its state log, while windows open and close",

@@ -6,6 +6,7 @@ in the folder that the lifecycle's options name.
 
 import json
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -55,6 +56,7 @@ def count_batch(event, lifecycle):
 def begin(event, lifecycle):
     seen.started.setdefault("at_s", time.monotonic())
     seen.started.setdefault("cpu_s", time.process_time())
+    seen.started.setdefault("switches", switches())
 
 
 def end(event, lifecycle):
@@ -62,11 +64,19 @@ def end(event, lifecycle):
         "from_s": seen.started["at_s"],
         "to_s": time.monotonic(),
         "cpu_s": time.process_time() - seen.started["cpu_s"],
+        "waits": switches()[0] - seen.started["switches"][0],
+        "preemptions": switches()[1] - seen.started["switches"][1],
         "count": seen.count,
         "blocked": seen.blocked,
     }
     with writing:
         Path(lifecycle.options["folder"], f"span-{os.getpid()}.json").write_text(json.dumps(span))
+
+
+def switches():
+    """How often threads of this process have waited, and have been made to."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nvcsw, usage.ru_nivcsw
 
 
 # A sink that blocks once
