@@ -20,7 +20,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "worker" / "onyx", ROOT / "operator" / "onyx_operator")
 SOURCES = sorted(
-    path for package in PACKAGES for path in package.rglob("*.py") if "wire" not in path.parts
+    path
+    for package in PACKAGES
+    for path in package.rglob("*.py")
+    if "wire" not in path.relative_to(ROOT).parts
 )
 FILE_LINES_MAX = 400
 FILE_LINES_MEDIAN_MAX = 150

@@ -22,7 +22,7 @@ def sources(package: Path) -> dict[str, str]:
     return {
         path.relative_to(package).as_posix(): path.read_text()
         for path in sorted(package.rglob("*.py"))
-        if "wire" not in path.parts
+        if "wire" not in path.relative_to(ROOT).parts
     }
 
 
