@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, time
 from gc import get_referents
-from itertools import compress
 from operator import itemgetter
 from typing import Any
 
@@ -23,7 +22,8 @@ import numpy as np
 
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
 from onyx.errors import SegmentError
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, chosen_by
+from onyx.flow.columns import Columns
 from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.segment_failure import SegmentFailure
 
@@ -60,7 +60,11 @@ def refused(segments: Sequence[Segment]) -> list[SegmentFailure]:
 def refuse(leaves: Leaves) -> Leaves:
     """What a function made of a batch, without what it made of parents of which something cannot
     travel: these have failed."""
-    found = refused(leaves.segments)
+    found = (
+        _refused_rows(leaves.segments)
+        if isinstance(leaves.segments, Columns)
+        else refused(leaves.segments)
+    )
     if not found:
         return leaves
     parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
@@ -69,11 +73,33 @@ def refuse(leaves: Leaves) -> Leaves:
         failures.setdefault(int(parents[index]), error)
     kept = np.isin(parents, list(failures), invert=True)
     return Leaves(
-        list(compress(leaves.segments, kept.tobytes())),
+        chosen_by(leaves.segments, kept),
         parents[kept],
         None if leaves.child_index is None else leaves.child_index[kept],
         sorted([*leaves.failures, *failures.items()], key=itemgetter(0)),
     )
+
+
+def _refused_rows(columns: Columns, first: int = 0) -> list[SegmentFailure]:
+    """Rows that are too large: all types of columns can travel. A batch with one is halved until
+    the row is found."""
+    count, size = len(columns), columns.size_bytes
+    if size <= SEGMENT_BYTES_MAX:
+        return []
+    if count == 1:
+        return [(first, _too_large_row(columns, size))]
+    half = count // 2
+    return [
+        *_refused_rows(columns.slice(0, half), first),
+        *_refused_rows(columns.slice(half, count), first + half),
+    ]
+
+
+def _too_large_row(columns: Columns, size: int) -> SegmentError:
+    batch = columns.record_batch
+    sizes = [column.nbytes for column in batch.columns]
+    largest = int(np.argmax(sizes))
+    return _too_large_error(size, batch.schema.names[largest], sizes[largest])
 
 
 def refusal(segment: Any) -> SegmentError | None:
@@ -174,6 +200,10 @@ def _hint(kind: type) -> str:
 def _too_large(segment: Segment, size: int) -> SegmentError:
     largest = max(segment, key=lambda key: len(_encoder.encode([key, segment[key]])))
     taken = len(_encoder.encode(segment[largest]))
+    return _too_large_error(size, largest, taken)
+
+
+def _too_large_error(size: int, largest: str, taken: int) -> SegmentError:
     return SegmentError(
         f"the segment takes {size} bytes, of which key {largest!r} takes {taken}; at most "
         f"{SEGMENT_BYTES_MAX} can travel between tasks: store large values elsewhere and send "

@@ -1,27 +1,32 @@
-"""The unit of work everywhere: a list of segments plus two columns of lineage.
+"""The unit of work everywhere: segments plus two columns of lineage.
 
-Columns, not envelopes: an object around every segment would cost more than the hop itself.
+Columns, not envelopes: an object around every segment would cost more than the hop itself. The
+segments are a list of dicts or the columns of an Arrow record batch; few modules look inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-Segment = dict[str, Any]
+from onyx.flow.columns import Columns, join, to_dicts
+from onyx.flow.segment import Segment as Segment
+
+Segments = list[Segment] | Columns
 U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
 class Batch:
-    """`roots[i]` and `ids[i]` belong to `segments[i]`. Both are None under at-most-once."""
+    """`roots[i]` and `ids[i]` belong to segment i. Both are None under at-most-once."""
 
-    segments: list[Segment]
+    segments: Segments
     roots: U64 | None = None
     ids: U64 | None = None
 
@@ -31,19 +36,62 @@ class Batch:
     def take(self, chosen: Indices) -> Batch:
         """A batch of the segments at these indices, with their lineage."""
         return Batch(
-            [self.segments[index] for index in chosen.tolist()],
+            take(self.segments, chosen),
             None if self.roots is None else self.roots[chosen],
             None if self.ids is None else self.ids[chosen],
         )
+
+
+def take(segments: Segments, chosen: Indices) -> Segments:
+    """The segments at these indices."""
+    if isinstance(segments, Columns):
+        return segments.take(chosen)
+    return [segments[index] for index in chosen.tolist()]
+
+
+def chosen_by(segments: Segments, mask: Mask) -> Segments:
+    """The segments where the mask is true."""
+    if isinstance(segments, Columns):
+        return segments.filter(mask)
+    return list(compress(segments, mask.tobytes()))
+
+
+def part_of(segments: Segments, first: int, last: int) -> Segments:
+    """The segments from `first` to before `last`."""
+    if isinstance(segments, Columns):
+        return segments.slice(first, min(last, len(segments)))
+    return segments[first:last]
+
+
+def segment_at(segments: Segments, index: int) -> Segment:
+    """One segment as a dict: for messages and dead letters."""
+    return segments.row(index) if isinstance(segments, Columns) else segments[index]
+
+
+def as_dicts(segments: Segments) -> list[Segment]:
+    """The same segments as dicts."""
+    return to_dicts(segments) if isinstance(segments, Columns) else segments
+
+
+def joined(parts: Sequence[Segments]) -> Segments:
+    """The segments of all, in order: as columns if all are. Of dicts and columns dicts are made,
+    since every row has a dict, but not every dict has a place in the columns of others."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [each for each in parts if isinstance(each, Columns)]
+    if len(columns) == len(parts):
+        return join(columns)
+    segments: list[Segment] = []
+    for each in parts:
+        segments.extend(as_dicts(each))
+    return segments
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """One batch of several: small batches waiting in a queue are joined before bookkeeping."""
     if len(batches) == 1:
         return batches[0]
-    segments: list[Segment] = []
-    for batch in batches:
-        segments.extend(batch.segments)
+    segments = joined([batch.segments for batch in batches])
     roots = [batch.roots for batch in batches if batch.roots is not None]
     ids = [batch.ids for batch in batches if batch.ids is not None]
     if not roots:

@@ -38,10 +38,26 @@ def to_array(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array
     array = pa.array(values)
     if kind is None or array.type.equals(kind):
         return array
-    if not _holds(kind, array.type):
-        raise pa.ArrowTypeError(f"{kind} does not hold {array.type}")
+    _check(kind, array.type)
     # An int64 is taken to have all digits that it may have, which few decimals hold.
     return pa.array(values, kind) if kinds.is_decimal(kind) else array.cast(kind)
+
+
+def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same values as a column of another type.
+
+    Raises:
+        MISMATCH: it does not hold them.
+    """
+    if column.type.equals(kind):
+        return column
+    _check(kind, column.type)
+    return column.cast(kind)
+
+
+def _check(kind: pa.DataType, given: pa.DataType) -> None:
+    if not _holds(kind, given):
+        raise pa.ArrowTypeError(f"{kind} does not hold {given}")
 
 
 def _holds(kind: pa.DataType, given: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from onyx.errors import message_of
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 
 LETTER_BYTES_MAX = 262_144
 """About so much of a segment is shown, in characters and bytes."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 
+from onyx.flow.batch import as_dicts
 from onyx.flow.group_hashes import Grouping
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import SegmentFailure, one_by_one
@@ -35,7 +36,7 @@ class GroupChecks:
         """`failing.Refused`; leaves the hashes of group keys in `to`."""
         found: dict[int, Exception] = {}
         for child, outgoing in to.items():
-            if not outgoing.segments or child not in self._groupings:
+            if not len(outgoing) or child not in self._groupings:
                 continue
             for index, error in self._of_group(child, outgoing):
                 parents = outgoing.parents
@@ -43,12 +44,12 @@ class GroupChecks:
         return sorted(found.items(), key=itemgetter(0))
 
     def _of_group(self, child: str, outgoing: Outgoing) -> list[SegmentFailure]:
-        grouping = self._groupings[child]
+        grouping, segments = self._groupings[child], outgoing.segments
         try:
             if child in self._several:
-                outgoing.hashes = grouping.hashes_of(outgoing.segments)
+                outgoing.hashes = grouping.hashes_of(segments)
             else:
-                grouping.check(outgoing.segments)
+                grouping.check(segments)
         except Exception:
-            return one_by_one(grouping.check, outgoing.segments)
+            return one_by_one(grouping.check, as_dicts(segments))
         return []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import UserFunctionError, contained
-from onyx.flow.batch import Indices, Segment
+from onyx.flow.batch import Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
 
 LEAVES_MAX = 1_000_000
@@ -27,7 +27,7 @@ LEAVES_MAX = 1_000_000
 class Leaves:
     """What a function made of a batch, flattened, in order."""
 
-    segments: list[Segment]
+    segments: Segments
     parents: Indices | None = None
     """For each leaf the index of its parent in the batch, never falling; None: leaf i is of
     parent i, for every i."""
@@ -40,6 +40,23 @@ class Leaves:
 
     def __len__(self) -> int:
         return len(self.segments)
+
+
+def of_some(leaves: Leaves, kept: Indices, failures: list[SegmentFailure]) -> Leaves:
+    """The leaves of a batch of which only some segments were given to the function.
+
+    Args:
+        leaves: of those.
+        kept: their indices in the batch, increasing.
+        failures: of the others.
+    """
+    mine = [(int(kept[index]), error) for index, error in leaves.failures]
+    return Leaves(
+        leaves.segments,
+        kept if leaves.parents is None else kept[leaves.parents],
+        leaves.child_index,
+        sorted([*mine, *failures], key=itemgetter(0)),
+    )
 
 
 _DICT, _LIST = {dict}, {list}

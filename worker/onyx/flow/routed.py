@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onyx.flow.batch import U64, Indices, Segment
+from onyx.flow.batch import U64, Indices, Segment, Segments, as_dicts
 from onyx.flow.segment_failure import SegmentFailure
 
 
@@ -14,7 +14,7 @@ from onyx.flow.segment_failure import SegmentFailure
 class Outgoing:
     """What one child gets. Segments may be the very objects that other children get, too."""
 
-    segments: list[Segment]
+    segments: Segments
     parents: Indices | None = None
     """Index in the batch of each one's parent, never falling; None: i-th of the i-th, for all."""
     child_index: Indices | None = None
@@ -54,6 +54,6 @@ def with_extra(outgoing: Outgoing, extra: list[tuple[int, Segment]]) -> Outgoing
     indices = np.zeros(count, np.intp) if outgoing.child_index is None else outgoing.child_index
     parents = np.concatenate((parents, np.array([parent for parent, _ in extra], dtype=np.intp)))
     order = np.argsort(parents, kind="stable")
-    segments = outgoing.segments + [segment for _, segment in extra]
+    segments = as_dicts(outgoing.segments) + [segment for _, segment in extra]
     indices = np.concatenate((indices, np.zeros(len(extra), dtype=np.intp)))
     return Outgoing([segments[i] for i in order.tolist()], parents[order], indices[order])

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import contained
-from onyx.flow.batch import Indices, Segment
+from onyx.flow.batch import Indices, Segment, Segments, as_dicts
 from onyx.flow.conditions import (
     Compiled,
     Conditions,
@@ -44,7 +44,7 @@ def route_batch(
     conditions: Conditions | None,
     children: Sequence[str],
     event: Any,
-    segments: list[Segment],
+    segments: Segments,
     leaves: Leaves,
     handling: Handling = NOTHING_ELSE,
 ) -> Routed:
@@ -67,7 +67,7 @@ def route_batch(
             if not handling.refused(to):
                 return Routed(to, shared=len(children) > 1)
         conditions = everything_to(tuple(children))
-    run = _Run(conditions, event, segments, leaves, handling)
+    run = _Run(conditions, event, as_dicts(segments), leaves, handling)
     run.route_leaves()
     return run.result(children)
 
@@ -97,7 +97,7 @@ class _Run:
         self.batch = segments
         self.leaves = leaves
         self.handling = handling
-        self.outgoing = leaves.segments
+        self.made = self.outgoing = as_dicts(leaves.segments)
         self.flow: dict[str, Mask] = {}
         self.excluded: list[tuple[frozenset[str], frozenset[str], Indices]] = []
         """Keys that a condition leaves out, for which children, and the leaves it held for."""
@@ -118,7 +118,7 @@ class _Run:
         olds, everything = self._olds(), self._everything()
         undecided: Indices | None = None
         for condition in ordinary:
-            chosen = _select(undecided, olds, self.leaves.segments, everything)
+            chosen = _select(undecided, olds, self.made, everything)
             hits, errors = _evaluate(condition, self.event, *chosen)
             for place, error in errors:
                 self._predicate_failed(_at(undecided, place), condition, error)
@@ -155,7 +155,7 @@ class _Run:
     def _predicate_failed(self, index: int, condition: Compiled, error: Exception) -> None:
         """Everybody who would get the leaf gets the error instead, if it can be sent."""
         parent = self._parent(index)
-        old, new = self.batch[parent], self.leaves.segments[index]
+        old, new = self.batch[parent], self.made[index]
         route = Route().failed(condition, error)
         try:
             segment = self.handling.sent(sendable(route, self.event, old, new))
@@ -287,8 +287,8 @@ class _Run:
         return mask
 
     def _own_outgoing(self) -> list[Segment]:
-        if self.outgoing is self.leaves.segments:
-            self.outgoing = list(self.leaves.segments)
+        if self.outgoing is self.made:
+            self.outgoing = list(self.made)
         return self.outgoing
 
     def _parent(self, index: int) -> int:
@@ -313,7 +313,7 @@ class _Run:
         starts = np.flatnonzero(leaves.child_index == 0).tolist()
         result: list[tuple[Segment, ...]] = []
         for start, end in zip(starts, [*starts[1:], len(leaves)], strict=True):
-            result += [tuple(leaves.segments[start:end])] * (end - start)
+            result += [tuple(self.made[start:end])] * (end - start)
         return result
 
 

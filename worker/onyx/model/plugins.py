@@ -51,7 +51,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "sequence", "onyx.plugins.sequence:SequenceInput",
-        "onyx.plugins.sequence:SequenceOptions",
+        "onyx.plugins.sequence_options:SequenceOptions",
     ),
     BuiltIn(
         "output", "blackhole", "onyx.plugins.blackhole:BlackholeOutput",

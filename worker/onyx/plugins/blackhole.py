@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.options import Options
 from onyx.plugins.protocol import PluginContext

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.options import Options, option_error

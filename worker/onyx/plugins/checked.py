@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
+from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.protocol import Cursor, Input, Output, Reader
+from onyx.plugins.protocol import ColumnsReader, Cursor, Input, Output, Reader
 
 _METHODS = ("read", "exhausted", "cursor", "close")
 
@@ -60,7 +62,8 @@ class CheckedInput:
             raise _broken(
                 self._name, f"open() returned {describe_type(reader)} without {missing[0]}()"
             )
-        return CheckedReader(reader, self._name)
+        kind = CheckedColumnsReader if isinstance(reader, ColumnsReader) else CheckedReader
+        return kind(reader, self._name)
 
     def close(self) -> None:
         """Close the plugin."""
@@ -76,19 +79,19 @@ class CheckedReader:
 
     def read(self, segments_max: int) -> list[Segment]:
         """At most `segments_max` dicts, or UserError."""
-        found: Any = self._reader.read(segments_max)
+        return self._checked(self._reader.read(segments_max), segments_max, "read")
+
+    def _checked(self, found: Any, segments_max: int, method: str) -> list[Segment]:
         if type(found) is not list:
-            raise _broken(self._plugin, f"read() returned {describe_type(found)}, not a list")
+            raise _broken(self._plugin, f"{method}() returned {describe_type(found)}, not a list")
         if len(found) > segments_max:
-            raise _broken(
-                self._plugin, f"read({segments_max}) returned {len(found)} segments, which is more"
-            )
+            what = f"{method}({segments_max}) returned {len(found)} segments, which is more"
+            raise _broken(self._plugin, what)
         kinds = set(map(type, found))
         if kinds and kinds != {dict}:
             odd = next(each for each in found if type(each) is not dict)
-            raise _broken(
-                self._plugin, f"read() returned a list that holds {describe_type(odd)}, not a dict"
-            )
+            what = f"{method}() returned a list that holds {describe_type(odd)}, not a dict"
+            raise _broken(self._plugin, what)
         return found
 
     def exhausted(self) -> bool:
@@ -114,6 +117,24 @@ class CheckedReader:
     def close(self) -> None:
         """Close the reader."""
         self._reader.close()
+
+
+class CheckedColumnsReader(CheckedReader):
+    """A reader of a user's input that can read columns (`protocol.ColumnsReader`)."""
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """At most `segments_max` rows, or dicts, or UserError."""
+        assert isinstance(self._reader, ColumnsReader), "asked before"
+        found: Any = self._reader.read_columns(segments_max)
+        if isinstance(found, list):
+            return self._checked(found, segments_max, "read_columns")
+        if not isinstance(found, pa.RecordBatch):
+            what = f"read_columns() returned {describe_type(found)}, not a pyarrow.RecordBatch"
+            raise _broken(self._plugin, what)
+        if found.num_rows > segments_max:
+            what = f"read_columns({segments_max}) returned {found.num_rows} rows, which is more"
+            raise _broken(self._plugin, what)
+        return found
 
 
 class DurableCount:

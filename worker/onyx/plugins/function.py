@@ -7,7 +7,7 @@ the same segment, so its effects should be idempotent.
 from __future__ import annotations
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.options import Options, function_error
 from onyx.plugins.protocol import PluginContext

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.indexed import IndexedReader, partition_names
 from onyx.plugins.options import Options, function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader

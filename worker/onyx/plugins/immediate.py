@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 
 

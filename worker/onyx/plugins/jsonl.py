@@ -15,7 +15,7 @@ import msgspec
 
 from onyx.codec.kinds import levels
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 

@@ -7,7 +7,8 @@ Inputs are replayable: the positions of a partition are dense, and position p is
 each time it is read. So a lost segment is replayed from the source, and none is kept in memory for
 it. Outputs count how many of the segments they were given are durable; only those are acked.
 
-Segments cross this seam as lists of dicts, and nowhere else do plugins touch the engine.
+Segments cross this seam as lists of dicts, or as Arrow record batches for plugins that have the
+methods for them (`ColumnsReader`, `ColumnsOutput`). Nowhere else do plugins touch the engine.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.seams import Clock
+
+if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
+    import pyarrow as pa
+
+    from onyx.flow.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,10 @@ class PluginContext:
     clock: Clock
     resolve: Callable[[str], Callable[..., Any]]
     """`package.module:name` to a registered function; raises NameNotRegistered."""
+    batch_format: Literal["dicts", "arrow"] = "dicts"
+    """Of the catalog entry. A reader is asked for columns only with `arrow`."""
+    schema: pa.Schema | None = None
+    """Of the catalog entry, if it has one: names and types of the columns."""
     permitted: Callable[[], bool] = lambda: True
     """False while this incarnation may have been declared dead. Publish nothing then."""
     wanted: Callable[[], bool] = lambda: True
@@ -97,6 +106,19 @@ class Reader(Protocol):
 
 
 @runtime_checkable
+class ColumnsReader(Protocol):
+    """The method that a reader has in addition if it can read columns."""
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """As `Reader.read`, but as a record batch, row i being the i-th of these segments. A list
+        of dicts is for segments that columns cannot hold, such as one in place of a bad record, and
+        for none now. What does not fit the entry's schema may be left to the engine in such a list.
+        `read` and `read_columns` are never both called on one reader.
+        """
+        ...
+
+
+@runtime_checkable
 class Input(Protocol):
     """A source."""
 
@@ -141,6 +163,16 @@ class TransactionalOutput(Protocol):
     def finish(self, token: Token) -> None:
         """Publish what this writer or another one committed. Idempotent, and safe when several
         do it at once. Raises like `write`."""
+        ...
+
+
+@runtime_checkable
+class ColumnsOutput(Protocol):
+    """The method that an output has in addition if it can write columns. It is called in turn with
+    `write`: a task may get batches of both kinds."""
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """As `Output.write`, for the rows of a record batch; each counts as a segment."""
         ...
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from onyx.codec.refusals import refusal
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 
 BOM = b"\xef\xbb\xbf"
 """Of UTF-8, at the start of some files; not part of the first record."""

@@ -6,24 +6,12 @@ Readers return copies: functions may change a segment, and a position must read 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import msgspec
 
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.options import Options
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-
-
-class SequenceOptions(Options, frozen=True):
-    """What to read."""
-
-    segments: list[dict[str, Any]]
-    """What to read, in order."""
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
-    """Segments are dealt to so many partitions in turn; each is read by one peer."""
+from onyx.plugins.sequence_options import SequenceOptions
 
 
 class SequenceInput:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.options import Options

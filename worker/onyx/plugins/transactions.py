@@ -31,7 +31,7 @@ from typing import Protocol
 
 from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Commit, PluginContext, Token

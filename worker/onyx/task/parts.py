@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from onyx.flow.batch import U64, Batch
 from onyx.flow.conditions import Conditions
@@ -122,6 +124,10 @@ class Program:
     metrics: TaskMetrics
     delivery: Delivery
     fn: Callable[..., Any] | None = None
+    takes: Literal["dicts", "arrow"] | None = None
+    """What its own code gets; None: it has none, and takes batches as they come."""
+    schema: pa.Schema | None = None
+    """Of the columns that it takes."""
     conditions: Conditions | None = None
     """About what is sent on."""
     own_conditions: Conditions | None = None

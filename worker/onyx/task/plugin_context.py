@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onyx.flow.schemas import arrow_schema
 from onyx.plugins.options import own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts import Program
@@ -21,6 +22,8 @@ def plugin_context(program: Program) -> PluginContext:
         incarnation=replica.groups_reverse_index[program.assignment.peer],
         options=own_options(program.entry),
         batch_size=program.entry.batch_size,
+        batch_format=program.entry.batch_format,
+        schema=arrow_schema(program.entry),
         clock=services.clock,
         resolve=services.resolve,
         permitted=services.permitted,

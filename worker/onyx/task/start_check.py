@@ -15,6 +15,7 @@ from onyx.errors import describe
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.key_getters import key_getter
+from onyx.flow.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.options import own_options
@@ -66,6 +67,8 @@ def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> 
         incarnation=group,
         options=own_options(entry),
         batch_size=entry.batch_size,
+        batch_format=entry.batch_format,
+        schema=arrow_schema(entry),
         clock=services.clock,
         resolve=services.resolve,
         permitted=lambda: False,

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.protocol import START, Cursor, Input, Output, Reader
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from onyx.codec import segments as codec
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import U64, Batch, as_dicts
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.counters import Counters
 from onyx.transport.inbox import BoundedInbox, Encoded, Inboxes
@@ -72,7 +72,7 @@ class LocalTransport:
             self._unroutable.refused_sends += 1
             return False
         if isinstance(item, Batch):
-            if not item.segments:
+            if not len(item):
                 return True
             if not self._short_circuit:
                 item = _through_bytes(item)
@@ -132,7 +132,7 @@ class LocalTransport:
 def _through_bytes(batch: Batch) -> Batch:
     return Encoded(
         len(batch),
-        codec.encode(batch.segments),
+        codec.encode(as_dicts(batch.segments)),
         codec.encode_column(batch.roots),
         codec.encode_column(batch.ids),
     ).decode()

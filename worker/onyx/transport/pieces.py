@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from onyx.codec import segments as codec
 from onyx.codec.refusals import SEGMENT_BYTES_MAX
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import U64, Batch, as_dicts
 from onyx.path_names import CHARACTERS_MAX
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
 from onyx.transport.inbox import Encoded
@@ -22,7 +22,8 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
     limit = frame_bytes_max - FRAME_OVERHEAD_BYTES
-    payload = codec.encode(batch.segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
+    segments = as_dicts(batch.segments)
+    payload = codec.encode(segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
     if len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
         yield Encoded(
             len(batch), payload, codec.encode_column(batch.roots), codec.encode_column(batch.ids)
@@ -32,7 +33,7 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
     for part in (slice(None, half), slice(half, None)):
         roots = None if batch.roots is None else batch.roots[part]
         ids = None if batch.ids is None else batch.ids[part]
-        yield from encoded_pieces(Batch(batch.segments[part], roots, ids), frame_bytes_max)
+        yield from encoded_pieces(Batch(segments[part], roots, ids), frame_bytes_max)
 
 
 def column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from onyx.model import names, plugins
+from onyx.model.column_types import COLUMNS_MAX
 from onyx.model.job.types import TIMEOUT_MS_MAX, TRACKED_ONLY, Milliseconds, Peers, TaskName
-from onyx.model.keys.compound import Amount, ListOf, OneOrMore
+from onyx.model.keys.compound import Amount, ListOf, MapOf, OneOrMore
 from onyx.model.keys.key import EMPTY, Key
-from onyx.model.keys.kinds import Count, Function, Text
+from onyx.model.keys.kinds import Count, Function, Text, TypeName
 
 BATCH_SEGMENTS_MAX = 100_000
 GROUPED = ("function", "output", "reduce")
@@ -78,6 +79,20 @@ class CatalogEntry:
     batch_fn: Annotated[bool, Key(origin="onyx/batch-fn?")] = False
     """fn takes a whole batch and returns one result for each of its segments: a segment or a list
     of segments."""
+    batch_format: Annotated[
+        Literal["dicts", "arrow"], Key(restriction="arrow not together with batchFn.")
+    ] = "dicts"
+    """What fn gets: `dicts` is a segment (or a list of them), `arrow` a pyarrow.RecordBatch with a
+    row for each segment of the batch. An input with `arrow` reads columns. A task without fn takes
+    both."""
+    schema: Annotated[
+        Mapping[str, str] | None,
+        MapOf(Text(), TypeName(), COLUMNS_MAX),
+        Key(restriction="Needs batchFormat: arrow."),
+    ] = None
+    """Names and types of the columns of a batch. A segment that does not fit fails: one with
+    another key, or with a value that the type does not hold. A key that it lacks is null. Without a
+    schema each batch has the types of its values."""
     cooperative: bool | None = None
     """true: the task never blocks, and shares a thread with others. false: it has a thread of its
     own. By default the plugin decides."""

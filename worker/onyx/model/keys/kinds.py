@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx import path_names
-from onyx.model import names
+from onyx.model import column_types, names
 from onyx.model.parsing.plain import INTEGER_MAX, INTEGER_MIN
 from onyx.model.report import INVALID, Report, at, listed, nearest, show
 
@@ -191,6 +191,31 @@ class Choice(Kind):
 
     def _describe(self) -> str:
         return listed(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName(Kind):
+    """The type of a column."""
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, str):
+            return refuse(self, value, path, report)
+        try:
+            column_types.parse_type(value)
+        except ValueError as error:
+            hint = nearest(value, column_types.SIMPLE)
+            report.add(path, f"is {show(value)}, which {error}", hint)
+            return INVALID
+        return value
+
+    def _schema(self) -> Schema:
+        return {"type": "string", "minLength": 1, "maxLength": column_types.CHARACTERS_MAX}
+
+    def _describe(self) -> str:
+        return (
+            f"the type of a column: {listed(column_types.SIMPLE)}, decimal(10, 2), list<...> or "
+            "struct<name: ...>"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_peers,
         catalog.check_grouping,
         catalog.check_use,
+        catalog.check_format,
         catalog.check_path,
         catalog.check_watermarks,
     ),

@@ -84,6 +84,21 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
         )
 
 
+def check_format(draft: Draft, path: str, report: Report) -> None:
+    """Keys about columns are given where there are columns."""
+    columns = draft.get("batch_format") == "arrow"
+    if columns and good(draft, "batch_fn"):
+        report.add(
+            at(path, "batchFn"),
+            "is given together with batchFormat: arrow",
+            "a function over columns always takes a whole batch: remove it",
+        )
+    if good(draft, "schema") is not None and not columns:
+        report.add(
+            at(path, "schema"), "is given, but the task has no columns", "add batchFormat: arrow"
+        )
+
+
 def _check_params(draft: Draft, path: str, report: Report) -> None:
     options = draft.get("options", {})
     if not isinstance(options, dict):

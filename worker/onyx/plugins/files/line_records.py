@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from onyx.codec.refusals import refused
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
 
 _decoder = msgspec.json.Decoder(dict[str, Any])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from onyx.codec.refusals import refused
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.file_systems import FileSystem
 from onyx.plugins.files.text_reader import Extras

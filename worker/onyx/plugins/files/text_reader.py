@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BOM, BadRecords, Records

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.options import task_error

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.options import task_error

@@ -9,7 +9,7 @@ import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from onyx.codec.refusals import refused
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.records import BadRecords, reason_of
 

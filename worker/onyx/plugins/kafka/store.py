@@ -39,7 +39,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (
     REQUEST_TIMEOUT_S,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.writer import PartBody

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from onyx.errors import OnyxError, Unavailable
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.parts.stores import PartStore, StagedPart
 from onyx.plugins.protocol import Commit, PluginContext, Token

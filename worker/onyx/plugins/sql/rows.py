@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.model.report import nearest
 from onyx.plugins.options import option_error, task_error
 from onyx.plugins.protocol import PluginContext

@@ -38,7 +38,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
-from onyx.flow.batch import Segment
+from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.model.report import nearest
 from onyx.plugins.options import option_error

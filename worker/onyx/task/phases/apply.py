@@ -1,13 +1,19 @@
 """APPLY_FN, AFTER_APPLY_FN: the user's function makes leaves of the batch.
 
-Whole batches only: the user's function is the one thing that is done per segment.
+Whole batches only: the user's function is the one thing that is done per segment, and with columns
+not even that. Segments are converted here, by the task that wants another format than they have.
 """
 
 from __future__ import annotations
 
 from onyx.codec.refusals import refuse
 from onyx.flow.apply import apply_function
-from onyx.flow.leaves import Leaves
+from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.columnar import apply_to_columns
+from onyx.flow.columns import Columns, Indices
+from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.schemas import as_columns
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.task.parts import Program, Work
 from onyx.task.phases.table import Answer, Progress
 from onyx.task.windowed.assign import read_groups
@@ -15,24 +21,45 @@ from onyx.task.windowed.assign import read_groups
 
 def apply_fn(program: Program, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
-    batch, fn, source = work.batch, program.fn, program.source
+    batch, source = work.batch, program.source
     if batch is not None:
         work.groups = read_groups(program, batch)
     if work.leaves is not None:
         return Progress.ADVANCED
     if batch is not None:
-        if fn is None:
-            leaves = Leaves(batch.segments)
-        else:
-            params = program.event["params"]
-            leaves = apply_function(fn, params, batch.segments, program.entry.batch_fn)
+        leaves = _leaves(program, batch.segments)
         # What cannot travel between tasks has failed. What came from another task can travel.
-        checked = fn is None and (source is None or source.examined)
+        checked = program.fn is None and (source is None or source.examined)
         work.leaves = leaves if checked else refuse(leaves)
         if program.observed:
-            program.event["results"] = work.leaves.segments
+            program.event["results"] = shown(work.leaves.segments)
     work.timer.applied()
     return Progress.ADVANCED
+
+
+def _leaves(program: Program, segments: Segments) -> Leaves:
+    fn, entry = program.fn, program.entry
+    if program.takes == "arrow":
+        columns, kept, failures = as_columns(segments, program.schema)
+        return _of_columns(program, columns, kept, failures)
+    if fn is None:
+        return Leaves(segments)
+    return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+
+
+def _of_columns(
+    program: Program, columns: Columns, kept: Indices | None, failures: list[SegmentFailure]
+) -> Leaves:
+    if program.fn is None:
+        leaves = Leaves(columns)
+    else:
+        leaves = apply_to_columns(program.fn, program.event["params"], columns)
+    return leaves if kept is None else of_some(leaves, kept, failures)
+
+
+def shown(segments: Segments) -> object:
+    """Segments as functions and hooks get them: a list of dicts or a pyarrow.RecordBatch."""
+    return segments.record_batch if isinstance(segments, Columns) else segments
 
 
 def after_apply_fn(program: Program, work: Work) -> Answer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Batch, concatenate
+from onyx.flow.batch import Batch, as_dicts, concatenate
 from onyx.ids import TaskName
 from onyx.task.failures import suspects
 from onyx.task.parts import Allocation, Program, Work
+from onyx.task.phases.apply import shown
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
 from onyx.task.phases.table import Answer, Phase, Progress
@@ -99,7 +100,9 @@ def _read_inbox(program: Program, allocation: Allocation, work: Work) -> bool:
 def after_read_batch(program: Program, work: Work) -> Answer:
     """`batch` and `results` of the event are the segments as read and as the function left them."""
     if program.observed:
-        program.event["batch"] = work.batch.segments if work.batch is not None else []
+        if work.batch is not None and program.takes == "dicts":
+            work.batch.segments = as_dicts(work.batch.segments)
+        program.event["batch"] = shown(work.batch.segments) if work.batch is not None else []
         program.event["results"] = []
     if work.batch is not None:
         program.lifecycles.merge("after_read_batch", program.event)

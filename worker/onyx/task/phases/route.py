@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from onyx.codec.refusals import refusal
 from onyx.errors import PoisonSegment, SegmentError
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segment, segment_at
 from onyx.flow.conditions import Conditions, everything_to
 from onyx.flow.dead_letters import dead_letter
 from onyx.flow.handling import Handling
@@ -89,7 +89,7 @@ def _handling(program: Program, allocation: Allocation, batch: Batch) -> Handlin
         return dead_letter(
             program.job_id,
             program.task,
-            batch.segments[index],
+            segment_at(batch.segments, index),
             error,
             place(error).strip(" ()"),
             1 if roots is None else tries_of(int(roots[index])),
@@ -119,4 +119,4 @@ def _failure(
         detail += f" ({many} segments of the batch failed)"
     if phase is Phase.APPLY_FN:
         detail += MEND if program.assignment.kind is Kind.OUTPUT else MEND_OR_ROUTE
-    return Failure(phase.value, error, detail, many, batch.segments[index])
+    return Failure(phase.value, error, detail, many, segment_at(batch.segments, index))

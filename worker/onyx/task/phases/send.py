@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch, Indices, Segment
+from onyx.flow.batch import U64, Batch, Indices, Segments
+from onyx.flow.columns import Columns
 from onyx.flow.group_hashes import Grouping
 from onyx.flow.grouping import slots_of_shards
 from onyx.flow.leaves import Leaves
@@ -146,11 +147,14 @@ def _put_all(
 
 def _own(
     shares: Sequence[tuple[ChildTask, Outgoing]], shared: bool
-) -> Iterator[tuple[ChildTask, list[Segment]]]:
-    """Each child's segments, its own to change; copied only if some go to several children."""
+) -> Iterator[tuple[ChildTask, Segments]]:
+    """Each child's segments, its own to change: dicts are copied if some go to several children,
+    columns cannot be changed."""
     for number, (child, share) in enumerate(shares):
-        copied = shared and number > 0
-        yield child, [dict(each) for each in share.segments] if copied else share.segments
+        segments = share.segments
+        if shared and number > 0 and not isinstance(segments, Columns):
+            segments = [dict(each) for each in segments]
+        yield child, segments
 
 
 def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import msgspec
 
@@ -15,6 +16,7 @@ from onyx.flow.conditions import (
 )
 from onyx.flow.group_hashes import Grouping
 from onyx.flow.key_getters import key_getter
+from onyx.flow.schemas import arrow_schema
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children
@@ -102,6 +104,8 @@ def build(task: Task) -> Answer:
     task.program = program = dataclasses.replace(
         program,
         fn=fn,
+        takes=_takes(program),
+        schema=arrow_schema(entry),
         groupings=groupings,
         conditions=conditions,
         own_conditions=_own_conditions(program, conditions, below),
@@ -114,6 +118,13 @@ def build(task: Task) -> Answer:
     task.user_code.phases = user_phases(assignment.kind, program)
     task.successors = successors(assignment.kind, _nothing_to_do(program))
     return Progress.ADVANCED
+
+
+def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
+    """What the functions and hooks of a task get."""
+    entry = program.entry
+    own = entry.fn is not None or bool(program.lifecycles.hooks)
+    return entry.batch_format if own or entry.batch_format == "arrow" else None
 
 
 def _build_plugin(program: Program) -> tuple[Source | None, Sink | None, bool]:

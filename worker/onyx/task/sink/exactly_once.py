@@ -13,13 +13,12 @@ unpublished; its token is a record of the lowest shard of the writer.
 from __future__ import annotations
 
 from collections import deque
-from itertools import compress
 
 import numpy as np
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.apply import Leaves
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import U64, Batch, chosen_by
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
@@ -63,7 +62,7 @@ class Committing:
         if known.any():
             news = ~known
             parents = np.arange(len(segments)) if leaves.parents is None else leaves.parents
-            segments = list(compress(segments, news[parents].tolist()))
+            segments = chosen_by(segments, news[parents])
             fresh_roots, fresh_ids = roots[news], ids[news]
         else:
             fresh_roots, fresh_ids = roots, ids

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from onyx.flow.batch import U64, Segment
+from onyx.flow.batch import U64, Segments, as_dicts
+from onyx.flow.columns import Columns
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
+    ColumnsOutput,
     Commit,
     OneResultOutput,
     Output,
@@ -29,6 +31,7 @@ class Sink:
     def __init__(self, plugin: Output, name: str) -> None:
         """`name`: what the job calls the plugin."""
         self._plugin = plugin
+        self._takes_columns = isinstance(plugin, ColumnsOutput)
         self._durable = DurableCount(plugin, name)
         self._written = 0
         self.acknowledged = 0
@@ -37,13 +40,21 @@ class Sink:
         self.upgraded = not isinstance(plugin, OneResultOutput)
         """Whether its result, if it makes one, holds the parts of earlier versions of the job."""
 
-    def write(self, segments: list[Segment], roots: U64 | None, values: U64 | None) -> None:
+    def write(self, segments: Segments, roots: U64 | None, values: U64 | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
-        if segments:
-            self._plugin.write(segments)
+        if len(segments):
+            self._write(segments)
             self._written += len(segments)
         if roots is not None and values is not None and len(roots):
             self._waiting.append((self._written, roots, values))
+
+    def _write(self, segments: Segments) -> None:
+        plugin = self._plugin
+        if isinstance(segments, Columns) and self._takes_columns:
+            assert isinstance(plugin, ColumnsOutput), "asked before"
+            plugin.write_columns(segments.record_batch)
+        else:
+            plugin.write(as_dicts(segments))
 
     @property
     def transactional(self) -> bool:

@@ -7,33 +7,35 @@ positions, watermarks and accounts are concerned: whoever takes over reads it ag
 
 from __future__ import annotations
 
-from onyx.flow.batch import Segment
-from onyx.plugins.protocol import Cursor, Reader
+from onyx.flow.batch import Segments, joined, part_of
+from onyx.plugins.protocol import Cursor
 from onyx.seams import Clock
+from onyx.task.source.segments_reader import SegmentsReader
 
 
 class FilledReader:
     """A reader that gives whole batches, or what has come when the first of it has waited long
     enough (`batchTimeout`)."""
 
-    def __init__(self, reader: Reader, clock: Clock, timeout_s: float) -> None:
+    def __init__(self, reader: SegmentsReader, clock: Clock, timeout_s: float) -> None:
         self._reader = reader
-        self._held: list[Segment] = []
+        self._held: Segments = []
         self._filling = Filling(clock, timeout_s)
 
-    def read(self, segments_max: int) -> list[Segment]:
+    def read(self, segments_max: int) -> Segments:
         """A whole batch of so many, or what has waited long enough; else nothing."""
         held = self._held
         if len(held) < segments_max:
-            held += self._reader.read(segments_max - len(held))
+            more = self._reader.read(segments_max - len(held))
+            held = self._held = joined([each for each in (held, more) if len(each)] or [more])
         if not self._reader.exhausted() and not self._filling.over(len(held), segments_max):
             return []
-        self._held = held[segments_max:]
-        return held[:segments_max]
+        self._held = part_of(held, segments_max, len(held))
+        return part_of(held, 0, segments_max)
 
     def exhausted(self) -> bool:
         """See `Reader`."""
-        return not self._held and self._reader.exhausted()
+        return not len(self._held) and self._reader.exhausted()
 
     def cursor(self, position: int) -> Cursor:
         """See `Reader`."""

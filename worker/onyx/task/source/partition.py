@@ -15,15 +15,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segments, take
 from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry
-from onyx.plugins.protocol import Input, Reader
+from onyx.plugins.protocol import Input
 from onyx.seams import Clock
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.rereading import open_at, read_again
+from onyx.task.source.segments_reader import SegmentsReader
 
 RESERVE_POSITIONS_MIN = 100
 RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
@@ -42,7 +43,7 @@ class Partition:
     name: str
     entry: CatalogEntry
     store: FrontierStore
-    reader: Reader
+    reader: SegmentsReader
     window: PendingWindow
     next_position: int
     source: int
@@ -98,7 +99,7 @@ class Partition:
             return 0
         return min(most, free, self.window.room)
 
-    def emit(self, segments: list[Segment], now_s: float) -> Batch:
+    def emit(self, segments: Segments, now_s: float) -> Batch:
         """Count segments that were read, as the roots of new trees."""
         first = self._advance(len(segments))
         roots = self.window.emit(len(segments), now_s)
@@ -132,7 +133,7 @@ class Partition:
         # What has completed since need not be read again, and readers may have forgotten it.
         first = max(first, self.window.frontier)
         middle = min(last, first + self.entry.batch_size)
-        segments: list[Segment] = []
+        segments: Segments = []
         if self.window.any_due(first, middle):
             segments = self._reread(plugin, first, middle)
             middle = first + len(segments)
@@ -145,13 +146,13 @@ class Partition:
         if not len(roots):
             return None
         positions = positions_of(roots)
-        chosen = (positions.astype(np.int64) - first).tolist()
-        ids = root_ids(self.source, positions)
-        return Batch([segments[index] for index in chosen], roots, ids)
+        chosen = positions.astype(np.intp) - first
+        return Batch(take(segments, chosen), roots, root_ids(self.source, positions))
 
-    def _reread(self, plugin: Input, first: int, last: int) -> list[Segment]:
+    def _reread(self, plugin: Input, first: int, last: int) -> Segments:
         cursor = self.reader.cursor(self.window.frontier)
-        reader = open_at(plugin, self.name, cursor, first)
+        columns = self.entry.batch_format == "arrow"
+        reader = open_at(plugin, self.name, cursor, first, columns=columns)
         try:
             return read_again(reader, self.name, first, last)
         finally:
@@ -202,7 +203,7 @@ class UntrackedPartition(Partition):
         """A whole batch: nothing is in flight."""
         return self.entry.batch_size
 
-    def emit(self, segments: list[Segment], now_s: float) -> Batch:
+    def emit(self, segments: Segments, now_s: float) -> Batch:
         """Segments without roots."""
         self._advance(len(segments))
         return Batch(segments)

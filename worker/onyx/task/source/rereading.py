@@ -6,15 +6,21 @@ A source that cannot do that any more ends the job. One that cannot do it now is
 from __future__ import annotations
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segment
-from onyx.plugins.protocol import Cursor, Input, Reader
+from onyx.flow.batch import Segments, joined
+from onyx.plugins.protocol import Cursor, Input
+from onyx.task.source.segments_reader import SegmentsReader, segments_reader
 
 SKIPPED_AT_ONCE = 10_000
 
 
 def open_at(
-    plugin: Input, name: str, cursor: Cursor, position: int, certain: bool = True
-) -> Reader:
+    plugin: Input,
+    name: str,
+    cursor: Cursor,
+    position: int,
+    certain: bool = True,
+    columns: bool = False,
+) -> SegmentsReader:
     """A reader of the partition `name` whose next segment is at `position`, or at the end of what
     there is.
 
@@ -22,12 +28,13 @@ def open_at(
         cursor: the nearest known place before.
         certain: everything before `position` has been read; under at-most-once it may only have
             been given away.
+        columns: read columns, if the plugin can.
 
     Raises:
         UserError: something of that is not there any more.
         Unavailable: the source does not give it now.
     """
-    reader = plugin.open(name, cursor)
+    reader = segments_reader(plugin.open(name, cursor), columns)
     try:
         at = cursor.position
         while at < position:
@@ -43,21 +50,23 @@ def open_at(
     return reader
 
 
-def read_again(reader: Reader, name: str, first: int, last: int) -> list[Segment]:
+def read_again(reader: SegmentsReader, name: str, first: int, last: int) -> Segments:
     """The segments from `first` on, at least one, and not beyond `last`. Raises like `open_at`."""
-    segments: list[Segment] = []
-    while len(segments) < last - first:
-        more = reader.read(last - first - len(segments))
-        if more:
-            segments.extend(more)
-        elif segments and not reader.exhausted():
+    parts: list[Segments] = []
+    count = 0
+    while count < last - first:
+        more = reader.read(last - first - count)
+        if len(more):
+            parts.append(more)
+            count += len(more)
+        elif count and not reader.exhausted():
             break
         else:
-            raise _not_given(reader, name, first + len(segments), last)
-    return segments
+            raise _not_given(reader, name, first + count, last)
+    return joined(parts)
 
 
-def _not_given(reader: Reader, name: str, first: int, last: int) -> UserError | Unavailable:
+def _not_given(reader: SegmentsReader, name: str, first: int, last: int) -> UserError | Unavailable:
     where = f"{name}: positions {first:,} to {last:,} were read before"
     if reader.exhausted():
         return UserError(

@@ -7,18 +7,19 @@ from collections.abc import Collection
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import U64, Batch, as_dicts
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
-from onyx.plugins.protocol import Input, Reader
+from onyx.plugins.protocol import Input
 from onyx.seams import Clock
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import Partition
 from onyx.task.source.rereading import open_at
+from onyx.task.source.segments_reader import SegmentsReader
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 WINDOW_FACTOR = 8
@@ -90,12 +91,15 @@ class Source:
             self.exhausted.add(number)
             return
         kind, entry = self._partition, self._entry
+        columns = entry.batch_format == "arrow"
         self.partitions[number] = kind(
             number=number,
             name=name,
             entry=entry,
             store=store,
-            reader=self._filled(open_at(self.plugin, name, at.cursor, at.position, kind.certain)),
+            reader=self._filled(
+                open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
+            ),
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
@@ -111,7 +115,7 @@ class Source:
             sent_before=at.reserved if kind.certain else 0,
         )
 
-    def _filled(self, reader: Reader) -> Reader:
+    def _filled(self, reader: SegmentsReader) -> SegmentsReader:
         timeout_s = self._entry.batch_timeout / 1000
         return FilledReader(reader, self._clock, timeout_s) if timeout_s else reader
 
@@ -255,9 +259,9 @@ class Source:
             return None
         segments = partition.reader.read(wanted)
         if self._times is not None:
-            self._times.read(partition.number, segments)
+            self._times.read(partition.number, as_dicts(segments))
         now_s = self._clock.monotonic_s()
-        if not segments:
+        if not len(segments):
             partition.give_up_if_idle(now_s)
             return None
         return partition.emit(segments, now_s)

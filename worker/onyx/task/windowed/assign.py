@@ -8,7 +8,7 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any
 
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segment, as_dicts
 from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -30,7 +30,7 @@ def read_groups(program: Program, batch: Batch) -> list[Any] | None:
     if its is None or its.group_key is None:
         return None
     with naming(program.entry):
-        return hashable_keys(its.group_key.of_all(batch.segments))
+        return hashable_keys(its.group_key.of_all(as_dicts(batch.segments)))
 
 
 def prepare(program: Program, leaves: Leaves) -> Prepared | None:
@@ -120,7 +120,8 @@ def _own_segments(program: Program, leaves: Leaves) -> list[Segment]:
     """Copies where children get the segments too: they may change them, and a state may keep
     them."""
     shared = program.sends_to and program.entry.type == "function"
-    return [dict(segment) for segment in leaves.segments] if shared else leaves.segments
+    segments = as_dicts(leaves.segments)
+    return [dict(segment) for segment in segments] if shared else segments
 
 
 def _prepared(its: Windowed, segments: Sequence[Segment]) -> Prepared:

@@ -1,0 +1,106 @@
+"""A function over columns: which row of the batch a row of its result belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from onyx.flow.columnar import ROW, apply_to_columns
+from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.leaves import Leaves
+
+BATCH = from_dicts([{"n": n, "words": ["w"] * n} for n in (3, 0, 2, 1)])[0]
+
+
+def lineage(leaves: Leaves) -> tuple[list[Any], Any, Any]:
+    assert isinstance(leaves.segments, Columns)
+    parents = None if leaves.parents is None else leaves.parents.tolist()
+    index = None if leaves.child_index is None else leaves.child_index.tolist()
+    return [row["n"] for row in to_dicts(leaves.segments)], parents, index
+
+
+def messages(leaves: Leaves) -> set[str]:
+    assert [index for index, _ in leaves.failures] == [0, 1, 2, 3]
+    return {str(error) for _, error in leaves.failures}
+
+
+def test_as_many_rows_belong_to_the_rows_in_order():
+    leaves = apply_to_columns(lambda batch: batch.select(["n"]), (), BATCH)
+    assert lineage(leaves) == ([3, 0, 2, 1], None, None)
+
+
+def test_a_filter_keeps_the_parents():
+    leaves = apply_to_columns(lambda batch: batch.filter(pc.field("n") > 1), (), BATCH)
+    assert lineage(leaves) == ([3, 2], [0, 2], None)
+
+
+def test_a_sort_is_put_back_in_the_order_of_the_parents():
+    leaves = apply_to_columns(lambda batch: batch.sort_by("n"), (), BATCH)
+    assert lineage(leaves) == ([3, 0, 2, 1], None, None)
+
+
+def test_an_explosion_with_polars_counts_the_children_of_each_parent():
+    def explode(batch: pa.RecordBatch) -> pl.DataFrame:
+        return pl.from_arrow(batch).explode("words").drop_nulls("words")
+
+    leaves = apply_to_columns(explode, (), BATCH)
+    expected = ([3, 3, 3, 2, 2, 1], [0, 0, 0, 2, 2, 3], [0, 1, 2, 0, 1, 0])
+    assert lineage(leaves) == expected
+
+
+def test_a_query_of_duckdb_keeps_the_parents():
+    def query(batch: pa.RecordBatch) -> Any:
+        rows = pa.table(batch)
+        return duckdb.sql("SELECT * FROM rows WHERE n < 3").to_arrow_table()
+
+    assert lineage(apply_to_columns(query, (), BATCH)) == ([0, 2, 1], [1, 2, 3], None)
+
+
+def test_params_come_first_and_several_batches_are_one_result():
+    def fn(low: int, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return [batch.slice(0, 1), batch.filter(pc.field("n") < low)]
+
+    assert lineage(apply_to_columns(fn, (2,), BATCH)) == ([3, 0, 1], [0, 1, 3], None)
+
+
+@pytest.mark.parametrize("nothing", [None, []])
+def test_nothing_is_no_rows(nothing):
+    leaves = apply_to_columns(lambda batch: nothing, (), BATCH)
+    assert (len(leaves), leaves.failures) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("fn", "said"),
+    [
+        (lambda batch: batch.select(["n"]).slice(1), "3 rows without __row__ for 4"),
+        (lambda batch: batch.set_column(2, ROW, pa.array([0, 1, 2, 4])), "no row of the batch has"),
+        (lambda batch: batch.set_column(2, ROW, pa.array([0, 1, 2, None])), "has nulls"),
+        (lambda batch: batch.set_column(2, ROW, pa.array(["0"] * 4)), "values of type string"),
+        (lambda batch: batch.to_pylist()[0], "returned a dict"),
+        (lambda batch: 1, "returned an int"),
+    ],
+)
+def test_a_broken_rule_is_shown_for_every_row(fn, said):
+    (message,) = messages(apply_to_columns(fn, (), BATCH))
+    assert said in message
+    assert "row" in message
+
+
+def test_what_the_function_raises_is_the_failure_of_every_row():
+    def divide(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise ZeroDivisionError("by hand")
+
+    assert messages(apply_to_columns(divide, (), BATCH)) == {"by hand"}
+
+
+def test_a_large_batch_has_its_row_numbers():
+    columns = Columns(pa.record_batch({"n": np.arange(40_000)}))
+    leaves = apply_to_columns(lambda batch: batch.slice(39_999), (), columns)
+    assert leaves.parents is not None
+    assert leaves.parents.tolist() == [39_999]

@@ -1,0 +1,134 @@
+"""Apply a task's function to a batch of columns.
+
+The function is called once, with the batch as an Arrow record batch, and returns one, a table,
+anything else that has the Arrow C stream interface (a Polars frame, a DuckDB relation), a list of
+these, or None. Lineage needs the parent of each row. THE RULE says which one that is:
+
+    The batch has one more column, `__row__`: the number of each row, from 0. A row of the result
+    belongs to the row whose number is in its `__row__`. A result without the column has as many
+    rows as the batch, and row i belongs to row i.
+
+So a filter, an explosion, a sort and a join need no code for it: they carry the column. Rejected: a
+second result with the parents, which each function would have to work out; and guessing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.errors import UserError, UserFunctionError, contained
+from onyx.flow.columns import Columns, Indices, join, of_table
+from onyx.flow.leaves import Leaves, describe_type
+
+ROW = "__row__"
+"""Name of the column of row numbers."""
+RULE = (
+    f"a row belongs to the row of the batch whose number is in its column {ROW}, which the batch "
+    f"has; without {ROW} a result must have as many rows as the batch, row i for row i"
+)
+_RETURNS = (
+    "it must return a pyarrow.RecordBatch, something with the Arrow C stream interface (a table, "
+    "a Polars frame), a list of these, or None"
+)
+ROWS_KEPT = 16_384
+_rows = pa.array(np.arange(ROWS_KEPT))
+
+
+def apply_to_columns(fn: Callable[..., Any], params: Sequence[Any], columns: Columns) -> Leaves:
+    """The leaves of a batch: each row of the result, of the row that THE RULE gives.
+
+    Args:
+        fn: called once, as `fn(*params, record_batch)`.
+
+    When it raises, or breaks the rule (UserFunctionError), each row of the batch has failed.
+    """
+    count = len(columns)
+    try:
+        batch = columns.record_batch.append_column(ROW, _row_numbers(count))
+        result = _as_columns(fn(*params, batch))
+        return _leaves(result, count)
+    except BaseException as raised:
+        error = contained(raised)
+        nothing = np.empty(0, dtype=np.intp)
+        failures = [(index, error) for index in range(count)]
+        return Leaves(columns.slice(0, 0), nothing, None, failures)
+
+
+def _row_numbers(count: int) -> pa.Array:
+    return _rows.slice(0, count) if count <= ROWS_KEPT else pa.array(np.arange(count))
+
+
+def _as_columns(result: Any) -> Columns | None:
+    parts = list(_parts(result))
+    try:
+        return join(parts) if parts else None
+    except UserError as error:
+        raise UserFunctionError(f"the function returned batches that differ: {error}") from error
+
+
+def _parts(result: Any) -> Iterator[Columns]:
+    if result is None:
+        return
+    if isinstance(result, list | tuple):
+        for each in result:
+            yield from _parts(each)
+        return
+    try:
+        if isinstance(result, pa.RecordBatch):
+            yield Columns.of(result)
+        elif isinstance(result, pa.Table):
+            yield of_table(result)
+        elif hasattr(result, "__arrow_c_stream__"):
+            yield of_table(pa.table(result))
+        else:
+            raise UserFunctionError(f"the function returned {describe_type(result)}: {_RETURNS}")
+    except UserFunctionError:
+        raise
+    except UserError as error:
+        raise UserFunctionError(f"what the function returned cannot go on: {error}") from error
+
+
+def _leaves(result: Columns | None, count: int) -> Leaves:
+    nothing = np.empty(0, dtype=np.intp)
+    if result is None:
+        return Leaves(Columns(pa.record_batch({})), nothing)
+    if not result.has(ROW):
+        if len(result) != count:
+            raise UserFunctionError(
+                f"the function returned {len(result)} rows without {ROW} for {count}: {RULE}"
+            )
+        return Leaves(result)
+    parents = _parents(result.column(ROW), count)
+    result = result.without((ROW,))
+    steps = np.diff(parents)
+    if (steps < 0).any():
+        order = np.argsort(parents, kind="stable")
+        result, parents = result.take(order), parents[order]
+        steps = np.diff(parents)
+    if len(parents) == count and (steps == 1).all():
+        return Leaves(result)
+    return Leaves(result, parents, None if (steps > 0).all() else _child_index(parents, steps))
+
+
+def _parents(column: pa.Array, count: int) -> Indices:
+    if not pa.types.is_integer(column.type) or column.null_count:
+        what = "nulls" if column.null_count else f"values of type {column.type}"
+        raise UserFunctionError(f"the function's result has {what} in {ROW}: {RULE}")
+    parents: Indices = column.to_numpy().astype(np.intp, copy=False)
+    if len(parents) and not 0 <= parents.min() <= parents.max() < count:
+        raise UserFunctionError(
+            f"the function's result has numbers in {ROW} that no row of the batch has (its {count} "
+            f"rows are 0 to {count - 1}): {RULE}"
+        )
+    return parents
+
+
+def _child_index(parents: Indices, steps: Indices) -> Indices:
+    """The index of each row among those of the same parent, which stand together."""
+    starts = np.concatenate((np.zeros(1, dtype=np.intp), np.flatnonzero(steps) + 1))
+    lengths = np.diff(np.append(starts, len(parents)))
+    return np.arange(len(parents)) - np.repeat(starts, lengths)

@@ -1,0 +1,48 @@
+"""Reading segments in the format of the task: one method for dicts and columns."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from onyx.flow.batch import Segments
+from onyx.flow.columns import Columns
+from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
+
+
+class SegmentsReader(Protocol):
+    """A reader (`protocol.Reader`) that may give columns."""
+
+    def read(self, segments_max: int) -> Segments:
+        """See `protocol.Reader`."""
+        ...
+
+    def exhausted(self) -> bool:
+        """See `protocol.Reader`."""
+        ...
+
+    def cursor(self, position: int) -> Cursor:
+        """See `protocol.Reader`."""
+        ...
+
+    def close(self) -> None:
+        """See `protocol.Reader`."""
+        ...
+
+
+def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
+    """The same partition, read as columns if that is wanted and the plugin can."""
+    if columns and isinstance(reader, ColumnsReader):
+        return _OfColumns(reader, reader)
+    return reader
+
+
+class _OfColumns:
+    def __init__(self, reader: Reader, columns: ColumnsReader) -> None:
+        self._columns = columns
+        self.exhausted = reader.exhausted
+        self.cursor = reader.cursor
+        self.close = reader.close
+
+    def read(self, segments_max: int) -> Segments:
+        found = self._columns.read_columns(segments_max)
+        return found if isinstance(found, list) else Columns.of(found)
