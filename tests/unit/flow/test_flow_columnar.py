@@ -56,8 +56,7 @@ def test_an_explosion_with_polars_counts_the_children_of_each_parent():
 
 def test_a_query_of_duckdb_keeps_the_parents():
     def query(batch: pa.RecordBatch) -> Any:
-        rows = pa.table(batch)
-        return duckdb.sql("SELECT * FROM rows WHERE n < 3").to_arrow_table()
+        return duckdb.from_arrow(pa.table(batch)).filter("n < 3").to_arrow_table()
 
     assert lineage(apply_to_columns(query, (), BATCH)) == ([0, 2, 1], [1, 2, 3], None)
 
