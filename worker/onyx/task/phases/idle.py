@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Program
 from onyx.task.phases.controls import pass_event_time
-from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
 from onyx.task.source.source import Source
 from onyx.task.task import Task
 from onyx.task.windowed.end import has_ended
@@ -28,14 +28,14 @@ def idle(task: Task) -> Answer:
     if source is not None:
         _end_source(program, allocation, source)
     if not allocation.outbox.drain() and source is not None:
-        return Progress.WAITING
+        return WAITING
     if sink is not None:
         sink.tick()
         ack_durable(program, allocation)
     moved = tend(program, allocation, idle=True, tick=True)
     allocation.acks.tend(idle=True)
     report_queue(program, allocation)
-    return Progress.ADVANCED if moved else Progress.WAITING
+    return ADVANCED if moved else WAITING
 
 
 def report_queue(program: Program, allocation: Allocation) -> None:

@@ -20,7 +20,7 @@ from onyx.flow.segment_failure import Refusal, RetriesExhausted, SegmentFailure
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.task.failures.failure import Failure, blamed, place
 from onyx.task.parts import Allocation, Program, Work
-from onyx.task.phases.table import Answer, Kind, Phase, Progress
+from onyx.task.phases.table import ADVANCED, Answer, Kind, Phase
 from onyx.task.windowed.assign import prepare
 from onyx.telemetry.catalog import DEAD_LETTERS
 
@@ -40,12 +40,12 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     """
     batch, leaves = work.batch, work.leaves
     if batch is None or leaves is None:
-        return Progress.ADVANCED
+        return ADVANCED
     if allocation.windowing is not None:
         work.prepared = prepare(program, leaves)
     conditions = program.own_conditions
     work.routed = _routed(program, allocation, conditions, batch, leaves)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def route_emitted(
