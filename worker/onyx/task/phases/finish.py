@@ -20,18 +20,15 @@ SPARK = "spark"
 
 def after_batch(task: Task) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
-    program, allocation, work = (
-        task.program,
-        task.allocation,
-        task.work,
-    )
-    batch, leaves = work.batch, work.leaves
-    if program.sink is not None:
-        program.sink.tick()  # first, because a phase that cannot go on is done again
+    program, allocation, work = task.program, task.allocation, task.work
+    batch, leaves, sink = work.batch, work.leaves, program.sink
+    if sink is not None:
+        sink.tick()  # first, because a phase that cannot go on is done again
     program.lifecycles.merge("after_batch", program.event)
-    if program.sink is not None:
-        ack_durable(program, allocation)
-    tend(program, allocation, idle=False, tick=batch is not None)
+    if sink is not None:
+        ack_durable(program, allocation, sink)
+    if allocation.windowing is not None:
+        tend(program, allocation, idle=False, tick=batch is not None)
     allocation.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         work.timer.report(program.metrics, len(batch), len(leaves))

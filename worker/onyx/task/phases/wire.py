@@ -26,6 +26,7 @@ from onyx.task.sink.sink import Sink
 from onyx.task.source.batch_timeout import Filling
 from onyx.task.task import Task
 from onyx.task.windowed.recover import recover_windows
+from onyx.telemetry.catalog import QUEUE_CAPACITY
 
 
 def take_wiring(task: Task) -> Answer:
@@ -37,6 +38,9 @@ def take_wiring(task: Task) -> Answer:
         return WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
     task.allocate(_allocation(program, wiring))
+    if program.source is None:
+        capacity = program.services.settings.task.inbox_segments_max
+        program.metrics.set(QUEUE_CAPACITY, capacity)
     program.event["slot_id"] = wiring.slot
     return ADVANCED
 
