@@ -23,7 +23,8 @@ PEERS = 4
 OFFERED = """
 import time
 from onyx.errors import UserError
-from onyx.plugins.blackhole import BlackholeOptions, BlackholeOutput
+from onyx.plugins.blackhole import BlackholeOutput
+from onyx.plugins.small_options import BlackholeOptions
 
 def same(segment):
     return segment

@@ -35,7 +35,7 @@ class BuiltIn:
 PLUGINS = (
     BuiltIn(
         "input", "channel", "onyx.plugins.channel:ChannelInput",
-        "onyx.plugins.channel:ChannelOptions",
+        "onyx.plugins.small_options:ChannelOptions",
     ),
     BuiltIn(
         "input", "files", "onyx.plugins.files.input:FilesInput",
@@ -43,7 +43,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "generator", "onyx.plugins.generator:GeneratorInput",
-        "onyx.plugins.generator:GeneratorOptions",
+        "onyx.plugins.small_options:GeneratorOptions",
     ),
     BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
@@ -51,15 +51,15 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "sequence", "onyx.plugins.sequence:SequenceInput",
-        "onyx.plugins.sequence_options:SequenceOptions",
+        "onyx.plugins.small_options:SequenceOptions",
     ),
     BuiltIn(
         "output", "blackhole", "onyx.plugins.blackhole:BlackholeOutput",
-        "onyx.plugins.blackhole:BlackholeOptions",
+        "onyx.plugins.small_options:BlackholeOptions",
     ),
     BuiltIn(
         "output", "channel", "onyx.plugins.channel:ChannelOutput",
-        "onyx.plugins.channel:ChannelOptions",
+        "onyx.plugins.small_options:ChannelOptions",
     ),
     BuiltIn(
         "output", "files", "onyx.plugins.files.output:FilesOutput",
@@ -67,7 +67,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "function", "onyx.plugins.function:FunctionOutput",
-        "onyx.plugins.function:FunctionOptions",
+        "onyx.plugins.small_options:FunctionOptions",
     ),
     BuiltIn(
         "output", "kafka", "onyx.plugins.kafka.output:KafkaOutput",
@@ -83,7 +83,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "stdout", "onyx.plugins.stdout:StdoutOutput",
-        "onyx.plugins.stdout:StdoutOptions",
+        "onyx.plugins.small_options:StdoutOptions",
     ),
 )  # fmt: skip
 

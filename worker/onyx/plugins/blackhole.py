@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import Options
 from onyx.plugins.protocol import PluginContext
-
-
-class BlackholeOptions(Options, frozen=True):
-    """There are none."""
+from onyx.plugins.small_options import BlackholeOptions
 
 
 class BlackholeOutput(ImmediateOutput):

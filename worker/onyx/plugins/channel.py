@@ -17,18 +17,12 @@ from onyx.errors import UserError
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.indexed import IndexedReader
-from onyx.plugins.options import Options, option_error
+from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.small_options import ChannelOptions
 
 SEGMENTS_MAX = 100_000
 """Room of a channel that names no other."""
-
-
-class ChannelOptions(Options, frozen=True):
-    """Which channel."""
-
-    channel: str
-    """Name that the test gave to `open_channel`."""
 
 
 class Channel:

@@ -9,17 +9,9 @@ from __future__ import annotations
 from onyx.errors import OnyxError
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
-from onyx.plugins.options import Options, function_error
+from onyx.plugins.options import function_error
 from onyx.plugins.protocol import PluginContext
-
-
-class FunctionOptions(Options, frozen=True):
-    """What to call."""
-
-    fn: str
-    """`package.module:name` of the function to call; what it returns is ignored."""
-    batch: bool = False
-    """Call it once a batch with the list of segments, instead of once a segment."""
+from onyx.plugins.small_options import FunctionOptions
 
 
 class FunctionOutput(ImmediateOutput):

@@ -7,33 +7,18 @@ new positions only; a replay is not limited.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from onyx.errors import OnyxError
 from onyx.flow.segment import Segment
 from onyx.plugins.indexed import IndexedReader, partition_names
-from onyx.plugins.options import Options, function_error, task_error
+from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.small_options import GeneratorOptions
 from onyx.seams import Clock
 
 BURST_S = 1.0
 """After a stop (back-pressure), so many seconds' worth may follow at once."""
-
-
-class GeneratorOptions(Options, frozen=True):
-    """Which segments, how many and how fast."""
-
-    segments: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """How many in all; without it, the job runs until it is killed."""
-    rate_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Segments a second in all; without it, as fast as they are processed."""
-    fn: str | None = None
-    """`package.module:name` of a function from the number (int, from 0) to the segment, which
-    must always be the same for the same number. Without it, segments are `{"n": number}`."""
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
-    """Numbers are dealt to so many partitions in turn; each is read by one peer."""
 
 
 class GeneratorInput:

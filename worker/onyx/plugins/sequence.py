@@ -11,7 +11,7 @@ from onyx.codec.segments import decode, encode
 from onyx.flow.segment import Segment
 from onyx.plugins.indexed import IndexedReader, partition_names
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-from onyx.plugins.sequence_options import SequenceOptions
+from onyx.plugins.small_options import SequenceOptions
 
 
 class SequenceInput:

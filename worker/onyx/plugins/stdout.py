@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
 
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.jsonl import JsonLines
-from onyx.plugins.options import Options
 from onyx.plugins.protocol import PluginContext
-
-
-class StdoutOptions(Options, frozen=True):
-    """How a segment becomes a line."""
-
-    nan: Literal["error", "null", "text"] = "error"
-    """What to write for NaN and infinities, which JSON lacks; `text` is `"NaN"`, `"Infinity"`."""
+from onyx.plugins.small_options import StdoutOptions
 
 
 class StdoutOutput(ImmediateOutput):
