@@ -16,9 +16,10 @@ from __future__ import annotations
 from onyx.errors import Blocked, Fenced, Problem, Unavailable, UserError, WorkLost
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
-from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
 from onyx.plugins.indexed import IndexedReader, partition_names
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
+from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
 from onyx.plugins.parts.stores import PartStore, parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
 from onyx.plugins.protocol import (
@@ -40,10 +41,14 @@ from onyx.plugins.transactions import TransactionStore, TransactionWriter
 __all__ = [
     "START",
     "Blocked",
+    "ColumnsBody",
+    "ColumnsFormat",
+    "ColumnsPartsWriter",
     "Commit",
     "Cursor",
     "Fenced",
     "GroupId",
+    "ImmediateColumnsOutput",
     "ImmediateOutput",
     "IndexedReader",
     "Input",

@@ -13,7 +13,6 @@ Types are few (`column_types`). A null is None in a dict, and a key that a dict 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.errors import UserError
-from onyx.flow.column_types import UTC_NAME, usual_schema
-from onyx.flow.column_values import MISMATCH, to_array
+from onyx.flow.column_types import usual_schema
+from onyx.flow.column_values import MISMATCH, python_values, to_array
 
 Row = dict[str, Any]
 Indices = NDArray[np.intp]
@@ -228,15 +227,3 @@ def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
         mask = column.is_null() if column.null_count else None
         column = pa.ListArray.from_arrays(column.offsets, entries, mask=mask)
     return column if column.type.equals(kind) else column.cast(kind, safe=False)
-
-
-def python_values(column: pa.Array) -> list[Any]:
-    """The values as Python has them; datetimes in UTC have `datetime.UTC` itself."""
-    kind = column.type
-    if not column.null_count and (kinds.is_integer(kind) or kinds.is_float64(kind)):
-        values: list[Any] = column.to_numpy().tolist()
-        return values
-    values = column.to_pylist()
-    if kinds.is_timestamp(kind) and kind.tz in (UTC_NAME, "+00:00"):
-        return [None if each is None else each.replace(tzinfo=UTC) for each in values]
-    return values

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.flow.batch import Indices
-from onyx.flow.columns import Columns, python_values
+from onyx.flow.column_values import python_values
+from onyx.flow.columns import Columns
 from onyx.flow.grouping import key_bytes
 
 T = TypeVar("T")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.immediate import ImmediateColumnsOutput
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.small_options import BlackholeOptions
 
 
-class BlackholeOutput(ImmediateOutput):
+class BlackholeOutput(ImmediateColumnsOutput):
     """Counts segments as durable and drops them."""
 
     def __init__(self, context: PluginContext, options: BlackholeOptions) -> None:
@@ -16,3 +18,6 @@ class BlackholeOutput(ImmediateOutput):
 
     def deliver(self, segments: list[Segment]) -> None:
         """Do nothing with the segments."""
+
+    def deliver_columns(self, columns: pa.RecordBatch) -> None:
+        """Do nothing with the rows."""

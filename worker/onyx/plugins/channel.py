@@ -2,23 +2,25 @@
 
 A test makes a channel (`open_channel`) and jobs find it by its name. The channel keeps segments
 until the input's frontier has passed them, so that positions can be read again. A plain queue
-forgets what was taken, and could not be replayed.
+forgets what was taken, and could not be replayed. Dicts and columns may be put and taken in turn.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+
+import pyarrow as pa
 
 from onyx.errors import UserError
+from onyx.flow.columns import Columns, from_dicts, join, to_dicts
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.segment_runs import Run, SegmentRuns, part_of
 from onyx.plugins.small_options import ChannelOptions
 
 SEGMENTS_MAX = 100_000
@@ -33,13 +35,13 @@ class Channel:
         assert segments_max > 0, "a channel without room can never be used"
         self.name = name
         self._segments_max = segments_max
-        self._kept: deque[Segment] = deque()
+        self._kept = SegmentRuns()
         self._first = 0
         self._passed = 0
         self._closed = False
         self._changed = threading.Condition()
 
-    def offer(self, segments: Sequence[Segment]) -> int:
+    def offer(self, segments: Sequence[Segment] | Columns) -> int:
         """Put as many as there is room for, without waiting; returns how many.
 
         Raises:
@@ -48,8 +50,8 @@ class Channel:
         with self._changed:
             if self._closed:
                 raise UserError(f"channel {self.name!r} is closed; nothing can be put into it")
-            fitting = segments[: self._make_room(len(segments))]
-            self._kept.extend(copy.deepcopy(list(fitting)))
+            fitting = part_of(segments, 0, self._make_room(len(segments)))
+            self._kept.append(_copied(fitting))
             self._changed.notify_all()
             return len(fitting)
 
@@ -59,9 +61,16 @@ class Channel:
         Raises:
             UserError: there was no room for `timeout_s`, or the channel is closed.
         """
+        self._put(segments, timeout_s)
+
+    def put_columns(self, columns: pa.RecordBatch, timeout_s: float = 10.0) -> None:
+        """The same for the rows of a record batch."""
+        self._put(Columns.of(columns), timeout_s)
+
+    def _put(self, segments: Sequence[Segment] | Columns, timeout_s: float) -> None:
         done = 0
         while done < len(segments):
-            done += self.offer(segments[done:])
+            done += self.offer(part_of(segments, done, len(segments)))
             with self._changed:
                 if done < len(segments) and not self._changed.wait_for(self._has_room, timeout_s):
                     raise UserError(f"channel {self.name!r} had no room for {timeout_s} s")
@@ -69,10 +78,24 @@ class Channel:
     def take(self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0) -> list[Segment]:
         """Remove the oldest segments, waiting up to `timeout_s` for the first. Empty when there
         are none. For channels that a job writes; one that a job reads is emptied by the job."""
+        return [each for run in self._take(segments_max, timeout_s) for each in _dicts(run)]
+
+    def take_columns(
+        self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0
+    ) -> pa.RecordBatch:
+        """The same as a record batch.
+
+        Raises:
+            UserError: a key has values that no type of column holds.
+        """
+        taken = [_columns(run) for run in self._take(segments_max, timeout_s)]
+        return (join(taken) if taken else _columns([])).record_batch
+
+    def _take(self, segments_max: int, timeout_s: float) -> list[Run]:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting() > 0 or self._closed, timeout_s)
             taken = self._slice(self._passed, segments_max)
-            self._pass(self._passed + len(taken))
+            self._pass(self._passed + sum(map(len, taken)))
             return taken
 
     def close(self) -> None:
@@ -103,7 +126,8 @@ class Channel:
                     f"channel {self.name!r} no longer has position {position}, only those from "
                     f"{self._first} on; let one job at a time read a channel"
                 )
-            return copy.deepcopy(self._slice(position, segments_max))
+            found = self._slice(position, segments_max)
+            return [each for run in found for each in _dicts(_copied(run))]
 
     def passed(self, position: int) -> None:
         """Positions before this one may be forgotten when their room is needed."""
@@ -114,9 +138,8 @@ class Channel:
         self._passed = max(self._passed, position)
         self._changed.notify_all()
 
-    def _slice(self, position: int, segments_max: int) -> list[Segment]:
-        start = position - self._first
-        return list(islice(self._kept, start, start + segments_max))
+    def _slice(self, position: int, segments_max: int) -> list[Run]:
+        return self._kept.between(position - self._first, segments_max)
 
     def _waiting(self) -> int:
         return self._first + len(self._kept) - self._passed
@@ -126,10 +149,29 @@ class Channel:
 
     def _make_room(self, wanted: int) -> int:
         """Forget passed segments, only as many as needed: a peer may still go back to them."""
-        while len(self._kept) + wanted > self._segments_max and self._first < self._passed:
-            self._kept.popleft()
-            self._first += 1
+        lacking = len(self._kept) + wanted - self._segments_max
+        forgotten = min(max(0, lacking), self._passed - self._first)
+        self._kept.drop(forgotten)
+        self._first += forgotten
         return min(wanted, self._segments_max - len(self._kept))
+
+
+def _copied(run: Run) -> Run:
+    """Columns are immutable."""
+    return copy.deepcopy(run) if isinstance(run, list) else run
+
+
+def _dicts(run: Run) -> list[Segment]:
+    return run if isinstance(run, list) else to_dicts(run)
+
+
+def _columns(run: Run) -> Columns:
+    if not isinstance(run, list):
+        return run
+    columns, _, failures = from_dicts(run)
+    if failures:
+        raise UserError(f"segment {failures[0][0]} of the channel: {failures[0][1]}")
+    return columns
 
 
 _channels: dict[str, Channel] = {}
@@ -181,12 +223,17 @@ class ChannelOutput:
 
     def __init__(self, context: PluginContext, options: ChannelOptions) -> None:
         self._channel = _find(context, options)
-        self._waiting: list[Segment] = []
+        self._waiting = SegmentRuns()
         self._durable = 0
 
     def write(self, segments: list[Segment]) -> None:
         """Offer the segments; the rest waits here."""
-        self._waiting.extend(segments)
+        self._waiting.append(segments)
+        self._offer()
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """The same for the rows of a record batch."""
+        self._waiting.append(Columns(columns))
         self._offer()
 
     def durable(self) -> int:
@@ -213,7 +260,9 @@ class ChannelOutput:
         self._waiting.clear()
 
     def _offer(self) -> None:
-        if self._waiting:
-            accepted = self._channel.offer(self._waiting)
-            del self._waiting[:accepted]
+        for run in self._waiting.between(0, len(self._waiting)):
+            accepted = self._channel.offer(run)
+            self._waiting.drop(accepted)
             self._durable += accepted
+            if accepted < len(run):
+                return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 
@@ -43,3 +45,16 @@ class ImmediateOutput:
 
     def close(self) -> None:
         """Leave the task; subclasses release what they hold."""
+
+
+class ImmediateColumnsOutput(ImmediateOutput):
+    """Takes columns as well (`protocol.ColumnsOutput`)."""
+
+    def deliver_columns(self, columns: pa.RecordBatch) -> None:
+        """`deliver` for the rows of a record batch. Subclasses implement it."""
+        raise NotImplementedError
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """Deliver the rows and count them."""
+        self.deliver_columns(columns)
+        self._durable += columns.num_rows

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
+import pyarrow as pa
+
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
-from onyx.plugins.immediate import ImmediateOutput
+from onyx.plugins.immediate import ImmediateColumnsOutput
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.small_options import StdoutOptions
 
 
-class StdoutOutput(ImmediateOutput):
+class StdoutOutput(ImmediateColumnsOutput):
     """Writes each batch and flushes the stream."""
 
     cooperative = False
@@ -19,9 +22,15 @@ class StdoutOutput(ImmediateOutput):
 
     def __init__(self, context: PluginContext, options: StdoutOptions) -> None:
         super().__init__()
-        self._encode = JsonLines(context, options.nan).encode
+        self._lines = JsonLines(context, options.nan)
 
     def deliver(self, segments: list[Segment]) -> None:
         """Write one line for each segment."""
-        sys.stdout.write(self._encode(segments).decode())
+        sys.stdout.write(self._lines.encode(segments).decode())
+        sys.stdout.flush()
+
+    def deliver_columns(self, columns: pa.RecordBatch) -> None:
+        """Write one line for each row."""
+        for lines in self._lines.encode_columns(Columns(columns)):
+            sys.stdout.write(lines.decode())
         sys.stdout.flush()

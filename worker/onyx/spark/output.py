@@ -14,9 +14,9 @@ from pathlib import Path
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
 from onyx.plugins.options import located
+from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
-from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.launcher import run_in_process
@@ -25,7 +25,7 @@ from onyx.spark.request import StageRequest, StageRunner
 from onyx.spark.results import Results, directory_results, object_results
 
 
-class SparkOutput(PartsWriter):
+class SparkOutput(ColumnsPartsWriter):
     """The output of one peer."""
 
     def __init__(

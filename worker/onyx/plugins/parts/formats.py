@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import UserError
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
-from onyx.plugins.parts.writer import PartBody
+from onyx.plugins.parts.columns import ColumnsBody
 from onyx.plugins.protocol import PluginContext
 
 GZIP_LEVEL = 3
@@ -34,7 +35,7 @@ class JsonLinesFormat:
         self._gzip = compression == "gzip"
         self.suffix = ".jsonl.gz" if self._gzip else ".jsonl"
 
-    def begin(self, file: BinaryIO) -> PartBody:
+    def begin(self, file: BinaryIO) -> ColumnsBody:
         """A body that encodes each batch at once."""
         return _JsonLinesBody(self._lines, file, self._gzip)
 
@@ -42,6 +43,7 @@ class JsonLinesFormat:
 class _JsonLinesBody:
     def __init__(self, lines: JsonLines, file: BinaryIO, compressed: bool) -> None:
         self._encode = lines.encode
+        self._encode_columns = lines.encode_columns
         self._file = file
         self._out = (
             gzip.GzipFile(fileobj=file, mode="wb", compresslevel=GZIP_LEVEL, mtime=0, filename="")
@@ -51,6 +53,10 @@ class _JsonLinesBody:
 
     def add(self, segments: Sequence[Segment]) -> None:
         (self._out or self._file).write(self._encode(segments))
+
+    def add_columns(self, columns: Columns) -> None:
+        for lines in self._encode_columns(columns):
+            (self._out or self._file).write(lines)
 
     def size_bytes(self) -> int:
         return self._file.tell()
@@ -69,13 +75,14 @@ class ParquetFormat:
         self._compression = compression
         self.suffix = ".parquet"
 
-    def begin(self, file: BinaryIO) -> PartBody:
+    def begin(self, file: BinaryIO) -> ColumnsBody:
         """A body that gathers columns until the part ends."""
         return _ParquetBody(self._context, file, self._compression)
 
 
 class _ParquetBody:
-    """Segments are made into columns in pieces and kept; the schema is known only at the end."""
+    """Columns are kept, and segments are made into columns in pieces; the schema is known only at
+    the end."""
 
     def __init__(self, context: PluginContext, file: BinaryIO, compression: str) -> None:
         self._context = context
@@ -89,6 +96,12 @@ class _ParquetBody:
         self._waiting.extend(segments)
         if len(self._waiting) >= COLUMNS_SEGMENTS:
             self._make_columns()
+
+    def add_columns(self, columns: Columns) -> None:
+        self._make_columns()
+        if not columns.record_batch.num_columns:
+            raise self._without_keys()
+        self._keep(pa.Table.from_batches([columns.record_batch]))
 
     def size_bytes(self) -> int:
         return self._size_bytes
@@ -107,9 +120,11 @@ class _ParquetBody:
         segments, self._waiting = self._waiting, []
         keys = _keys(segments)
         if not keys:
-            raise self._unwritable("the segments have no keys, so there are no columns")
+            raise self._without_keys()
         columns = [self._column(key, segments) for key in keys]
-        table = pa.table(columns, names=keys)
+        self._keep(pa.table(columns, names=keys))
+
+    def _keep(self, table: pa.Table) -> None:
         self._tables.append(table)
         self._size_bytes += table.nbytes
 
@@ -118,6 +133,9 @@ class _ParquetBody:
             return pa.array([segment.get(key) for segment in segments])
         except _MISMATCH as error:
             raise self._unwritable(f"key {key!r}: {error}") from error
+
+    def _without_keys(self) -> UserError:
+        return self._unwritable("the segments have no keys, so there are no columns")
 
     def _unwritable(self, what: str) -> UserError:
         return task_error(

@@ -17,9 +17,9 @@ import dataclasses
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
@@ -132,15 +132,18 @@ class PartsWriter(RollingWriter):
             Unavailable: the store cannot be reached now; nothing was taken.
             Fenced: this incarnation was declared dead.
         """
-        if not segments:
-            return
+        if segments:
+            self._add(len(segments), lambda body: body.add(segments))
+
+    def _add(self, count: int, add: Callable[[Any], None]) -> None:
+        """Let `add` add so many segments to a body, and publish the part if it is due then."""
         with self._guarded():
             for waiting in self._finished:
                 waiting.staged.settle()
             part = self._part or self._open()
             part.staged.make_room()
-            part.body.add(segments)
-            part.segments += len(segments)
+            add(part.body)
+            part.segments += count
             if self._is_due(part):
                 # These segments are taken, so it is the next call that raises.
                 with contextlib.suppress(Unavailable):
