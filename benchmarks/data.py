@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
 ROOT = Path(__file__).parents[1] / "bench-data"
 FILES = 2
 SEED = 7
+ROW_GROUP = 100_000
 
 WORDS_A_LINE = 10
 SKEW = 1.2
@@ -48,6 +54,10 @@ class Data:
     def pattern(self) -> str:
         """Glob of its files."""
         return str(self.folder / "part-*")
+
+    def as_parquet(self) -> Data:
+        """The same records as Parquet files, made at the first use."""
+        return replace(self, folder=parquet_twin(self.folder))
 
 
 class Generator(Protocol):
@@ -103,6 +113,21 @@ def _write(folder: Path, suffix: str, lines: list[str]) -> None:
         first, last = (len(lines) * each // FILES for each in (number, number + 1))
         with open(folder / f"part-{number}.{suffix}", "w", encoding="ascii") as file:
             file.writelines(line + "\n" for line in lines[first:last])
+
+
+def parquet_twin(folder: Path) -> Path:
+    """Parquet files beside those of a folder: JSON Lines as they are, text in a column `line`."""
+    twin = folder.with_name(f"{folder.name}-parquet")
+    if not twin.exists():
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+        for path in sorted(folder.glob("part-*")):
+            lines = path.suffix == ".txt"
+            table = (
+                pa.table({"line": path.read_text().splitlines()}) if lines else pj.read_json(path)
+            )
+            pq.write_table(table, unfinished / f"{path.stem}.parquet", row_group_size=ROW_GROUP)
+        unfinished.rename(twin)
+    return twin
 
 
 class Segments:

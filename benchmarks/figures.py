@@ -48,9 +48,9 @@ class Measured:
     """Anything else that JSON can hold."""
 
 
-def parser(title: str | None) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
-    made = argparse.ArgumentParser(description=(title or "").splitlines()[0])
+def parser(title: str | None, *others: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The options that every benchmark has, and those of other parsers."""
+    made = argparse.ArgumentParser(description=(title or "").splitlines()[0], parents=others)
     made.add_argument("--quick", action="store_true", help="less data, fewer repeats; under 20 s")
     made.add_argument("--json", type=Path, help="write figures and details to this file")
     return made

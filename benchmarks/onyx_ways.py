@@ -35,6 +35,10 @@ class Way:
     """Peers of tasks that have more than one."""
     modules: Sequence[str] = ()
     """Of `jobs/`, besides those of the workload."""
+    parquet: bool = False
+    """It reads the Parquet files."""
+    batch_size: int | None = None
+    """Of all tasks; otherwise as the manifest has it."""
 
 
 def contenders(
@@ -50,16 +54,19 @@ def contenders(
 
 
 def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequence[str]:
+    pattern = (data.as_parquet() if way.parquet else data).pattern
     job = onyx_run.manifest(way.job)
     spec = job["spec"]
     spec["guarantee"] = way.guarantee
     for entry in spec["catalog"]:
         entry["nPeers"] = way.peers.get(entry["name"], 1)
+        if way.batch_size:
+            entry["batchSize"] = way.batch_size
         if entry["type"] == "reduce" and way.guarantee != "exactly-once":
             entry["deduplicate"] = False
         if entry.get("plugin") == "files":
             read = entry["type"] == "input"
-            entry["options"]["path"] = data.pattern if read else str(folder / OUT)
+            entry["options"]["path"] = pattern if read else str(folder / OUT)
     (folder / SHARES).mkdir()
     for entry in spec.get("lifecycles", []):
         entry["options"]["folder"] = str(folder / SHARES)

@@ -25,6 +25,7 @@ CONTENDERS = HERE / "contenders"
 CODE = {"PYTHONPATH": os.pathsep.join([str(HERE / "jobs"), str(CONTENDERS)])}
 PYFLINK = ROOT / "pyflink"
 UNIT = "plain"
+PYARROW = "pyarrow"
 
 
 def installed(*contenders: Contender | None) -> dict[str, Contender]:
@@ -42,6 +43,18 @@ def plain(function: str) -> Contender:
 
 def _script(name: str, function: str, data: Data, folder: Path) -> Sequence[str]:
     return [sys.executable, str(CONTENDERS / name), function, str(data.folder)]
+
+
+def pyarrow(function: str) -> Contender:
+    """A loop of `contenders/pyarrow_loop.py` over the Parquet files."""
+    return Contender(
+        PYARROW, partial(_pyarrow, function), printed_answer, CODE,
+        "a loop over record batches of Parquet files; no delivery guarantee",
+    )  # fmt: skip
+
+
+def _pyarrow(function: str, data: Data, folder: Path) -> Sequence[str]:
+    return _script("pyarrow_loop.py", function, data.as_parquet(), folder)
 
 
 def bytewax(
@@ -63,18 +76,22 @@ def _bytewax(flow: str, processes: int, data: Data, folder: Path) -> Sequence[st
     return [*start, "bytewax.testing", program, "-p", str(processes)]
 
 
-def spark() -> Contender | None:
-    """Workload a as a structured stream."""
+def spark(columns: bool = False) -> Contender | None:
+    """Workload a as a structured stream: UDFs over JSON Lines, or `mapInArrow` over Parquet."""
     if not importlib.util.find_spec("pyspark"):
         return None
+    note = "mapInArrow" if columns else "Python UDF"
     return Contender(
-        "spark", _spark, printed_answer, _spark_environment(),
-        "structured streaming, Python UDF, local[1], warm", tells_cpu=True,
+        "spark-arrow" if columns else "spark", partial(_spark, columns), printed_answer,
+        _spark_environment(), f"structured streaming, {note}, local[1], warm", tells_cpu=True,
     )  # fmt: skip
 
 
-def _spark(data: Data, folder: Path) -> Sequence[str]:
-    return [sys.executable, str(CONTENDERS / "spark_stream.py"), str(data.folder), str(folder)]
+def _spark(columns: bool, data: Data, folder: Path) -> Sequence[str]:
+    read = data.as_parquet() if columns else data
+    kind = "columns" if columns else "dicts"
+    program = str(CONTENDERS / "spark_stream.py")
+    return [sys.executable, program, str(read.folder), str(folder), kind]
 
 
 def _spark_environment() -> dict[str, str]:

@@ -45,13 +45,18 @@ class Workload:
     """What `--quick` compares."""
     unit: str = "plain"
     """The contender to which the table gives ratios."""
+    records: int = RECORDS
 
 
-def main(workload: Workload) -> None:
-    """Compare what the command line chooses."""
-    options = _parser(workload).parse_args()
+def main(dicts: Callable[[], Workload], columns: Callable[[], Workload]) -> None:
+    """Compare what the command line chooses, of the workload in the format that it chooses."""
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--format", choices=["dicts", "columns"], default="dicts")
+    given, rest = first.parse_known_args()
+    workload = {"dicts": dicts, "columns": columns}[given.format]()
+    options = _parser(workload, first).parse_args(rest)
     contenders = chosen(workload, options)
-    records = options.records or (RECORDS_QUICK if options.quick else RECORDS)
+    records = options.records or (RECORDS_QUICK if options.quick else workload.records)
     results = compare(
         contenders,
         workload.data(records),
@@ -63,8 +68,8 @@ def main(workload: Workload) -> None:
     publish(Measured(figures(workload.goals, results), details), options.json)
 
 
-def _parser(workload: Workload) -> argparse.ArgumentParser:
-    made = parser(workload.title)
+def _parser(workload: Workload, first: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    made = parser(workload.title, first)
     every = [*workload.peers, *workload.onyx]
     made.add_argument("--contender", action="append", choices=every, help="only this; repeatable")
     made.add_argument("--peers", action="store_true", help="only programs of others")

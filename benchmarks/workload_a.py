@@ -1,13 +1,15 @@
-"""Workload a: parse JSON, add one, keep the even. `python -m benchmarks.workload_a [--help]`
+"""Workload a: read, add one, keep the even. `python -m benchmarks.workload_a [--format columns]`
 
 `onyx-1` has all tasks in one process, `onyx-3` each in a process of its own, connected by gRPC.
+With `--format columns` these read Parquet and work on record batches of 10,000 rows; `pyarrow` is
+the same program without an engine, and `-jsonl` reads the JSON Lines that the plain loop reads.
 """
 
 from __future__ import annotations
 
 from benchmarks.data import segments
 from benchmarks.onyx_ways import Way, contenders, shares
-from benchmarks.peers import bytewax, installed, plain, spark
+from benchmarks.peers import bytewax, installed, plain, pyarrow, spark
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -23,6 +25,20 @@ GOALS = (
     Goal("onyx-3", "plain", 3.0, "3 processes over gRPC, at-least-once"),
     Goal("onyx-3", "spark", 1.0, "3 processes against Spark with Python UDFs"),
 )
+COLUMNS_WAYS = {
+    "onyx-1": Way("a-columns.yaml", "1 process, Parquet", parquet=True),
+    "onyx-3": Way("a-columns.yaml", "3 processes over gRPC, Parquet", 3, parquet=True),
+    "onyx-1-jsonl": Way("a-columns.yaml", "1 process, JSON Lines"),
+    "onyx-3-jsonl": Way("a-columns.yaml", "3 processes over gRPC, JSON Lines", 3),
+}
+COLUMNS_GOALS = (
+    Goal("onyx-1", "pyarrow", 2.0, "1 process, Parquet in"),
+    Goal("onyx-3", "pyarrow", 6.0, "3 processes, Parquet in"),
+    Goal("onyx-1-jsonl", "plain", 0.8, "1 process, against the loop over dicts"),
+    Goal("onyx-3-jsonl", "plain", 1.5, "3 processes, against the loop over dicts"),
+    Goal("spark-arrow", "onyx-3", 3.0, "mapInArrow over the same files", at_least=True),
+)
+COLUMNS_RECORDS = 5_000_000
 
 
 def workload() -> Workload:
@@ -36,5 +52,18 @@ def workload() -> Workload:
     )
 
 
+def columns() -> Workload:
+    return Workload(
+        "Workload a in columns: add one, keep the even",
+        segments,
+        installed(pyarrow("segments"), plain("segments"), spark(columns=True)),
+        contenders(COLUMNS_WAYS, ["bench_tasks", "bench_columns"], shares),
+        COLUMNS_GOALS,
+        quick=["pyarrow", "plain", "onyx-1"],
+        unit="pyarrow",
+        records=COLUMNS_RECORDS,
+    )
+
+
 if __name__ == "__main__":
-    main(workload())
+    main(workload, columns)

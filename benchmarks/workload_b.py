@@ -1,15 +1,16 @@
-"""Workload b: how often each word comes. `python -m benchmarks.workload_b [--help]`
+"""Workload b: how often each word comes. `python -m benchmarks.workload_b [--format columns]`
 
 Onyx counts in a global window by word and emits each count once, at the end; Bytewax's
 `stateful_map` emits the count at each word, as its users do who keep state, and `bytewax-final`
-only at the end. `onyx-3` spreads the words over three processes.
+only at the end. `onyx-3` spreads the words over three processes. With `--format columns` Onyx reads
+and splits the lines as record batches.
 """
 
 from __future__ import annotations
 
 from benchmarks.data import words
 from benchmarks.onyx_ways import Way, contenders, emitted
-from benchmarks.peers import bytewax, installed, plain, pyflink
+from benchmarks.peers import bytewax, installed, plain, pyarrow, pyflink
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -19,6 +20,16 @@ WAYS = {
 GOALS = (
     Goal("bytewax", "onyx-1", 2.0, "stateful_map, 1 process each", at_least=True),
     Goal("bytewax-2", "onyx-3", 1.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
+)
+COLUMNS_WAYS = {
+    "onyx-1": Way("b-columns.yaml", "1 process, exactly-once, Parquet", 1, "exactly-once",
+                  parquet=True),
+    "onyx-3": Way("b-columns.yaml", "3 processes, shuffle, exactly-once, Parquet", 3,
+                  "exactly-once", {"count": 3}, parquet=True),
+}  # fmt: skip
+COLUMNS_GOALS = (
+    Goal("bytewax", "onyx-1", 6.0, "stateful_map, 1 process each", at_least=True),
+    Goal("bytewax-2", "onyx-3", 8.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
 )
 
 
@@ -39,5 +50,21 @@ def workload() -> Workload:
     )
 
 
+def columns() -> Workload:
+    return Workload(
+        "Workload b in columns: count words",
+        words,
+        installed(
+            plain("words"),
+            pyarrow("words"),
+            bytewax("running_count", note="stateful_map"),
+            bytewax("running_count", "bytewax-2", "stateful_map", processes=2),
+        ),
+        contenders(COLUMNS_WAYS, ["bench_columns", "bench_sums"], emitted),
+        COLUMNS_GOALS,
+        quick=["plain", "bytewax", "onyx-1"],
+    )
+
+
 if __name__ == "__main__":
-    main(workload())
+    main(workload, columns)

@@ -1,17 +1,19 @@
-"""Workload c: sums by key and minute of event time. `python -m benchmarks.workload_c [--help]`
+"""Workload c: sums by key and minute of event time. `python -m benchmarks.workload_c
+[--format columns]`
 
 1,000 keys, events out of order. All allow events to be ten minutes late: Bytewax and PyFlink wait
 so long before they close a window; Onyx emits a window when the watermark has passed it, and keeps
 it for ten minutes more. `onyx-1` keeps its state in a log on the local disk, exactly-once;
 `onyx-1-no-log` is the same but for the log, whose changes nobody asks for; `onyx-1-most-once` has
-the log, but neither acks nor remembers what was applied.
+the log, but neither acks nor remembers what was applied. With `--format columns` Onyx reads
+and sums record batches, from Parquet or (`onyx-1-jsonl`) from the files of the others.
 """
 
 from __future__ import annotations
 
 from benchmarks.data import events
 from benchmarks.onyx_ways import Way, contenders, emitted
-from benchmarks.peers import bytewax, installed, plain, pyflink
+from benchmarks.peers import bytewax, installed, plain, pyarrow, pyflink
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -26,6 +28,18 @@ GOALS = (
     Goal("pyflink", "onyx-1", 20.0, "thread mode", at_least=True),
     Goal("onyx-1", "onyx-1-no-log", 1.3, "what the state log costs"),
 )
+COLUMNS_WAYS = {
+    "onyx-1": Way("c-columns.yaml", "exactly-once, state log on disk, Parquet", 1, "exactly-once",
+                  parquet=True),
+    "onyx-1-jsonl": Way("c-columns.yaml", "the same, JSON Lines", 1, "exactly-once"),
+    "onyx-3": Way("c-columns.yaml", "3 processes, exactly-once, Parquet", 3, "exactly-once",
+                  parquet=True),
+}  # fmt: skip
+COLUMNS_GOALS = (
+    Goal("onyx-1", "plain", 0.7, "exactly-once with state log, Parquet"),
+    Goal("onyx-1-jsonl", "plain", 0.7, "exactly-once with state log, JSON Lines"),
+    Goal("bytewax", "onyx-1", 20.0, "fold_window, not ordered", at_least=True),
+)
 
 
 def workload() -> Workload:
@@ -39,5 +53,16 @@ def workload() -> Workload:
     )
 
 
+def columns() -> Workload:
+    return Workload(
+        "Workload c in columns: sums by key and minute",
+        events,
+        installed(plain("windows"), pyarrow("windows"), bytewax("windows", note="fold_window")),
+        contenders(COLUMNS_WAYS, ["bench_sums"], emitted),
+        COLUMNS_GOALS,
+        quick=["plain", "bytewax", "onyx-1"],
+    )
+
+
 if __name__ == "__main__":
-    main(workload())
+    main(workload, columns)

@@ -17,9 +17,12 @@ from onyx.model.parsing.job import parse_manifest
 JOBS = Path(workload.__file__).parent / "jobs"
 
 
-def made(letter: str) -> Workload:
+EVERY_WORKLOAD = [(letter, kind) for letter in "abc" for kind in ("workload", "columns")]
+
+
+def made(letter: str, kind: str = "workload") -> Workload:
     module = importlib.import_module(f"benchmarks.workload_{letter}")
-    found: Workload = module.workload()
+    found: Workload = getattr(module, kind)()
     return found
 
 
@@ -65,10 +68,18 @@ def test_the_plain_loop_agrees_with_the_answer_of_the_generator(
 
 
 @pytest.mark.parametrize("letter", ["a", "b", "c"])
-def test_goals_and_quick_runs_name_programs_of_the_workload(letter: str) -> None:
-    found = made(letter)
-    ours = {*found.onyx, "plain"}
-    theirs = {"bytewax", "bytewax-2", "spark", "pyflink"}
+def test_the_loop_over_record_batches_agrees_too(letter: str, bench_data: Path) -> None:
+    found = made(letter, "columns")
+    large, small = found.data(2_000), found.data(10)
+    (result,) = harness.compare([found.peers["pyarrow"]], large, small, 1, 60.0)
+    assert result.name == "pyarrow"
+
+
+@pytest.mark.parametrize(("letter", "kind"), EVERY_WORKLOAD)
+def test_goals_and_quick_runs_name_programs_of_the_workload(letter: str, kind: str) -> None:
+    found = made(letter, kind)
+    ours = {*found.onyx, "plain", "pyarrow"}
+    theirs = {"bytewax", "bytewax-2", "spark", "spark-arrow", "pyflink"}
     named = {name for goal in found.goals for name in (goal.over, goal.under)} | set(found.quick)
     assert named <= ours | theirs
     assert all(goal.over in ours or goal.under in ours for goal in found.goals)
@@ -87,6 +98,18 @@ def test_onyx_runs_the_manifest_with_data_peers_and_guarantee_filled_in(
     assert [each.n_peers for each in (read, split, count, write)] == [1, 1, 3, 1]
     assert read.options["path"] == data.words(20).pattern
     assert write.options["path"] == str(tmp_path / "out")
+
+
+def test_a_way_may_read_parquet_and_have_batches_of_a_size(
+    tmp_path: Path, bench_data: Path
+) -> None:
+    way = onyx_ways.Way("a.yaml", "", parquet=True, batch_size=250)
+    contender = onyx_ways.contenders({"way": way}, ["bench_tasks"], onyx_ways.shares)["way"]
+    contender.command(data.segments(20), tmp_path)
+    job = parse_manifest((tmp_path / "job.yaml").read_bytes(), "job.yaml")
+    assert [entry.batch_size for entry in job.catalog] == [250] * 3
+    folder = Path(job.catalog[0].options["path"]).parent
+    assert sorted(path.name for path in folder.iterdir()) == ["part-0.parquet", "part-1.parquet"]
 
 
 def test_what_windows_emitted_is_counted_by_key_and_extent(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""The user's functions of the workloads over record batches, the same for every program that takes
+such: Onyx, Spark's `mapInArrow`, a loop of pyarrow without an engine.
+"""
+
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from bench_probe import StampingInput, StampingReader, seen
+from bench_tasks import Answer
+
+
+def inc_even(batch):
+    """Workload a: add one, and keep the even ones."""
+    n = pc.add(batch["n"], 1)
+    batch = batch.set_column(batch.schema.get_field_index("n"), "n", n)
+    return batch.filter(pc.equal(pc.bit_wise_and(n, 1), 0))
+
+
+def count(batch):
+    """The sink of workload a: count and sum."""
+    Answer.count += batch.num_rows
+    Answer.total += pc.sum(batch["n"]).as_py() or 0
+
+
+def split(batch):
+    """Workload b: the words of lines. `__row__` says from which row a word comes."""
+    words = pc.ascii_split_whitespace(batch["line"])
+    rows = batch["__row__"].take(pc.list_parent_indices(words))
+    return pa.record_batch({"word": pc.list_flatten(words), "__row__": rows})
+
+
+def same(batch):
+    return batch
+
+
+# Latency
+
+
+class StampingColumnsReader(StampingReader):
+    """A stamp is made when a batch is read."""
+
+    def read_columns(self, segments_max):
+        segments = self.read(segments_max)
+        numbers = [each["n"] for each in segments]
+        stamps = [each["ns"] for each in segments]
+        columns = {"n": pa.array(numbers, pa.int64()), "ns": pa.array(stamps, pa.int64())}
+        return pa.record_batch(columns)
+
+
+class StampingColumnsInput(StampingInput):
+    def open(self, partition, cursor):
+        return StampingColumnsReader(cursor.position, self.size)
+
+
+def stamping(context):
+    """Input plugin: the segments of `bench_probe.stamping` as columns."""
+    return StampingColumnsInput(context.options["segments"])
+
+
+def arrive(batch):
+    """The sink: how old each segment is."""
+    now = time.monotonic_ns()
+    seen.latencies_ns.extend(pc.subtract(now, batch["ns"]).to_pylist())
