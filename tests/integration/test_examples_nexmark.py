@@ -17,7 +17,7 @@ pytestmark = pytest.mark.server
 FOLDER = Path(__file__).parents[2] / "examples" / "nexmark"
 EVENTS = 120_000
 """12 seconds of event time: windows of ten seconds that are complete before the end, and others."""
-MODULES = ["nexmark.dicts"]
+MODULES = ["nexmark.dicts", "nexmark.columns"]
 JOBS = sorted(path.name for path in FOLDER.glob("*.yaml"))
 
 
