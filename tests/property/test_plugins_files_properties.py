@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plugin_context import plugin_context
+from tests.support.reading import without_nulls
 
+from onyx.flow.columns import Columns, to_dicts
 from onyx.plugins.files import text_reader as file_reader
 from onyx.plugins.files.csv_records import CsvRecords
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
@@ -31,24 +34,36 @@ def path(tmp_path_factory):
     return tmp_path_factory.mktemp("files") / "data"
 
 
-def _read_with_restarts(path, block_bytes, sizes, **options):
+def _read_with_restarts(path, block_bytes, sizes, batch_format="dicts", **options):
     """Read in steps of `sizes`, each by a new reader at the cursor of the last one."""
-    before, file_reader.BLOCK_BYTES = file_reader.BLOCK_BYTES, block_bytes
+    before = file_reader.BLOCK_BYTES, file_reader.COLUMNS_BLOCK_BYTES
+    file_reader.BLOCK_BYTES = file_reader.COLUMNS_BLOCK_BYTES = block_bytes
     try:
-        plugin = build_input("files", plugin_context({"path": str(path), **options}))
+        context = plugin_context({"path": str(path), **options}, batch_format=batch_format)
+        plugin = build_input("files", context)
         segments, cursor = [], START
         for size in [*sizes, 10**9]:
             reader = plugin.open(str(path), cursor)
+            read = reader.read if batch_format == "dicts" else partial(_rows, reader)
             del segments[cursor.position :]
             while len(segments) < size and not reader.exhausted():
-                segments += reader.read(size - len(segments))
+                segments += read(size - len(segments))
             cursor = reader.cursor(len(segments))
             reader.close()
         return segments
     finally:
-        file_reader.BLOCK_BYTES = before
+        file_reader.BLOCK_BYTES, file_reader.COLUMNS_BLOCK_BYTES = before
 
 
+def _rows(reader, segments_max):
+    found = reader.read_columns(segments_max)
+    return found if isinstance(found, list) else to_dicts(Columns(found))
+
+
+GARBAGE = st.lists(
+    st.sampled_from([b"a", b",", b'"', b"\n", b"\r\n", b"\xff", b'{"a":1}', b"x" * 70]),
+    max_size=30,
+).map(b"".join)
 READING = {"block_bytes": st.integers(16, 80), "sizes": st.lists(st.integers(0, 12), max_size=3)}
 
 
@@ -78,10 +93,7 @@ def test_json_lines_that_were_written_are_read(path, rows, newline, block_bytes,
 
 @settings(max_examples=300, deadline=None)
 @given(
-    data=st.lists(
-        st.sampled_from([b"a", b",", b'"', b"\n", b"\r\n", b"\xff", b'{"a":1}', b"x" * 70]),
-        max_size=30,
-    ).map(b"".join),
+    data=GARBAGE,
     kind=st.sampled_from(["csv", "jsonl", "text"]),
     **READING,
 )
@@ -94,6 +106,37 @@ def test_garbage_gives_the_same_records_wherever_blocks_and_readers_begin(
         options |= {"header": False, "columns": ["x", "y"]}
     whole = _read_with_restarts(path, 64, [], **options)
     assert _read_with_restarts(path, block_bytes, sorted(sizes), **options) == whole
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3)
+    | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.sampled_from("abc"), each),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("abc"), JSON, max_size=3), max_size=9),
+    newline=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    **READING,
+)
+def test_json_lines_are_the_same_in_columns(path, rows, newline, block_bytes, sizes):
+    path.write_text("".join(json.dumps(row) + newline for row in rows), newline="")
+    options = {"format": "jsonl", "recordBytesMax": 4096}
+    found = _read_with_restarts(path, block_bytes, sorted(sizes), "arrow", **options)
+    assert without_nulls(found) == without_nulls(rows)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=GARBAGE, kind=st.sampled_from(["jsonl", "text"]), **READING)
+def test_garbage_is_the_same_in_columns(path, data, kind, block_bytes, sizes):
+    path.write_bytes(data)
+    options = {"format": kind, "onBadRecord": "segment", "recordBytesMax": RECORD_BYTES_MAX}
+    dicts = _read_with_restarts(path, 64, [], **options)
+    columns = _read_with_restarts(path, block_bytes, sorted(sizes), "arrow", **options)
+    assert without_nulls(columns) == without_nulls(dicts)
 
 
 @settings(max_examples=200, deadline=None)

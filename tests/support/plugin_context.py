@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
 from tests.support.clocks import ManualClock
 
 from onyx.errors import NameNotRegistered
@@ -23,6 +24,8 @@ def plugin_context(
     slot: int = 0,
     task: str = "work",
     data_dir: str = "",
+    batch_format: Literal["dicts", "arrow"] = "dicts",
+    schema: pa.Schema | None = None,
 ) -> PluginContext:
     known = functions or {}
 
@@ -44,4 +47,6 @@ def plugin_context(
         resolve=resolve,
         permitted=permitted,
         data_dir=data_dir,
+        batch_format=batch_format,
+        schema=schema,
     )

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from onyx.codec.refusals import refusal
 from onyx.errors import UserError
+from onyx.flow.batch import Segments
 from onyx.flow.segment import Segment
 
 BOM = b"\xef\xbb\xbf"
@@ -26,8 +27,9 @@ QUOTED_CHARACTERS_MAX = 200
 class Records(Protocol):
     """A text format."""
 
-    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
         """The segments of the whole records at the start of `data`, and the bytes that they take.
+        A format of columns gives dicts for a block that columns do not hold.
 
         Args:
             data: bytes that begin with a record.
@@ -54,6 +56,8 @@ class BadRecords:
         self._keep = keep
         self._which = which
         self._mend = mend
+        self.kept = 0
+        """Segments given in place of bad records."""
 
     def segment(self, position: int, reason: str, raw: bytes | str) -> Segment:
         """The segment in place of a bad record, which a flow condition can route.
@@ -63,6 +67,7 @@ class BadRecords:
         """
         text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         if self._keep:
+            self.kept += 1
             return {"_error": reason, "_raw": text[:RAW_CHARACTERS_MAX]}
         raise UserError(
             f"{self._where}: {self._which.format(position)}: {reason}: "

@@ -278,9 +278,11 @@ def test_parquet_values_keep_their_types_and_instants_are_in_utc(tmp_path):
         "day": date(2013, 1, 2), "price": Decimal("1.50"), "at": time(1, 2, 3),
         "took": timedelta(5), "when": [date(2013, 1, 3)],
     }  # fmt: skip
-    path = parquet(tmp_path / "a.parquet", [row | {"naive": NAIVE}])
+    path = parquet(tmp_path / "a.parquet", [row | {"naive": NAIVE, "all": [NAIVE]}])
     (found,) = read(path)
+    (within,) = found.pop("all")
     assert repr(found) == repr(row | {"naive": datetime(2013, 1, 2, 3, tzinfo=UTC)})
+    assert within == found["naive"]
 
 
 HUGE = '{"n": 123456789012345678901234567890}'
@@ -298,10 +300,6 @@ def test_a_record_that_cannot_travel_is_a_bad_one(tmp_path):
     table = write(tmp_path / "a.csv", "n\n18446744073709551616\n")
     (bad,) = read(table, types={"n": "int"}, onBadRecord="segment")
     assert "beyond 64 bits" in bad["_error"]
-    rows = parquet(tmp_path / "a.parquet", [{"n": 1, "when": None}, {"n": 2, "when": [NAIVE]}])
-    good, bad = read(rows, onBadRecord="segment")
-    assert good == {"n": 1, "when": None}
-    assert "key 'when[0]' holds a datetime without a time zone" in bad["_error"]
 
 
 def test_a_record_of_some_megabytes_is_a_bad_one(tmp_path, monkeypatch):
@@ -386,5 +384,5 @@ def test_cursors_that_were_passed_are_forgotten(tmp_path):
     cursor = reader.cursor(990)
     assert 900 < cursor.position <= 990
     assert cursor.state[0] == cursor.position * 11
-    assert len(reader._cursors) < 100
+    assert len(reader._blocks._cursors) < 100
     reader.close()

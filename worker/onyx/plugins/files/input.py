@@ -9,16 +9,21 @@ import os
 from collections.abc import Sequence
 from pathlib import PurePath
 
+import pyarrow as pa
+
 from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url
 from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.files.csv_records import CsvRecords, read_header
+from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import Files
+from onyx.plugins.files.line_columns import JsonLineColumns, TextColumns
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.files.options import InputOptions
-from onyx.plugins.files.parquet_reader import ParquetReader
-from onyx.plugins.files.text_reader import Extras, FileReader
+from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
+from onyx.plugins.files.text_reader import FileBlocks, FileReader
+from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import located, option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords, Records
@@ -47,6 +52,8 @@ class FilesInput:
             str(located(context, each)) for each in ([paths] if isinstance(paths, str) else paths)
         ]
         self._files = Files()
+        self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
+        self._check_extras()
         self._headers: dict[str, tuple[list[str], int]] = {}
         self.cooperative = not any(map(is_url, self._patterns))
 
@@ -80,12 +87,21 @@ class FilesInput:
         where = f"{self._context.where}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
         if self._format(partition) == "parquet":
-            return ParquetReader(partition, cursor.position, extras, self._files, bad)
+            schema = self._context.schema if self._columns is not None else None
+            names = None if schema is None else schema.names
+            rows = ParquetRows(partition, cursor.position, self._files, names)
+            return ParquetReader(rows, extras, bad)
         records, first_offset = self._records(partition, bad)
         start = Cursor(0, first_offset) if offset is None else Cursor(cursor.position, offset)
         source = FileBytes(partition, start.state, self._files)
-        reader = FileReader(source, records, bad, start, options.record_bytes_max, extras)
-        _skip(reader, cursor.position - start.position)
+        columns = self._columns is not None
+        blocks = FileBlocks(source, records, bad, start, options.record_bytes_max, extras, columns)
+        reader = FileReader(blocks)
+        try:
+            reader.skip(cursor.position - start.position)
+        except OnyxError:
+            reader.close()
+            raise
         return reader
 
     def close(self) -> None:
@@ -122,8 +138,11 @@ class FilesInput:
     def _records(self, path: str, bad: BadRecords) -> tuple[Records, int]:
         """The format of a file, and the offset of its first record."""
         kind = self._format(path)
-        if kind != "csv":
-            return (JsonLineRecords(bad) if kind == "jsonl" else TextRecords(bad)), 0
+        if kind == "jsonl":
+            known = self._columns
+            return (JsonLineRecords(bad) if known is None else JsonLineColumns(known, bad)), 0
+        if kind == "text":
+            return (TextRecords(bad) if self._columns is None else TextColumns(bad)), 0
         options = self._options
         delimiter = options.delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
         if options.columns is not None:
@@ -148,6 +167,19 @@ class FilesInput:
         finally:
             source.close()
 
+    def _check_extras(self) -> None:
+        """A schema names all columns that there are."""
+        schema, options = self._context.schema, self._options
+        if self._columns is None or schema is None:
+            return
+        for option, key, kind in (
+            ("recordNumber", options.record_number, pa.int64()),
+            ("fileName", options.file_name, pa.string()),
+        ):
+            if key is not None and (key not in schema.names or schema.field(key).type != kind):
+                what = f"names {key!r}, which the schema of the task must have with type {kind}"
+                raise option_error(self._context, option, what)
+
     def _check_columns(self, path: str, columns: list[str]) -> None:
         twice = [column for column in columns if columns.count(column) > 1]
         if twice:
@@ -169,15 +201,6 @@ def _suffix(path: str) -> str:
     if name.suffix.lower() in COMPRESSED:
         name = name.with_suffix("")
     return name.suffix.lower()
-
-
-def _skip(reader: FileReader, positions: int) -> None:
-    try:
-        while positions > 0 and not reader.exhausted():
-            positions -= len(reader.read(positions))
-    except OnyxError:
-        reader.close()
-        raise
 
 
 def _state(cursor: Cursor) -> tuple[int | None, str | None]:

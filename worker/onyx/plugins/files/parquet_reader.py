@@ -1,118 +1,182 @@
-"""Reads one Parquet file as segments, row group by row group.
+"""Reads one Parquet file, row group by row group.
 
 Any position can be read again, because the file lists the number of rows of each group. So the
-state of a cursor is only the version of the file. Values keep their types (date, time, Decimal,
-timedelta). A timestamp without a time zone is taken to be UTC, and what is finer than
-microseconds is cut off. A row that cannot travel to another task is a bad record.
+state of a cursor is only the version of the file. Types are those of columns (`flow/column_types`),
+for dicts too. A row that cannot travel to another task is a bad record.
+
+Batches of columns are cut from larger ones without a copy. A batch is decoded on the thread of the
+task: another thread for each column saves no CPU, and a worker has as many tasks as cores.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.codec.refusals import refused
-from onyx.errors import Unavailable
+from onyx.errors import Unavailable, UserError
+from onyx.flow.columns import Columns, to_dicts
 from onyx.flow.segment import Segment
+from onyx.objects.urls import is_url
+from onyx.plugins.chunks import Chunks, unwrapped
 from onyx.plugins.files.byte_sources import named_errors
+from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import FileSystem
-from onyx.plugins.files.text_reader import Extras
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
 
 ROWS_AT_A_TIME = 4_096
+"""As dicts."""
+COLUMNS_ROWS_MAX = 65_536
+COLUMNS_BYTES_MAX = 33_554_432
+"""Of a batch that is decoded at a time, by the average of a row in the file."""
 
 
-class ParquetReader:
-    """An open file (`protocol.Reader`)."""
+class ParquetRows:
+    """The rows of an open file as columns, in batches."""
 
     def __init__(
-        self, path: str, position: int, extras: Extras, files: FileSystem, bad: BadRecords
+        self, path: str, position: int, files: FileSystem, wanted: Collection[str] | None = None
     ) -> None:
-        """Raises Unavailable when the file cannot be read, UserError when it is not Parquet."""
+        """
+        Args:
+            position: of the first row.
+            wanted: columns to read, as far as the file has them; None means all.
+
+        Raises:
+            Unavailable: the file cannot be read now.
+            UserError: it is not Parquet.
+        """
         self._path = path
         self._files = files
-        self._extras = extras
-        self._bad = bad
-        self._position = position
         self._bytes = files.open(path, ahead=False)
         try:
             with named_errors(path):
                 # Objects are read by few large ranges, those of a row group at a time.
-                self._file = pq.ParquetFile(self._bytes, pre_buffer=True)
+                self._file = pq.ParquetFile(self._bytes, pre_buffer=is_url(path))
         except BaseException:
             self._bytes.close()
             raise
-        self._rows: int = self._file.metadata.num_rows
-        self._segments: list[Segment] = []
-        self._taken = 0
-        self._batches = self._read_from(position)
+        names = self._file.schema_arrow.names
+        self._names = None if wanted is None else [each for each in names if each in wanted]
+        self.rows: int = self._file.metadata.num_rows
+        self.position = position
+        self._batches: Iterator[pa.RecordBatch] | None = None
 
-    def read(self, segments_max: int) -> list[Segment]:
-        """Rows of the current batch; after an error that passes, the same position is read
-        again."""
-        if self._taken == len(self._segments):
-            try:
-                with named_errors(self._path):
-                    self._segments = next(self._batches, [])
-            except Unavailable:
-                self._batches = self._read_from(self._position)
-                raise
-            self._taken = 0
-            for index, error in refused(self._segments):
-                raw = json.dumps(self._segments[index], default=str)
-                self._segments[index] = self._bad.segment(self._position + index, str(error), raw)
-            self._extras.add(self._segments, self._position)
-        segments = self._segments[self._taken : self._taken + segments_max]
-        self._taken += len(segments)
-        self._position += len(segments)
-        return segments
+    def next(self, rows_max: int) -> Columns | None:
+        """The next batch, of at most so many rows; None at the end. After an error that passes, the
+        same position is read again."""
+        if self._batches is None:
+            self._batches = self._from(self.position, rows_max)
+        try:
+            with named_errors(self._path):
+                batch = next(self._batches, None)
+        except Unavailable:
+            self._batches = None
+            raise
+        if batch is None:
+            return None
+        self.position += batch.num_rows
+        try:
+            return Columns.of(batch)
+        except UserError as error:
+            raise UserError(f"{self._path}: {error}") from error
 
-    def exhausted(self) -> bool:
-        """Whether the last row was read."""
-        return self._position >= self._rows
+    def rows_at_a_time(self, wanted: int) -> int:
+        """A multiple of `wanted`, or less if memory does not allow that."""
+        metadata = self._file.metadata
+        groups = range(metadata.num_row_groups)
+        size = sum(metadata.row_group(each).total_byte_size for each in groups)
+        row_bytes = max(1, size // max(1, self.rows))
+        most: int = min(COLUMNS_ROWS_MAX, COLUMNS_BYTES_MAX // row_bytes)
+        return most // wanted * wanted if most >= wanted else max(1, most)
 
-    def cursor(self, position: int) -> Cursor:
-        """The position and the version of the file: the row groups lead to any row."""
-        return Cursor(position, self._files.version(self._path))
+    def version(self) -> str | None:
+        """Version of the file."""
+        return self._files.version(self._path)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
         self._bytes.close()
 
-    def _read_from(self, position: int) -> Iterator[list[Segment]]:
-        skipped = 0
-        for group in range(self._file.num_row_groups):
-            rows = self._file.metadata.row_group(group).num_rows
-            if skipped + rows > position:
-                for batch in self._file.iter_batches(ROWS_AT_A_TIME, row_groups=[group]):
-                    before = max(0, position - skipped)
-                    if before < batch.num_rows:
-                        yield _travelling(batch.slice(before)).to_pylist()
-                    skipped += batch.num_rows
-            else:
-                skipped += rows
+    def _from(self, position: int, rows_max: int) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for groups, rows in self._runs(rows_max):
+            at, first = first, first + rows
+            if first <= position:
+                continue
+            batches = self._file.iter_batches(
+                rows_max, row_groups=groups, columns=self._names, use_threads=False
+            )
+            for batch in batches:
+                before = max(0, position - at)
+                if before < batch.num_rows:
+                    yield batch.slice(before)
+                at += batch.num_rows
+
+    def _runs(self, rows_max: int) -> Iterator[tuple[list[int], int]]:
+        """Row groups that are read together: small ones up to so many rows, large ones alone."""
+        metadata, groups, total = self._file.metadata, list[int](), 0
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group).num_rows
+            if groups and total + rows > rows_max:
+                yield groups, total
+                groups, total = [], 0
+            groups.append(group)
+            total += rows
+        if groups:
+            yield groups, total
 
 
-def _travelling(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of types that Python lacks, as types that it has."""
-    kinds = [_travelling_type(field.type) for field in batch.schema]
-    if kinds == batch.schema.types:
-        return batch
-    columns = [
-        column.cast(kind, safe=False) for column, kind in zip(batch.columns, kinds, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+class ParquetReader:
+    """An open file (`protocol.Reader`, `protocol.ColumnsReader`)."""
 
+    def __init__(self, rows: ParquetRows, extras: Extras, bad: BadRecords) -> None:
+        self._rows = rows
+        self._extras = extras
+        self._bad = bad
+        self._chunks = Chunks()
 
-def _travelling_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        # Of this name Python has a zone that compares and travels faster than any other.
-        return pa.timestamp("us", tz="+00:00" if kind.tz in (None, "UTC") else kind.tz)
-    if pa.types.is_time64(kind):
-        return pa.time64("us")
-    return pa.duration("us") if pa.types.is_duration(kind) else kind
+    def read(self, segments_max: int) -> list[Segment]:
+        """Rows of the current batch. Raises like `ParquetRows.next`."""
+        if not len(self._chunks):
+            first = self._rows.position
+            columns = self._rows.next(ROWS_AT_A_TIME)
+            if columns is not None:
+                self._chunks.put(self._dicts(columns, first))
+        segments = self._chunks.take(segments_max)
+        assert isinstance(segments, list), "opened for columns"
+        return segments
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """The same as columns, in the types of the file: the engine casts them to the schema."""
+        if not len(self._chunks) and segments_max > 0:
+            first = self._rows.position
+            columns = self._rows.next(self._rows.rows_at_a_time(segments_max))
+            if columns is not None:
+                self._chunks.put(self._extras.added(columns, first))
+        return unwrapped(self._chunks.take(segments_max))
+
+    def exhausted(self) -> bool:
+        """Whether the last row was read."""
+        return not len(self._chunks) and self._rows.position >= self._rows.rows
+
+    def cursor(self, position: int) -> Cursor:
+        """The position and the version of the file: the row groups lead to any row."""
+        return Cursor(position, self._rows.version())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
+
+    def _dicts(self, columns: Columns, first: int) -> list[Segment]:
+        segments = to_dicts(columns)
+        for index, error in refused(segments):
+            raw = json.dumps(segments[index], default=str)
+            segments[index] = self._bad.segment(first + index, str(error), raw)
+        self._extras.add(segments, first)
+        return segments

@@ -1,0 +1,207 @@
+"""Files as columns: the same segments at the same positions as dicts, in types that stay."""
+
+import gzip
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support.plugin_context import plugin_context
+from tests.support.reading import read_columns, same_as_dicts
+
+from onyx.errors import UserError
+from onyx.flow.columns import Columns, to_dicts
+from onyx.plugins.files import text_reader
+from onyx.plugins.protocol import START
+from onyx.plugins.registry import build_input
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Records straddle blocks all the time."""
+    monkeypatch.setattr(text_reader, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 40)
+
+
+def files(path, batch_format="arrow", schema=None, **options):
+    options["path"] = str(path)
+    context = plugin_context(options, batch_format=batch_format, schema=schema)
+    return build_input("files", context)
+
+
+def write(path, data):
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def parts(path, segments_max=1000, **options):
+    """What the reader gives, call by call."""
+    return list(read_columns(files(path, **options), str(path), START, segments_max))
+
+
+def types(batch):
+    return {field.name: str(field.type) for field in batch.schema}
+
+
+JSONL = '{"n":1,"city":"Zürich"}\n{"n":2}\n{"n":3,"deep":{"a":[1,null]}}\n{"n":null,"x":1e3}\n'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        JSONL,
+        JSONL.removesuffix("\n"),
+        JSONL.replace("\n", "\r\n"),
+        "\ufeff" + JSONL,
+        "\n\n" + JSONL.replace("\n", "\n \n\r\n"),
+        JSONL.replace("\n", "   \n"),
+        JSONL * 9,
+        "",
+        "{}\n{}\n",
+        '{"a\\"b":1}\n{"a\\"b":2}\n',
+        '{"a":1}{"a":2}\n\n{"a":3}\n',
+        '{"a":1}\n[1]\n{"a":2}\n{"a":1e999}\n{"a":' + "9" * 30 + "}\n",
+        '{"a":1}\n{"a":"' + "x" * 90 + '"}\n{"a":2}\n',
+    ],
+)
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+def test_json_lines_are_the_same_as_dicts(tmp_path, data, ending):
+    raw = data.encode()
+    path = write(tmp_path / f"a.{ending}", gzip.compress(raw) if ending.endswith("gz") else raw)
+    options = {"onBadRecord": "segment", "recordBytesMax": 64}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    options |= {"recordNumber": "n", "fileName": "file"}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+
+
+def test_text_is_the_same_as_dicts(tmp_path):
+    path = write(tmp_path / "a.txt", b"one\r\n\n\xff\nZ\xc3\xbcrich \n" * 20 + b"end")
+    options = {"onBadRecord": "segment", "recordNumber": "row"}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+
+
+def test_a_type_becomes_wider_and_stays_so(tmp_path):
+    values = [1, 2, None, 4, 5, 6, 0.5, 8, 9, 10, 11, 12]
+    path = write(
+        tmp_path / "a.jsonl", b"".join(msgspec.json.encode({"n": n}) + b"\n" for n in values)
+    )
+    found = parts(path, segments_max=1)
+    assert [each.column("n").to_pylist() for each in found] == [[each] for each in values]
+    assert [types(each)["n"] for each in found] == ["int64"] * 4 + ["double"] * 8
+
+
+def test_a_new_key_is_a_column_from_then_on_in_all_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 16)
+    first = write(tmp_path / "a.jsonl", '{"a":1,"c":[]}\n{"b":"x","c":[1]}\n{"a":2}\n')
+    second = write(tmp_path / "b.jsonl", '{"a":3}\n')
+    plugin = files(tmp_path / "*.jsonl")
+    found = list(read_columns(plugin, str(first), START, 1))
+    assert types(found[0]) == {"a": "int64", "c": "list<item: null>"}
+    whole = {"a": "int64", "c": "list<item: int64>", "b": "string"}
+    assert [types(each) for each in found[1:]] == [whole, whole]
+    assert [types(each) for each in read_columns(plugin, str(second), START, 9)] == [whole]
+
+
+def test_columns_of_keys_that_never_end_are_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("onyx.plugins.json_columns.KEYS_MAX", 3)
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 16)
+    path = write(tmp_path / "a.jsonl", "".join(f'{{"k{n}":{n},"x":1}}\n' for n in range(9)))
+    assert max(len(each.schema) for each in parts(path, 1)) == 3
+    same_as_dicts(lambda kind: files(path, kind), str(path))
+
+
+def test_a_value_that_no_type_holds_beside_the_others_is_left_to_the_engine(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"n":1}\n{"n":"x"}\n')
+    assert parts(path) == [[{"n": 1}, {"n": "x"}]]
+    large = write(tmp_path / "b.jsonl", f'{{"n":0.5}}\n{{"n":{2**53 + 1}}}\n')
+    assert parts(large) == [[{"n": 0.5}, {"n": 2**53 + 1}]]
+
+
+SCHEMA = pa.schema(
+    [("n", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("price", pa.decimal128(9, 2))]
+)
+
+
+def test_a_schema_says_the_types_of_json(tmp_path):
+    lines = '{"price":1.5,"at":"2013-01-02T03:00:00Z"}\n{"n":7,"price":"0.07"}\n'
+    (found,) = parts(write(tmp_path / "a.jsonl", lines), schema=SCHEMA)
+    assert found.schema == SCHEMA
+    assert to_dicts(Columns(found)) == [
+        {"n": None, "at": datetime(2013, 1, 2, 3, tzinfo=UTC), "price": Decimal("1.50")},
+        {"n": 7, "at": None, "price": Decimal("0.07")},
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"n":"7"}', '{"n":2.5}', '{"m":1}', '{"at":"soon"}', '{"n":"7","price":1}']
+)
+def test_a_record_that_the_schema_does_not_hold_is_left_to_the_engine(tmp_path, line):
+    path = write(tmp_path / "a.jsonl", '{"n":1}\n' + line + "\n")
+    first, wrong = parts(path, schema=SCHEMA)[0]
+    assert (first, wrong) == ({"n": 1}, msgspec.json.decode(line))
+
+
+def test_a_bad_record_ends_the_job_or_is_kept_among_dicts(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"n":1}\n{"n":\n{"n":3}\n')
+    with pytest.raises(UserError, match=r"record 1 \(counted from 0\): not a JSON object"):
+        parts(path)
+    first, bad, last = parts(path, onBadRecord="segment")[0]
+    assert (first, bad["_raw"], last) == ({"n": 1}, '{"n":', {"n": 3})
+
+
+def test_extras_are_in_the_schema_or_the_job_is_refused(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"n":1}\n')
+    schema = pa.schema([("row", pa.int64()), ("n", pa.int64())])
+    (found,) = parts(path, schema=schema, recordNumber="row")
+    assert to_dicts(Columns(found)) == [{"row": 0, "n": 1}]
+    with pytest.raises(UserError, match=r"option 'fileName' names 'file', which the schema .*stri"):
+        files(path, schema=schema, fileName="file")
+
+
+ROWS = [
+    {"n": n, "text": None if n % 3 else str(n), "list": [n], "day": date(2013, 1, 1 + n)}
+    for n in range(25)
+]
+
+
+def parquet(path, rows, **options):
+    pq.write_table(pa.Table.from_pylist(rows), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("group", [1, 7, 100])
+def test_parquet_is_the_same_as_dicts(tmp_path, monkeypatch, group):
+    monkeypatch.setattr("onyx.plugins.files.parquet_reader.COLUMNS_ROWS_MAX", 10)
+    monkeypatch.setattr("onyx.plugins.files.parquet_reader.ROWS_AT_A_TIME", 4)
+    path = parquet(tmp_path / "a.parquet", ROWS, row_group_size=group)
+    same_as_dicts(lambda kind: files(path, kind), str(path))
+    options = {"recordNumber": "row", "fileName": "text"}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+
+
+def test_small_row_groups_are_read_together_and_large_ones_cut(tmp_path):
+    path = parquet(tmp_path / "a.parquet", ROWS, row_group_size=2)
+    assert [each.num_rows for each in parts(path, 10)] == [10, 10, 5]
+    whole = parquet(tmp_path / "b.parquet", ROWS)
+    assert [each.num_rows for each in parts(whole, 10)] == [10, 10, 5]
+
+
+def test_large_rows_are_read_fewer_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("onyx.plugins.files.parquet_reader.COLUMNS_BYTES_MAX", 30_000)
+    path = parquet(tmp_path / "a.parquet", [{"page": str(n) * 5_000} for n in range(10)])
+    assert max(each.num_rows for each in parts(path, 1000)) < 8
+
+
+def test_of_parquet_only_the_columns_of_the_schema_are_read(tmp_path):
+    path = parquet(tmp_path / "a.parquet", ROWS)
+    schema = pa.schema([("more", pa.string()), ("n", pa.float64())])
+    (found,) = parts(path, schema=schema)
+    assert types(found) == {"n": "int64"}  # the engine does the rest
+
+
+def test_an_empty_parquet_file_has_no_segments(tmp_path):
+    path = parquet(tmp_path / "a.parquet", ROWS[:1], row_group_size=1)
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+    assert parts(path) == []
