@@ -8,22 +8,35 @@ import random
 import zlib
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.clocks import ManualClock
 
-from onyx.flow.batch import Batch
+from onyx.errors import SegmentError
+from onyx.flow.batch import Batch, as_dicts
+from onyx.flow.columns import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames import decoder, encoder
-from onyx.transport.frames.packets import Acks, FrameError
+from onyx.transport.frames.packets import Acks, FrameError, Item, Schema
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.transport.link import Ends, Link, Stream, Surroundings
+from onyx.transport.pieces import encoded_pieces
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
 SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)
 WINDOW = 20
+SEGMENTS = {
+    "dicts": lambda numbers: [{"n": number} for number in numbers],
+    "columns": lambda numbers: Columns(pa.record_batch({"n": pa.array(numbers, pa.int64())})),
+    "other columns": lambda numbers: Columns(
+        pa.record_batch({"text": list(map(str, numbers)), "n": pa.array(numbers, pa.float64())})
+    ),
+}
+"""What batches are made of: a channel carries any of these, one after the other."""
 
 
 class Group:
@@ -89,7 +102,7 @@ class World:
             frame = source.arrived[number % len(source.arrived)]
             sink.link.receive(sink.stream, frame)
 
-    def send(self, source: str, size: int) -> None:
+    def send(self, source: str, size: int, kind: str = "dicts") -> None:
         channel = Channel(JOB, VERSION, PeerId(source), TARGET)
         log = self.sent[source]
         if size == 0:
@@ -97,7 +110,7 @@ class World:
                 log.append("FLUSH")
             return
         numbers = list(range(len(log), len(log) + size))
-        if self.near.link.send(channel, Batch([{"n": number} for number in numbers])):
+        if self.near.link.send(channel, Batch(SEGMENTS[kind](numbers))):
             log += numbers
 
     def ack(self) -> None:
@@ -114,7 +127,7 @@ class World:
             if isinstance(delivery.item, Control):
                 log.append("FLUSH")
             else:
-                log += [segment["n"] for segment in delivery.item.segments]
+                log += [segment["n"] for segment in as_dicts(delivery.item.segments)]
 
     def settle(self) -> None:
         """The network is well again: everything arrives."""
@@ -131,7 +144,12 @@ class World:
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), st.sampled_from(["p1", "p2"]), st.integers(0, 30)),
+        st.tuples(
+            st.just("send"),
+            st.sampled_from(["p1", "p2"]),
+            st.integers(0, 30),
+            st.sampled_from(list(SEGMENTS)),
+        ),
         st.tuples(st.just("ack")),
         st.tuples(st.just("write"), st.sampled_from(["near", "far"])),
         st.tuples(st.just("deliver"), st.sampled_from(["near", "far"])),
@@ -194,13 +212,34 @@ def test_any_control_items_survive_in_order(controls):
 
 @given(CONTROLS, st.data())
 def test_a_control_item_changed_on_the_way_is_a_frame_or_a_frame_error(control, data):
-    """The checksum is made right again, so that what is inside has to be looked at."""
-    changed = bytearray(encoder.frame(1, 0, [encoder.item_packet(1, 1, control)])[:-5])
-    place = data.draw(st.integers(0, len(changed) - 1))
-    changed[place] = data.draw(st.integers(0, 255))
-    changed += b"\x7d" + zlib.crc32(changed).to_bytes(4, "little")
     with contextlib.suppress(FrameError):
-        decoder.decode(bytes(changed), 10_000)
+        decoder.decode(changed([encoder.item_packet(1, 1, control)], data), 10_000)
+
+
+def changed(packets, data) -> bytes:
+    """A frame with some other bytes. The checksum is made right again, so that what is inside has
+    to be looked at."""
+    frame = bytearray(encoder.frame(1, 0, packets)[:-5])
+    for place in data.draw(st.lists(st.integers(0, len(frame) - 1), min_size=1, max_size=4)):
+        frame[place] = data.draw(st.integers(0, 255))
+    return bytes(frame + b"\x7d" + zlib.crc32(frame).to_bytes(4, "little"))
+
+
+@given(st.sampled_from(list(SEGMENTS)), st.integers(1, 20), st.data())
+def test_a_batch_changed_on_the_way_is_a_batch_or_an_error(kind, size, data):
+    column = np.arange(size, dtype=np.uint64)
+    (piece,) = encoded_pieces(Batch(SEGMENTS[kind](range(size)), column, column), 10_000)
+    packets = [encoder.item_packet(1, 1, piece)]
+    if piece.schema is not None:
+        packets.insert(0, encoder.schema_packet(1, piece.schema))
+    with contextlib.suppress(FrameError, SegmentError):
+        schema = None
+        for packet in decoder.decode(changed(packets, data), 10_000).packets:
+            if isinstance(packet, Schema):
+                schema = packet.schema
+            elif isinstance(packet, Item) and isinstance(packet.item, Encoded):
+                batch = packet.item.of_schema(schema).decode()
+                assert len(as_dicts(batch.segments)) == len(batch.roots) == len(batch.ids)
 
 
 @given(st.binary(max_size=300), st.booleans())

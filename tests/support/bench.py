@@ -213,7 +213,8 @@ class Bench:
 
     def start(self) -> None:
         """Until every task is in its loop: no input has read anything yet."""
-        self.until(lambda: all(task.phase is Phase.BEFORE_BATCH for task in self.tasks.values()))
+        tasks = self.tasks.values()
+        self.until(lambda: all(task.between_batches and not task.mail for task in tasks))
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Step each task that is not in its loop yet or has a message until this holds."""
@@ -221,7 +222,7 @@ class Bench:
             if condition():
                 return
             for task in self.tasks.values():
-                if task.mail or task.phase is not Phase.BEFORE_BATCH:
+                if task.mail or not task.between_batches:
                     self.step(task)
         raise AssertionError({task.name: task.phase for task in self.tasks.values()})
 

@@ -274,7 +274,8 @@ class _Slot:
         count = 0 if roots is None else min(len(roots), ROOTS_MAX)
         if count and roots is not self._roots:
             first = start + _ROOTS
-            memory[first : first + 8 * count] = memoryview(roots[:count]).cast("B")
+            column = roots if count == len(roots) else roots[:count]
+            memory[first : first + 8 * count] = memoryview(column).cast("B")
         text, lengths = self._texts.get(phase) or self._text(phase)
         if phase != self._phase:
             memory[start + _NAMES : start + _NAMES + len(text)] = text

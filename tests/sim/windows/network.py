@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onyx.codec import segments as codec
 from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.counters import Counters
-from onyx.transport.inbox import BoundedInbox, Encoded, Inboxes
+from onyx.transport.encoded import through_bytes
+from onyx.transport.inbox import BoundedInbox, Inboxes
 from onyx.transport.interface import Channel, Control
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Link:
                 return True
             self._network.sent(item)
             if group != self._group:
-                item = _through_bytes(item)
+                item = through_bytes(item)
         return inbox.offer(channel, item)
 
     def send_acks(
@@ -136,15 +136,6 @@ class Link:
     def on_room(self, wake: Callable[[], None]) -> None: ...
 
     def stop(self) -> None: ...
-
-
-def _through_bytes(batch: Batch) -> Batch:
-    return Encoded(
-        len(batch),
-        codec.encode(batch.segments),
-        codec.encode_column(batch.roots),
-        codec.encode_column(batch.ids),
-    ).decode()
 
 
 def _nothing() -> None:

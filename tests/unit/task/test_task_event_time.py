@@ -18,7 +18,6 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
 from onyx.task.channels.event_time import EventTime, Origin, needs
-from onyx.task.phases.table import Phase
 from onyx.task.windowed import setup
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import IDLE
@@ -310,7 +309,7 @@ def test_a_new_version_begins_with_nothing_said_and_goes_on_from_what_inputs_kno
     bench.settle()
     assert bench.watermark() == 50
     bench.rewire(work=1)
-    bench.until(lambda: bench.task("write").phase is Phase.BEFORE_BATCH)
+    bench.start()
     assert bench.watermark() is None
     bench.settle()
     assert bench.watermark() == 50, "the peer that stayed remembers it"

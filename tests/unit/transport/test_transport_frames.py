@@ -4,10 +4,14 @@ import dataclasses
 import zlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
+from onyx.flow.columns import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
     Acks,
@@ -19,8 +23,8 @@ from onyx.transport.frames.packets import (
     Hello,
     Item,
     Open,
+    Schema,
 )
-from onyx.transport.inbox import Encoded
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
@@ -28,6 +32,10 @@ MAX = 4_000_000
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
 ROOTS = np.array([1, 2**64 - 1], np.uint64)
 BATCH = Encoded(2, codec.encode([{}, {}]), codec.encode_column(ROOTS), codec.encode_column(ROOTS))
+
+SCHEMA = pa.schema([("n", pa.int64()), ("name", pa.string())])
+ROWS = Columns(pa.record_batch([[1, 2], ["a", None]], schema=SCHEMA))
+COLUMNS = Encoded(2, columns_codec.encode(ROWS), BATCH.roots, BATCH.ids, columnar=True)
 
 
 def sealed(frame: pb.Frame) -> bytes:
@@ -44,7 +52,9 @@ def test_packets_survive_in_order():
     packets = [
         encoder.open_packet(3, CHANNEL),
         encoder.item_packet(3, 1, BATCH),
-        encoder.item_packet(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+        encoder.schema_packet(3, SCHEMA),
+        encoder.item_packet(3, 2, COLUMNS),
+        encoder.item_packet(3, 3, Control(ControlKind.END, 5, 2**64 - 1)),
         encoder.credit_packet(4, 100, 20_000),
         encoder.close_packet(3),
     ]
@@ -54,7 +64,9 @@ def test_packets_survive_in_order():
         (
             Open(3, CHANNEL),
             Item(3, 1, BATCH),
-            Item(3, 2, Control(ControlKind.END, 5, 2**64 - 1)),
+            Schema(3, SCHEMA),
+            Item(3, 2, COLUMNS),
+            Item(3, 3, Control(ControlKind.END, 5, 2**64 - 1)),
             Credit(4, 100, 20_000),
             Close(3),
         ),
@@ -106,8 +118,9 @@ def test_a_frame_without_packets_is_a_heartbeat():
     assert decoder.decode(encoder.frame(1, 9, []), MAX) == Frame(1, 9, ())
 
 
-def test_every_changed_bit_is_noticed():
-    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, BATCH)])
+@pytest.mark.parametrize("item", [BATCH, COLUMNS], ids=["dicts", "columns"])
+def test_every_changed_bit_is_noticed(item):
+    data = encoder.frame(1, 0, [encoder.item_packet(3, 1, item)])
     for place in range(len(data)):
         for bit in range(8):
             damaged = bytearray(data)
@@ -149,6 +162,15 @@ ONE = codec.encode([{}])
             with_packet(data=pb.Data(channel=1, segments=1, payload=ONE, roots=bytes(8))),
             r"columns of \(8, 0\) bytes",
         ),
+        (
+            with_packet(data=pb.Data(channel=1, segments=2, payload=ONE, columns=b"x")),
+            "to be both columns and dicts",
+        ),
+        (with_packet(data=pb.Data(channel=1, segments=2**31, payload=ONE)), "2,147,483,648 seg"),
+        (with_packet(data=pb.Data(channel=1, segments=2, columns=b"x")), "metadata is damaged"),
+        (with_packet(data=pb.Data(channel=1, segments=3, columns=COLUMNS.payload)), "holds 2"),
+        (with_packet(schema=pb.Schema(channel=1, schema=b"x")), "not the schema of a batch"),
+        (with_packet(schema=pb.Schema(schema=columns_codec.encode_schema(SCHEMA))), "no channel"),
         (with_packet(control=pb.Control(channel=1)), "control item 0 is not known"),
         (with_packet(control=pb.Control(channel=1, kind=9)), "control item 9 is not known"),
         (

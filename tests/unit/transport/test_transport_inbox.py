@@ -1,13 +1,16 @@
 """Inboxes: order, bounds, whole batches, and the wake from empty to not empty."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import InvariantViolated
 from onyx.flow.batch import Batch
+from onyx.flow.columns import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport.inbox import Encoded
+from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.transport.local import LocalTransport
 
@@ -40,6 +43,11 @@ class World:
 
     def on_completions(self, job, version, target, roots, retries_max) -> None:
         self.completions.append((list(roots), retries_max))
+
+    def hand_over(self, batch: Batch) -> Batch:
+        assert self.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
+        (delivery,) = self.inbox.take(1)
+        return delivery.item
 
     def send(self, numbers, source="a", version=VERSION) -> bool:
         item = numbers
@@ -155,28 +163,38 @@ def test_one_inbox_a_peer_and_version():
         world.transport.open_inbox(JOB, VERSION, TARGET, 10, world.count_wake)
 
 
-def test_short_circuit_hands_over_the_very_same_batch():
-    world = World()
-    batch = Batch([{"n": 1}], np.array([5], np.uint64), np.array([6], np.uint64))
-    world.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
-    (delivery,) = world.inbox.take(1)
-    assert delivery.item is batch
+LINEAGE = (np.array([5], np.uint64), np.array([6], np.uint64))
+COLUMNS = Columns(pa.record_batch({"n": pa.array([1]), "at": pa.array([[None]])}))
+
+
+@pytest.mark.parametrize("segments", [[{"n": 1}], COLUMNS], ids=["dicts", "columns"])
+def test_short_circuit_hands_over_the_very_same_batch(segments):
+    batch = Batch(segments, *LINEAGE)
+    assert World().hand_over(batch) is batch
 
 
 def test_without_short_circuit_a_copy_arrives_as_from_the_network():
-    world = World(short_circuit=False)
-    batch = Batch([{"n": (1, 2)}], np.array([5], np.uint64), np.array([6], np.uint64))
-    world.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
-    (delivery,) = world.inbox.take(1)
-    assert delivery.item.segments == [{"n": (1, 2)}]
-    assert delivery.item.segments[0] is not batch.segments[0]
-    assert list(delivery.item.roots) == [5]
-    assert list(delivery.item.ids) == [6]
+    batch = Batch([{"n": (1, 2)}], *LINEAGE)
+    item = World(short_circuit=False).hand_over(batch)
+    assert item.segments == [{"n": (1, 2)}]
+    assert item.segments[0] is not batch.segments[0]
+    assert list(item.roots) == [5]
+    assert list(item.ids) == [6]
 
 
-def test_an_empty_batch_is_sent_and_forgotten():
+def test_without_short_circuit_columns_arrive_as_from_the_network():
+    item = World(short_circuit=False).hand_over(Batch(COLUMNS, *LINEAGE))
+    assert item.segments is not COLUMNS
+    assert item.segments.record_batch.equals(COLUMNS.record_batch)
+    assert list(item.roots) == [5]
+    assert list(item.ids) == [6]
+
+
+@pytest.mark.parametrize("segments", [[], COLUMNS.slice(0, 0)], ids=["dicts", "columns"])
+def test_an_empty_batch_is_sent_and_forgotten(segments):
     world = World()
-    assert world.send([])
+    channel = Channel(JOB, VERSION, PeerId("a"), TARGET)
+    assert world.transport.send(HERE, channel, Batch(segments))
     assert world.take() == []
 
 
@@ -201,12 +219,13 @@ def test_a_remote_batch_that_cannot_be_decoded_is_dropped_whole_and_counted():
         Encoded(1, b"\xff", b"", b""),
         Encoded(2, codec.encode([{"n": 1}]), b"", b""),
         Encoded(1, codec.encode([{"n": 1}]), b"123", b""),
+        Encoded(1, columns_codec.encode(COLUMNS), b"", b"", columnar=True),
     ):
         world.inbox.deliver(channel, broken, returned.append)
     world.inbox.deliver(channel, Encoded(1, codec.encode([{"n": 9}]), b"", b""), returned.append)
     assert world.take() == [[9]]
-    assert returned == [1, 2, 1, 1]
-    assert world.transport.counters().dropped_corrupt == 3
+    assert returned == [1, 2, 1, 1, 1]
+    assert world.transport.counters().dropped_corrupt == 4
 
 
 def test_acks_and_completions_reach_the_handlers_of_the_same_group_only():

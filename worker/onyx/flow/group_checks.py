@@ -33,7 +33,9 @@ class GroupChecks:
         self._several = several
 
     def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
-        """`failing.Refused`; leaves the hashes of group keys in `to`."""
+        """`handling.Refused`; leaves the hashes of group keys in `to`."""
+        if not self._groupings:
+            return []
         found: dict[int, Exception] = {}
         for child, outgoing in to.items():
             if not len(outgoing) or child not in self._groupings:

@@ -14,7 +14,7 @@ be retried has not failed, whatever else was wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -32,7 +32,7 @@ from onyx.flow.conditions import (
     sendable,
     without_keys,
 )
-from onyx.flow.handling import Handling, Mask
+from onyx.flow.handling import Handling, Mask, Refused
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed, with_extra
 from onyx.flow.segment_failure import SegmentFailure
@@ -58,18 +58,37 @@ def route_batch(
         leaves: what it gave (`apply_function`).
         handling: what is done about failures besides.
     """
+    whole = route_whole(conditions, children, leaves, handling.refused)
+    if whole is not None:
+        return whole
     if conditions is None:
-        if not leaves.failures and not leaves.refusals:
-            to = {
-                child: Outgoing(leaves.segments, leaves.parents, leaves.child_index)
-                for child in children
-            }
-            if not handling.refused(to):
-                return Routed(to, shared=len(children) > 1)
         conditions = everything_to(tuple(children))
     run = _Run(conditions, event, as_dicts(segments), leaves, handling)
     run.route_leaves()
     return run.result(children)
+
+
+def route_whole(
+    conditions: Conditions | None, children: Sequence[str], leaves: Leaves, refused: Refused
+) -> Routed | None:
+    """As `route_batch`, where each child gets all of the leaves or none: most batches of most
+    jobs. None: something has failed, or a condition is to be asked."""
+    if leaves.failures or leaves.refusals or (conditions is not None and conditions.ordinary):
+        return None
+    if conditions is None:
+        get_all: Collection[str] = children
+    else:
+        get_all = conditions.default
+    to = {
+        child: Outgoing(leaves.segments, leaves.parents, leaves.child_index)
+        if child in get_all
+        else Outgoing([], _NOBODY)
+        for child in children
+    }
+    return None if refused(to) else Routed(to, shared=len(get_all) > 1)
+
+
+_NOBODY = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)

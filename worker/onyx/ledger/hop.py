@@ -80,12 +80,12 @@ def _filtered(ids: U64, parents: Indices | None, emitted: bool) -> Hop:
         return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, ids[:0])
     sent = ids[parents]
     if emitted:
-        values = np.zeros_like(ids)
+        values = np.zeros(len(ids), dtype=np.uint64)
         values[parents] = sent
         return Hop([sent], None, values)
-    without_child = np.ones(len(ids), dtype=np.bool_)
-    without_child[parents] = False
-    childless = without_child.nonzero()[0]
+    with_child = np.zeros(len(ids), dtype=np.bool_)
+    with_child[parents] = True
+    childless = (~with_child).nonzero()[0]
     return Hop([sent], childless, ids[childless])
 
 

@@ -103,6 +103,9 @@ class PendingWindow:
         self._sent = np.zeros(self._slots, dtype=np.int64)
         self._retries = np.zeros(self._slots, dtype=np.uint16)
         self._retry_delay = retry_delay
+        self._any_retried = False
+        """Whether anything ever was. Until then the columns of attempts and retries are zeros, and
+        nobody writes or reads them."""
         self._resting: list[tuple[float, int, int]] = []
         """A heap of ranges that rest: until when, from where to where."""
 
@@ -143,9 +146,10 @@ class PendingWindow:
         first, self._next = self._next, self._next + n
         for part in self._slices(first, self._next):
             self._state[part] = _IN_FLIGHT
-            self._attempt[part] = 0
-            self._retries[part] = 0
             self._sent[part] = sent
+            if self._any_retried:
+                self._attempt[part] = 0
+                self._retries[part] = 0
         self._incomplete += n
         return run_of_roots(self.partition, first, self._next)
 
@@ -196,6 +200,7 @@ class PendingWindow:
         """A flow condition asks for these to be read again, `retries_max` times each at most; older
         attempts, and what is to be read again already, are ignored."""
         slots = self._slots_of(_increasing(roots))
+        self._any_retried = True
         wanted = slots[self._state[slots] == _IN_FLIGHT]
         before = self._retries[wanted]
         self._retries[wanted] = np.minimum(before, _TRIES_MAX - 1) + np.uint16(1)
@@ -256,6 +261,7 @@ class PendingWindow:
         positions = np.arange(first, end)
         positions = positions[self._state[positions & self._mask] == _DUE]
         slots = positions & self._mask
+        self._any_retried = True
         self._state[slots] = _IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
         self._attempt[slots] = next_attempt(self._attempt[slots])
@@ -294,7 +300,7 @@ class PendingWindow:
             and self._frontier <= first
             and first + count <= self._next
             and run.stop <= self._slots
-            and bool((self._attempt[run] == attempt).all())
+            and (bool((self._attempt[run] == attempt).all()) if self._any_retried else not attempt)
         )
         return run if whole else None
 

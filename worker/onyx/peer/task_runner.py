@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from onyx.peer.task_threads import Loop, TaskThreads
 from onyx.task import machine
-from onyx.task.phases.table import Kind, Phase, Progress
+from onyx.task.phases.table import DONE, Kind, Phase, Progress
 from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
 
@@ -64,7 +64,7 @@ class TaskRunner:
         """One step of the task. See `Tasklet`."""
         locate(self._where)
         progress = machine.advance(self.task)
-        if self._settled or progress is Progress.DONE or self.task.phase is Phase.LOAD_JOB:
+        if self._settled or progress is DONE or self.task.phase is Phase.LOAD_JOB:
             return progress
         return self._settle(progress)
 
@@ -76,7 +76,7 @@ class TaskRunner:
         if self.task.cooperative == shared:
             return progress
         self._moving = True
-        return Progress.DONE
+        return DONE
 
     def _done(self) -> None:
         if not self._moving:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from onyx.task.phases.table import Progress
+from onyx.task.phases.table import ADVANCED, DONE, Progress
 
 logger = logging.getLogger("onyx.peer")
 
@@ -117,9 +117,9 @@ class Loop:
         advanced = False
         for place in self._tasklets:
             progress = place.tasklet.advance()
-            if progress is Progress.ADVANCED:
+            if progress is ADVANCED:
                 advanced = True
-            elif progress is Progress.DONE:
+            elif progress is DONE:
                 with self._lock:
                     self._tasklets = tuple(each for each in self._tasklets if each is not place)
                 place.done()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.stalls import Reason
-from onyx.task.phases.table import LOOP_START, Kind, Phase
+from onyx.task.phases.table import LOOP_STARTS, Kind, Phase
 
 ROLL_OPTION = "rollSeconds"
 BUSY_S = 1.0
@@ -191,4 +191,4 @@ def _busy(facts: Facts) -> tuple[Reason, str]:
     return Reason.PLUGIN, f"plugin {facts.maker} is {_DOING.get(phase, 'running')}"
 
 
-assert LOOP_START not in EARLY
+assert EARLY.isdisjoint(LOOP_STARTS)

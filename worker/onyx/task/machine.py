@@ -19,8 +19,11 @@ from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import apply, finish, read, route, send, start, wire
 from onyx.task.phases.table import (
-    LOOP_START,
+    ADVANCED,
+    DONE,
+    LOOP_END,
     TABLE,
+    WAITING,
     WAITING_PHASES,
     Answer,
     Kind,
@@ -87,9 +90,9 @@ def advance(task: Task) -> Progress:
     task.status.step_since_s = now_s = clock.monotonic_s()
     ends_s = now_s + TURN_MAX_S
     progress = _through_one(task)
-    if progress is Progress.ADVANCED:
+    if progress is ADVANCED:
         for _ in range(1, BATCHES_A_TURN):
-            if (now_s := clock.monotonic_s()) >= ends_s or not _more_waits(task):
+            if not _more_waits(task) or (now_s := clock.monotonic_s()) >= ends_s:
                 break
             task.status.step_since_s = now_s
             _through_one(task)
@@ -99,26 +102,81 @@ def advance(task: Task) -> Progress:
 
 def _more_waits(task: Task) -> bool:
     """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
-    if task.kind is Kind.INPUT or not task.wired:
+    if task.assignment.kind is _INPUT or not task.wired:
         return False
     if task.work.parts.waiting:
         return True
     return task.allocation.inbox.waiting_segments() >= task.program.entry.batch_size
 
 
+_INPUT = Kind.INPUT
+
+
 def _through_one(task: Task) -> Progress:
     """Step until the task waits, ends, or is through with a batch."""
     progress = step(task)
-    if progress is not Progress.ADVANCED:
+    if progress is not ADVANCED:
         return progress
-    while task.phase is not LOOP_START:
-        if step(task) is not Progress.ADVANCED:
+    while task.phase is not task.successors[LOOP_END]:
+        if step(task) is not ADVANCED:
             break
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def step(task: Task) -> Progress:
     """Do one phase of a task."""
+    if task.mail:
+        _read_mail(task)
+    if task.stop is not None:
+        _finish(task, task.stop)
+        return DONE
+    phase, status = task.phase, task.status
+    if status.restart is not None:
+        restarts.go_on(task.assignment, status)
+    if status.failed or (phase in WAITING_PHASES and not task.assignment.services.permitted()):
+        return WAITING
+    if status.superseded_s is not None:
+        return _await_new_version(task, status.superseded_s)
+    try:
+        answer = _run_recorded(task, phase) if phase in task.user_code.phases else RUN[phase](task)
+    except Unavailable as error:
+        task.assignment.background.forget()
+        status.obstacle = str(error)
+        _log_obstacle(task, error)
+        return WAITING
+    except Failure as failure:
+        _decide(task, failure)
+        return WAITING
+    except BaseException as error:
+        _decide(task, Failure(phase.value, contained(error)))
+        return WAITING
+    if status.obstacle and phase in _TRIED_AT_EVERY_STEP:
+        status.obstacle = ""
+    if answer is WAITING:
+        return WAITING
+    task.phase = task.successors[phase] if answer is ADVANCED else _named(answer)
+    status.log_waiting_s = None
+    status.obstacle = ""
+    return ADVANCED
+
+
+def _named(answer: Answer) -> Phase:
+    assert isinstance(answer, Phase), "no phase ends the task"
+    return answer
+
+
+def _run_recorded(task: Task, phase: Phase) -> Answer:
+    """Do a phase in which user code runs."""
+    user_code = task.user_code
+    if not user_code.enter(phase, task.work):
+        return WAITING
+    try:
+        return RUN[phase](task)
+    finally:
+        user_code.slot.end()
+
+
+def _read_mail(task: Task) -> None:
     try:
         while task.mail:
             _receive(task, task.mail.popleft())
@@ -126,49 +184,6 @@ def step(task: Task) -> Progress:
         _decide(task, failure)
     except BaseException as error:
         _decide(task, Failure(task.phase.value, contained(error)))
-    if task.stop is not None:
-        _finish(task, task.stop)
-        return Progress.DONE
-    phase = task.phase
-    restarts.go_on(task.assignment, task.status)
-    if task.status.failed or (phase in WAITING_PHASES and not task.assignment.services.permitted()):
-        return Progress.WAITING
-    if task.status.superseded_s is not None:
-        return _await_new_version(task, task.status.superseded_s)
-    try:
-        answer = _run(task, phase)
-    except Unavailable as error:
-        task.assignment.background.forget()
-        task.status.obstacle = str(error)
-        _log_obstacle(task, error)
-        return Progress.WAITING
-    except Failure as failure:
-        _decide(task, failure)
-        return Progress.WAITING
-    except BaseException as error:
-        _decide(task, Failure(phase.value, contained(error)))
-        return Progress.WAITING
-    if task.status.obstacle and phase in _TRIED_AT_EVERY_STEP:
-        task.status.obstacle = ""
-    if answer is Progress.WAITING:
-        return Progress.WAITING
-    task.phase = answer if isinstance(answer, Phase) else task.successors[phase]
-    task.status.log_waiting_s = None
-    task.status.obstacle = ""
-    return Progress.ADVANCED
-
-
-def _run(task: Task, phase: Phase) -> Answer:
-    """Do a phase, recorded if user code runs in it."""
-    user_code = task.user_code
-    if phase not in user_code.phases:
-        return RUN[phase](task)
-    if not user_code.enter(phase, task.work):
-        return Progress.WAITING
-    try:
-        return RUN[phase](task)
-    finally:
-        user_code.slot.end()
 
 
 def _await_new_version(task: Task, since_s: float) -> Progress:
@@ -179,7 +194,7 @@ def _await_new_version(task: Task, since_s: float) -> Progress:
         logger.warning("task %s begins anew, on a new peer", task.name)
         task.status.failed = True
         task.assignment.services.restart_peer(task.peer)
-    return Progress.WAITING
+    return WAITING
 
 
 def _log_obstacle(task: Task, error: Unavailable) -> None:

@@ -20,13 +20,19 @@ from onyx.task.parts import (
     Status,
     Work,
 )
-from onyx.task.phases.table import Kind, Phase, successors
+from onyx.task.phases.table import LOOP_END, Kind, Phase, successors
 from onyx.task.services import Services
 from onyx.task.user_code import UserCode
 
 
 class Task:
     """Not thread-safe except `post`."""
+
+    program: Program
+    """What it runs; there when `loaded`. Plain attributes: each phase of each batch asks for
+    them."""
+    allocation: Allocation
+    """What belongs to its allocation version; there when `wired`. Set by `allocate`."""
 
     def __init__(
         self,
@@ -47,8 +53,6 @@ class Task:
         self.status = Status()
         self.sealing = Sealing()
         self.user_code = UserCode(services.recorder.slot(job, task))
-        self._program: Program | None = None
-        self._allocation: Allocation | None = None
         self.mail: deque[Message] = deque()
         """Bounded by what it is about: an entry of the log each, trees in flight, few queries."""
         self.stop: Stop | None = None
@@ -75,27 +79,16 @@ class Task:
         """Whether it reads, applies a function only, or writes."""
         return self.assignment.kind
 
-    @property
-    def program(self) -> Program:
-        """What it runs; `loaded` says whether that is known."""
-        assert self._program is not None, f"{self.phase} needs the job"
-        return self._program
-
-    @program.setter
-    def program(self, value: Program) -> None:
-        self._program = value
+    def allocate(self, allocation: Allocation) -> None:
+        """Take this allocation in the place of the last one, whose inbox is closed."""
+        if self.wired:
+            self.allocation.inbox.close()
+        self.allocation = allocation
 
     @property
-    def allocation(self) -> Allocation:
-        """What belongs to its allocation version; `wired` says whether it has one."""
-        assert self._allocation is not None, f"{self.phase} needs a wiring"
-        return self._allocation
-
-    @allocation.setter
-    def allocation(self, value: Allocation) -> None:
-        if self._allocation is not None:
-            self._allocation.inbox.close()
-        self._allocation = value
+    def between_batches(self) -> bool:
+        """Whether it is where its loop begins."""
+        return self.phase is self.successors[LOOP_END]
 
     @property
     def cooperative(self) -> bool:
@@ -105,12 +98,12 @@ class Task:
     @property
     def loaded(self) -> bool:
         """Whether the job is loaded."""
-        return self._program is not None
+        return hasattr(self, "program")
 
     @property
     def wired(self) -> bool:
         """Whether the task has taken a wiring (and so has built its plugin)."""
-        return self._allocation is not None
+        return hasattr(self, "allocation")
 
     def post(self, message: Message) -> None:
         """Leave a message for the task's next step; from any thread."""

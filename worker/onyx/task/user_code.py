@@ -46,7 +46,7 @@ class UserCode:
             roots = UNNAMED if batch.roots is None else batch.roots
             if len(batch) == 1 and batch.ids is not None:
                 id = int(batch.ids[0])
-        entered = self.slot.begin(phase.value, roots, id, work.alone)
+        entered = self.slot.begin(phase, roots, id, work.alone)
         self.held_back_in = None if entered else phase
         return entered
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel
 
@@ -30,6 +32,8 @@ class OutChannel:
     sent: int = 0
     taken: int = 0
     window: int = 0
+    schema: pa.Schema | None = None
+    """That the receiver knows, or will before the next batch."""
 
     def may_send(self, segments: int) -> bool:
         """Whether a batch may go. One that does not fit may go too while at most half of the window
@@ -63,6 +67,8 @@ class InChannel:
     sequence: int = 0
     arrived: int = 0
     taken: int = 0
+    schema: pa.Schema | None = None
+    """Of the batches of columns that come; the channel keeps it while no inbox is open."""
     announced: int = -1
     """`taken` as last reported to the sender; -1 before the first report."""
 

@@ -143,7 +143,7 @@ class GrpcTransport:
         connection = self._connections.get(group)
         if connection is None:
             return False
-        if isinstance(item, Batch) and not item.segments:
+        if isinstance(item, Batch) and not len(item):
             return True
         return connection.link.send(channel, item)
 

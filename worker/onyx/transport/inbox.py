@@ -23,37 +23,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onyx.codec import segments as codec
 from onyx.errors import InvariantViolated, SegmentError
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.counters import Counters
+from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind, Delivery
 
 logger = logging.getLogger("onyx.transport")
 
 InboxKey = tuple[JobId, AllocationVersion, PeerId]
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A batch as it came from the network."""
-
-    segments: int
-    payload: bytes
-    roots: bytes
-    ids: bytes
-
-    def decode(self) -> Batch:
-        """Raises SegmentError when the bytes are not what they claim to be."""
-        segments = codec.decode(self.payload)
-        if len(segments) != self.segments:
-            raise SegmentError(f"{len(segments)} segments came, {self.segments} were announced")
-        return Batch(
-            segments,
-            codec.decode_column(self.roots, self.segments),
-            codec.decode_column(self.ids, self.segments),
-        )
 
 
 def weight(item: Batch | Control | Encoded) -> int:

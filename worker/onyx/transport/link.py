@@ -38,6 +38,7 @@ from onyx.transport.frames.packets import (
     Item,
     Open,
     Packet,
+    Schema,
 )
 from onyx.transport.inbox import BoundedInbox, Inboxes, weight
 from onyx.transport.interface import Channel, Control, Handlers
@@ -335,6 +336,9 @@ class Link:
             case Open():
                 with self._lock:
                     self._receiving.open(packet)
+            case Schema():
+                with self._lock:
+                    self._receiving.take_schema(packet)
             case Close():
                 with self._lock:
                     self._receiving.close(packet)

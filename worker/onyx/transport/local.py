@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from onyx.codec import segments as codec
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import U64, Batch, as_dicts
+from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.counters import Counters
-from onyx.transport.inbox import BoundedInbox, Encoded, Inboxes
+from onyx.transport.encoded import through_bytes
+from onyx.transport.inbox import BoundedInbox, Inboxes
 from onyx.transport.interface import Channel, Control, Handlers
 
 
@@ -75,7 +75,7 @@ class LocalTransport:
             if not len(item):
                 return True
             if not self._short_circuit:
-                item = _through_bytes(item)
+                item = through_bytes(item)
         return inbox.offer(channel, item)
 
     def send_acks(
@@ -127,12 +127,3 @@ class LocalTransport:
     def stop(self) -> None:
         """See `Transport`."""
         self.inboxes.close_all()
-
-
-def _through_bytes(batch: Batch) -> Batch:
-    return Encoded(
-        len(batch),
-        codec.encode(as_dicts(batch.segments)),
-        codec.encode_column(batch.roots),
-        codec.encode_column(batch.ids),
-    ).decode()

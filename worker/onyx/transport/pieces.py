@@ -1,16 +1,18 @@
-"""Batches and columns cut so that each piece fits in one frame. Lists are splittable; a single
-segment is not."""
+"""Batches and columns cut so that each piece fits in one frame. A single segment cannot be cut."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
+from onyx.codec.columns import ROWS_MAX
 from onyx.codec.refusals import SEGMENT_BYTES_MAX
-from onyx.flow.batch import U64, Batch, as_dicts
+from onyx.flow.batch import U64, Batch, Segment, Segments
+from onyx.flow.columns import Columns
 from onyx.path_names import CHARACTERS_MAX
+from onyx.transport.encoded import Encoded, encoded
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
-from onyx.transport.inbox import Encoded
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
 
@@ -22,18 +24,47 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
     limit = frame_bytes_max - FRAME_OVERHEAD_BYTES
-    segments = as_dicts(batch.segments)
+    if isinstance(batch.segments, Columns):
+        yield from _pieces_of_columns(batch, batch.segments, limit)
+    else:
+        yield from _pieces_of_dicts(batch, batch.segments, limit)
+
+
+def _pieces_of_dicts(batch: Batch, segments: list[Segment], limit: int) -> Iterator[Encoded]:
     payload = codec.encode(segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
-    if len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
+    if len(batch) <= ROWS_MAX and len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
         yield Encoded(
             len(batch), payload, codec.encode_column(batch.roots), codec.encode_column(batch.ids)
         )
         return
     half = len(batch) // 2
-    for part in (slice(None, half), slice(half, None)):
-        roots = None if batch.roots is None else batch.roots[part]
-        ids = None if batch.ids is None else batch.ids[part]
-        yield from encoded_pieces(Batch(segments[part], roots, ids), frame_bytes_max)
+    for first, last in ((0, half), (half, len(batch))):
+        part = segments[first:last]
+        yield from _pieces_of_dicts(_with_lineage(batch, part, first, last), part, limit)
+
+
+def _pieces_of_columns(batch: Batch, columns: Columns, limit: int) -> Iterator[Encoded]:
+    """Cut by rows, without copies. A piece is encoded once, when it is known to fit."""
+    left = [(0, len(columns))]
+    while left:
+        first, last = left.pop()
+        rows = last - first
+        part = columns.slice(first, last)
+        lineage_bytes = _LINEAGE_BYTES * rows
+        if rows <= ROWS_MAX and columns_codec.encoded_bytes(part) + lineage_bytes <= limit:
+            yield encoded(_with_lineage(batch, part, first, last))
+        elif rows == 1:
+            raise columns_codec.too_large(columns, first, limit - lineage_bytes)
+        else:
+            half = (first + last) // 2
+            left += [(half, last), (first, half)]
+
+
+def _with_lineage(batch: Batch, segments: Segments, first: int, last: int) -> Batch:
+    """Some segments of a batch, with their roots and ids."""
+    roots = None if batch.roots is None else batch.roots[first:last]
+    ids = None if batch.ids is None else batch.ids[first:last]
+    return Batch(segments, roots, ids)
 
 
 def column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from onyx.transport.counters import Counters
 from onyx.transport.credit import InChannel
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames import encoder
-from onyx.transport.frames.packets import Close, FrameError, Item, Open
+from onyx.transport.frames.packets import Close, FrameError, Item, Open, Schema
 from onyx.transport.inbox import BoundedInbox, Inboxes, InboxKey, weight
-from onyx.transport.interface import Channel
+from onyx.transport.interface import Channel, Control
 from onyx.transport.sending import CHANNELS_MAX
 
 
@@ -66,12 +67,13 @@ class Receiving:
                     f"item {packet.sequence} came on channel {packet.number} where {due} was due"
                 )
             channel.sequence = packet.sequence
-            channel.arrived += weight(packet.item)
+            item = _with_schema(packet.item, channel)
+            channel.arrived += weight(item)
             inbox = channel.inbox
             if inbox is None:
                 self._counters.dropped_version += 1
                 return
-        inbox.deliver(channel.channel, packet.item, self._taken(channel, inbox))
+        inbox.deliver(channel.channel, item, self._taken(channel, inbox))
 
     def _taken(self, channel: InChannel, inbox: BoundedInbox) -> Callable[[int], None]:
         def taken(segments: int) -> None:
@@ -103,6 +105,17 @@ class Receiving:
             channel.attach(inbox)
             self._grant(channel, inbox)
 
+    def take_schema(self, packet: Schema) -> None:
+        """The batches of columns that follow on a channel are of this schema.
+
+        Raises:
+            FrameError: the channel is not open.
+        """
+        channel = self._channels.get(packet.number)
+        if channel is None:
+            raise FrameError(f"a schema came on channel {packet.number}, which is not open")
+        channel.schema = packet.schema
+
     def close(self, packet: Close) -> None:
         """The sender will not use the channel again."""
         channel = self._channels.pop(packet.number, None)
@@ -122,6 +135,14 @@ class Receiving:
         for channel in self._channels.values():
             if channel.inbox is inbox:
                 channel.detach()
+
+
+def _with_schema(item: Encoded | Control, channel: InChannel) -> Encoded | Control:
+    if not (isinstance(item, Encoded) and item.columnar):
+        return item
+    if channel.schema is None:
+        raise FrameError(f"columns came on channel {channel.number} before their schema")
+    return item.of_schema(channel.schema)
 
 
 def _key(channel: Channel) -> InboxKey:

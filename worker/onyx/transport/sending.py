@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import pyarrow as pa
+
 from onyx.settings import TransportSettings
 from onyx.transport.counters import Counters
 from onyx.transport.credit import OutChannel
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import Credit, FrameError
-from onyx.transport.inbox import Encoded, weight
+from onyx.transport.inbox import weight
 from onyx.transport.interface import Channel, Control
 from onyx.transport.packet_queue import PacketQueue
 
@@ -55,14 +58,27 @@ class Sending:
         return out
 
     def queue(self, out: OutChannel, pieces: Iterable[Encoded | Control]) -> bool:
-        """Queue what was admitted; False if the channel has gone meanwhile."""
+        """Queue what was admitted; False if the channel has gone meanwhile.
+
+        Raises:
+            SegmentError: a schema is too large; nothing was queued.
+        """
         if self._channels.get(out.channel) is not out:
             self.refuse()
             return False
         for piece in pieces:
+            if isinstance(piece, Encoded) and piece.schema is not None:
+                self._send_schema(out, piece.schema)
             sequence = out.advance(weight(piece))
             self.append(encoder.item_packet(out.number, sequence, piece), urgent=True)
         return True
+
+    def _send_schema(self, out: OutChannel, schema: pa.Schema) -> None:
+        """Before the first batch of columns of a channel, and when it changes. A channel lives as
+        long as the session, whose packets arrive once and in order, so once is enough."""
+        if out.schema is None or not out.schema.equals(schema):
+            self.append(encoder.schema_packet(out.number, schema))
+            out.schema = schema
 
     def append(self, packet: bytes, urgent: bool = False) -> None:
         """Queue a packet. `urgent`: do not wait for others that fill its frame."""

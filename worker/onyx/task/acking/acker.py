@@ -20,7 +20,7 @@ from onyx.model.job import Job
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
-from onyx.task.phases.table import Progress
+from onyx.task.phases.table import ADVANCED, DONE, WAITING, Progress
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger(__name__)
@@ -83,14 +83,14 @@ class AckerTask:
     def advance(self) -> Progress:
         """Absorb the acks that have arrived, and send completions to the inputs."""
         if self.stopped:
-            return Progress.DONE
+            return DONE
         if self._owners is None:
-            return Progress.WAITING
+            return WAITING
         self._expire()
         if self._refused and not self._send(self._refused):
-            return Progress.WAITING
+            return WAITING
         if not self._queue:
-            return Progress.WAITING
+            return WAITING
         complete = self._ledger.absorb(self._parcels())
         news = [(site, roots, 0) for site, roots in self._owners.split(complete)]
         if len(lost := self._ledger.forgotten()):
@@ -103,7 +103,7 @@ class AckerTask:
                 len(lost),
             )
         self._send(news)
-        return Progress.ADVANCED
+        return ADVANCED
 
     def _parcels(self) -> list[tuple[U64, U64]]:
         """What waits: large parcels as they came, because they are in order, small ones as one."""

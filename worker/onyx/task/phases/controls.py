@@ -13,17 +13,21 @@ from onyx.transport.interface import FLUSH, ControlKind
 def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
     """Read the control items behind the batch and send on what follows from them; several flushes
     at once are one."""
-    sink, ends = program.sink, allocation.ends
-    controls, work.controls = work.controls, []
+    sink, ends, source = program.sink, allocation.ends, program.source
+    controls = work.controls
+    if controls:
+        work.controls = []
+    elif source is None and allocation.windowing is None and allocation.event_time is None:
+        return  # nothing follows from a batch alone
     flush = wants_flush(allocation.windowing)
-    flush |= program.source is not None and program.source.wants_flush()
-    for source, control in controls:
+    flush |= source is not None and source.wants_flush()
+    for sender, control in controls:
         if control.kind is ControlKind.END:
-            ends.arrive(source, control)
+            ends.arrive(sender, control)
         elif control.kind is ControlKind.FLUSH:
             flush = True
         elif allocation.event_time is not None:
-            allocation.event_time.receive(source, control)
+            allocation.event_time.receive(sender, control)
     follow(allocation)
     pass_event_time(program, allocation, work, program.clock)
     if flush:

@@ -7,7 +7,7 @@ from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
 from onyx.task.parts import Program, Sealing, Status
 from onyx.task.phases.idle import ack_durable, report_queue
-from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
@@ -20,18 +20,15 @@ SPARK = "spark"
 
 def after_batch(task: Task) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
-    program, allocation, work = (
-        task.program,
-        task.allocation,
-        task.work,
-    )
-    batch, leaves = work.batch, work.leaves
-    if program.sink is not None:
-        program.sink.tick()  # first, because a phase that cannot go on is done again
+    program, allocation, work = task.program, task.allocation, task.work
+    batch, leaves, sink = work.batch, work.leaves, program.sink
+    if sink is not None:
+        sink.tick()  # first, because a phase that cannot go on is done again
     program.lifecycles.merge("after_batch", program.event)
-    if program.sink is not None:
-        ack_durable(program, allocation)
-    tend(program, allocation, idle=False, tick=batch is not None)
+    if sink is not None:
+        ack_durable(program, allocation, sink)
+    if allocation.windowing is not None:
+        tend(program, allocation, idle=False, tick=batch is not None)
     allocation.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         work.timer.report(program.metrics, len(batch), len(leaves))
@@ -42,7 +39,7 @@ def after_batch(task: Task) -> Answer:
         program.event["batch"] = program.event["results"] = []
     if task.sealing.wanted and batch is None:
         return Phase.SEAL  # control items may keep coming: waiting for none is waiting long
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
@@ -56,7 +53,7 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
     clock, settings = program.clock, program.services.settings.task
     now_s = clock.monotonic_s()
     if now_s < status.retry_after_s:
-        return Progress.WAITING
+        return WAITING
     is_stage = program.entry.plugin == SPARK
     try:
         sink.seal()
@@ -73,9 +70,9 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
             detail = f"sealing the output failed {times} times, last with {describe(error)}"
             raise Failure(Phase.SEAL.value, error, detail) from error
         status.retry_after_s = now_s + settings.ready_back_off_s
-        return Progress.WAITING
+        return WAITING
     if is_stage:
         program.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
     sealing.wanted = False
     program.assignment.propose(SealOutput(job=program.job_id, task=program.task))
-    return Progress.ADVANCED
+    return ADVANCED

@@ -5,12 +5,13 @@ from __future__ import annotations
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts import Allocation, Program
 from onyx.task.phases.controls import pass_event_time
-from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
+from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.task import Task
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend
-from onyx.telemetry.catalog import QUEUE, QUEUE_CAPACITY, SOURCE_OFFSET, SOURCE_PENDING
+from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
 
 EXHAUSTED_AT_ONCE = 10_000
@@ -28,28 +29,25 @@ def idle(task: Task) -> Answer:
     if source is not None:
         _end_source(program, allocation, source)
     if not allocation.outbox.drain() and source is not None:
-        return Progress.WAITING
+        return WAITING
     if sink is not None:
         sink.tick()
-        ack_durable(program, allocation)
+        ack_durable(program, allocation, sink)
     moved = tend(program, allocation, idle=True, tick=True)
     allocation.acks.tend(idle=True)
     report_queue(program, allocation)
-    return Progress.ADVANCED if moved else Progress.WAITING
+    return ADVANCED if moved else WAITING
 
 
 def report_queue(program: Program, allocation: Allocation) -> None:
     """Report how full the inbox is."""
     if program.source is None:
-        capacity = program.services.settings.task.inbox_segments_max
         program.metrics.set(QUEUE, allocation.inbox.waiting_segments())
-        program.metrics.set(QUEUE_CAPACITY, capacity)
 
 
-def ack_durable(program: Program, allocation: Allocation) -> None:
+def ack_durable(program: Program, allocation: Allocation, sink: Sink) -> None:
     """Ack what an output has made durable, and its end if that was the last of it."""
-    sink, ends = program.sink, allocation.ends
-    assert sink is not None
+    ends = allocation.ends
     for roots, values in sink.take_durable():
         allocation.acks.add(roots, values)
     if ends.all_arrived() and has_ended(allocation.windowing) and sink.all_durable():

@@ -15,12 +15,12 @@ from onyx.flow.dead_letters import dead_letter
 from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
-from onyx.flow.routing import route_batch
+from onyx.flow.routing import route_batch, route_whole
 from onyx.flow.segment_failure import Refusal, RetriesExhausted, SegmentFailure
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.task.failures.failure import Failure, blamed, place
 from onyx.task.parts import Allocation, Program, Work
-from onyx.task.phases.table import Answer, Kind, Phase, Progress
+from onyx.task.phases.table import ADVANCED, Answer, Kind, Phase
 from onyx.task.windowed.assign import prepare
 from onyx.telemetry.catalog import DEAD_LETTERS
 
@@ -40,12 +40,12 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     """
     batch, leaves = work.batch, work.leaves
     if batch is None or leaves is None:
-        return Progress.ADVANCED
+        return ADVANCED
     if allocation.windowing is not None:
         work.prepared = prepare(program, leaves)
     conditions = program.own_conditions
     work.routed = _routed(program, allocation, conditions, batch, leaves)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def route_emitted(
@@ -70,8 +70,11 @@ def _routed(
     batch: Batch,
     leaves: Leaves,
 ) -> Routed:
-    handling = _handling(program, allocation, batch)
     children, event = program.children, program.event
+    whole = route_whole(conditions, children, leaves, allocation.group_checks)
+    if whole is not None:
+        return whole
+    handling = _handling(program, allocation, batch)
     routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
     if routed.failures:
         raise _failure(program, batch, leaves, routed.failures)

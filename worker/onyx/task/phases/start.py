@@ -26,7 +26,7 @@ from onyx.task.delivery.policy import Delivery
 from onyx.task.failures.suspects import check_task
 from onyx.task.lifecycles import Event, Lifecycles, compile_lifecycles
 from onyx.task.parts import Assignment, Program, Status
-from onyx.task.phases.table import Answer, Kind, Phase, Progress, successors
+from onyx.task.phases.table import ADVANCED, WAITING, Answer, Kind, Phase, successors
 from onyx.task.plugin_context import plugin_context
 from onyx.task.sink.sink import Sink
 from onyx.task.source.event_times import SourceTimes
@@ -43,14 +43,14 @@ def load_job(task: Task) -> Answer:
     services, job_id = assignment.services, assignment.job_id
     log, digest = services.log, services.replica().digest_of(job_id)
     if digest is None:
-        return Progress.WAITING
+        return WAITING
 
     def load() -> Job:
         return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
 
     job = assignment.background.poll("job", load)
     if job is None:
-        return Progress.WAITING
+        return WAITING
     entry, event = job.entry(assignment.task), _event(assignment, job)
     delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
     metrics = services.metrics(job_id, job, assignment.task)
@@ -58,7 +58,7 @@ def load_job(task: Task) -> Answer:
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
     task.program = dataclasses.replace(task.program, lifecycles=lifecycles)
     task.user_code.phases = user_phases(assignment.kind, task.program)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _event(assignment: Assignment, job: Job) -> Event:
@@ -82,11 +82,11 @@ def start_task(program: Program, status: Status) -> Answer:
     """Ask the lifecycles' start_task, again after a while if one of them says no."""
     now_s = program.clock.monotonic_s()
     if now_s < status.retry_after_s:
-        return Progress.WAITING
+        return WAITING
     if program.lifecycles.may_start(program.event):
-        return Progress.ADVANCED
+        return ADVANCED
     status.retry_after_s = now_s + program.services.settings.task.ready_back_off_s
-    return Progress.WAITING
+    return WAITING
 
 
 def build(task: Task) -> Answer:
@@ -117,7 +117,7 @@ def build(task: Task) -> Answer:
     )
     task.user_code.phases = user_phases(assignment.kind, program)
     task.successors = successors(assignment.kind, _nothing_to_do(program))
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
@@ -157,6 +157,7 @@ def _source_times(program: Program) -> SourceTimes | None:
 def _nothing_to_do(program: Program) -> frozenset[Phase]:
     """Phases of the loop that are there for somebody this task does not have."""
     there_for = {
+        Phase.BEFORE_BATCH: program.lifecycles.has("before_batch"),
         Phase.AFTER_READ_BATCH: program.observed,
         Phase.AFTER_APPLY_FN: program.lifecycles.has("after_apply_fn"),
         Phase.ASSIGN_WINDOWS: program.windowed is not None,
@@ -168,7 +169,7 @@ def before_task(program: Program, status: Status) -> Answer:
     """Call before_task_start, once."""
     status.started = True
     program.lifecycles.merge("before_task_start", program.event)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _own_conditions(

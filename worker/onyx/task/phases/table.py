@@ -27,6 +27,11 @@ class Progress(enum.Enum):
     """The task has ended; it must not be stepped again."""
 
 
+ADVANCED, WAITING, DONE = Progress
+"""The same as names of the module, for what runs with every batch: to look a member up in its class
+takes Python 3.11 as long as ten comparisons."""
+
+
 class Kind(enum.StrEnum):
     """What a task does at its end of the workflow."""
 
@@ -57,7 +62,8 @@ class Phase(enum.StrEnum):
     RESUME = "resume"
     """Inputs load frontiers of their partitions and schedule what was pending for replay."""
     BEFORE_BATCH = "before-batch"
-    """Calling the lifecycles' before_batch."""
+    """Calling the lifecycles' before_batch. The loop begins here, or with the next phase if there
+    is no such hook."""
     READ_BATCH = "read-batch"
     """Taking segments from the source or the inbox, tagging those of a source."""
     AFTER_READ_BATCH = "after-read-batch"
@@ -123,16 +129,18 @@ TABLE: tuple[Row, ...] = (
     Row(Phase.SEAL, SINK, waits=True),
 )
 
-LOOP_START = Phase.BEFORE_BATCH
 LOOP_END = Phase.AFTER_BATCH
 
 
+LOOP_STARTS = (Phase.BEFORE_BATCH, Phase.READ_BATCH)
+"""The first of these that is not skipped."""
 Successors = Mapping[Phase, Phase]
 
 
 @cache
 def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successors:
-    """For each phase of this kind of task the one that follows; the loop closes after AFTER_BATCH.
+    """For each phase of this kind of task the one that follows. The loop closes after AFTER_BATCH,
+    so its successor is where a batch begins.
 
     Args:
         kind: of the task.
@@ -140,7 +148,8 @@ def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successor
     """
     phases = [row.phase for row in TABLE if kind in row.kinds and row.phase not in skipped]
     follows = dict(pairwise(phases))
-    return MappingProxyType(follows | {LOOP_END: LOOP_START, Phase.SEAL: LOOP_START})
+    begins = next(phase for phase in LOOP_STARTS if phase in phases)
+    return MappingProxyType(follows | {LOOP_END: begins, Phase.SEAL: begins})
 
 
 WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)

@@ -18,7 +18,7 @@ from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, commits, wire
 from onyx.task.parts import Allocation, Assignment, Program, Status
-from onyx.task.phases.table import Answer, Progress
+from onyx.task.phases.table import ADVANCED, WAITING, Answer
 from onyx.task.recovery import carry_over, partitions
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.sink.exactly_once import Committing
@@ -26,6 +26,7 @@ from onyx.task.sink.sink import Sink
 from onyx.task.source.batch_timeout import Filling
 from onyx.task.task import Task
 from onyx.task.windowed.recover import recover_windows
+from onyx.telemetry.catalog import QUEUE_CAPACITY
 
 
 def take_wiring(task: Task) -> Answer:
@@ -34,11 +35,14 @@ def take_wiring(task: Task) -> Answer:
     replica, job = program.services.replica(), program.job_id
     allocated = replica.run(job).allocation
     if assignment.peer not in allocated.get(assignment.task, ()):
-        return Progress.WAITING
+        return WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
-    task.allocation = _allocation(program, wiring)
+    task.allocate(_allocation(program, wiring))
+    if program.source is None:
+        capacity = program.services.settings.task.inbox_segments_max
+        program.metrics.set(QUEUE_CAPACITY, capacity)
     program.event["slot_id"] = wiring.slot
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _allocation(program: Program, wiring: Wiring) -> Allocation:
@@ -82,7 +86,7 @@ def recover(program: Program, allocation: Allocation) -> Answer:
     else:
         done = sink is None or _recover_output(program, allocation, sink)
         done = done and recover_windows(program, allocation)
-    return Progress.ADVANCED if done else Progress.WAITING
+    return ADVANCED if done else WAITING
 
 
 def _recover_output(program: Program, allocation: Allocation, sink: Sink) -> bool:
@@ -122,21 +126,21 @@ def _recover_commits(program: Program, allocation: Allocation, sink: Sink) -> bo
 def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
     """Log that this peer can receive in this allocation version."""
     assignment.propose(SignalReady(id=assignment.peer, version=allocation.wiring.version))
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def await_ready(program: Program, allocation: Allocation, status: Status) -> Answer:
     """Wait until all peers of the job are ready. From then on the owners of partitions are known,
     and whatever the dead have committed is published: the rest is fenced off."""
     if not allocation.ready:
-        return Progress.WAITING
+        return WAITING
     wiring = allocation.wiring
     if allocation.committing is not None and program.sink is not None:
         program.sink.fence(_not_dead_yet(program.assignment, wiring))
     if status.ready_since_s is None:
         status.ready_since_s = program.clock.monotonic_s()
     allocation.owners = Owners(program.services.replica(), program.job_id, wiring.sources)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _not_dead_yet(assignment: Assignment, wiring: Wiring) -> list[GroupId]:
@@ -150,6 +154,6 @@ def resume(program: Program, allocation: Allocation) -> Answer:
     source = program.source
     assert source is not None
     if not partitions.open_owned(program, allocation.wiring, source):
-        return Progress.WAITING
+        return WAITING
     source.replay_pending()
-    return Progress.ADVANCED
+    return ADVANCED

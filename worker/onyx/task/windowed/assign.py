@@ -14,7 +14,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import one_by_one
 from onyx.task.parts import Allocation, Program, Windowed, Work
-from onyx.task.phases.table import Answer, Progress
+from onyx.task.phases.table import ADVANCED, Answer
 from onyx.task.windowed.fire import carry_out
 from onyx.task.windowed.state import Windowing
 from onyx.telemetry.catalog import LATE_SEGMENTS
@@ -56,13 +56,13 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
     its, windowing = program.windowed, allocation.windowing
     batch, leaves, routed = work.batch, work.leaves, work.routed
     if its is None or windowing is None or batch is None or leaves is None:
-        return Progress.ADVANCED
+        return ADVANCED
     assert routed is not None, "the phase before"
     with windowing.calls.failures():
         chosen, groups = _fresh(program, its, windowing, work, batch, leaves, routed)
         if chosen.segments:
             _add(its, windowing, chosen, groups, program.metrics)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _fresh(

@@ -12,11 +12,13 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.path_names import is_path_name
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames.encoder import CHECKSUM_BYTES, CHECKSUM_TAG
 from onyx.transport.frames.packets import (
     COLUMN_VALUES_MAX,
@@ -30,8 +32,8 @@ from onyx.transport.frames.packets import (
     Item,
     Open,
     Packet,
+    Schema,
 )
-from onyx.transport.inbox import Encoded
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
@@ -133,19 +135,30 @@ def _read_open(message: pb.OpenChannel) -> Open:
 
 
 def _read_data(message: pb.Data) -> Item:
-    size = message.segments
-    item = Encoded(size, message.payload, message.roots, message.ids)
+    size, columnar = message.segments, bool(message.columns)
+    if size > COLUMN_VALUES_MAX or (columnar and message.payload):
+        raise FrameError(f"a batch claims {size:,} segments, or to be both columns and dicts")
+    payload = message.columns if columnar else message.payload
+    item = Encoded(size, payload, message.roots, message.ids, columnar)
     columns = (item.roots, item.ids)
     if any(columns) and not all(codec.is_column(each, size) for each in columns):
         sizes = (len(item.roots), len(item.ids))
         raise FrameError(f"a batch of {size} segments has columns of {sizes} bytes")
     try:
-        claimed = codec.count(item.payload)
+        claimed = columns_codec.count(payload) if columnar else codec.count(payload)
     except SegmentError as error:
         raise FrameError(str(error)) from error
     if size == 0 or claimed != size:
         raise FrameError(f"a batch of {size} segments holds {claimed}")
     return Item(_number(message.channel), message.sequence, item)
+
+
+def _read_schema(message: pb.Schema) -> Schema:
+    try:
+        schema = columns_codec.decode_schema(message.schema)
+    except SegmentError as error:
+        raise FrameError(str(error)) from error
+    return Schema(_number(message.channel), schema)
 
 
 def _read_control(message: pb.Control) -> Item:
@@ -197,6 +210,7 @@ def _read_completions(message: pb.Completions) -> Completions:
 _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "open": _read_open,
     "close": lambda message: Close(_number(message.channel)),
+    "schema": _read_schema,
     "data": _read_data,
     "control": _read_control,
     "credit": lambda message: Credit(_number(message.channel), message.taken, message.window),

@@ -10,18 +10,24 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from onyx.codec import segments as codec
+from onyx.codec.columns import encode_schema
+from onyx.transport.encoded import Encoded
 from onyx.transport.frames.packets import Acks, Completions, Hello
-from onyx.transport.inbox import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
 CHECKSUM_BYTES = 5
 CHECKSUM_TAG = bytes([(15 << 3) | 5])
 """Of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
-_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG = (bytes([(field << 3) | 2]) for field in (4, 3, 4))
-"""Of `Frame.packets`, `Packet.data` and `Data.payload`, each with a length (wire type 2): the large
-part of a batch is put into its place here, because each message around it would copy it."""
+_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG = (
+    bytes([(field << 3) | 2]) for field in (4, 3, 4, 7)
+)
+"""Of `Frame.packets`, `Packet.data`, `Data.payload` and `Data.columns`, each with a length (wire
+type 2): the large part of a batch is put into its place here, because each message around it would
+copy it."""
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
     ControlKind.END: pb.CONTROL_KIND_END,
@@ -83,6 +89,15 @@ def close_packet(number: int) -> bytes:
     return _packet(close=pb.CloseChannel(channel=number))
 
 
+def schema_packet(number: int, schema: pa.Schema) -> bytes:
+    """A packet with the schema of what follows on a channel.
+
+    Raises:
+        SegmentError: it is larger than `SCHEMA_BYTES_MAX`.
+    """
+    return _packet(schema=pb.Schema(channel=number, schema=encode_schema(schema)))
+
+
 def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
     """A packet with a batch or control item. `sequence` counts the items of the channel from 1."""
     if isinstance(item, Control):
@@ -106,7 +121,7 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
         roots=item.roots,
         ids=item.ids,
     ).SerializeToString()
-    payload = _PAYLOAD_TAG + _varint(len(item.payload))
+    payload = (_COLUMNS_TAG if item.columnar else _PAYLOAD_TAG) + _varint(len(item.payload))
     data = _DATA_TAG + _varint(len(lineage) + len(payload) + len(item.payload))
     packet = _PACKET_TAG + _varint(len(data) + len(lineage) + len(payload) + len(item.payload))
     return b"".join((packet, data, lineage, payload, item.payload))

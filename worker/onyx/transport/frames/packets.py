@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport.inbox import Encoded
+from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
 """Room for the header and checksum of a frame and the fixed fields of a packet."""
 COLUMN_VALUES_MAX = 1_000_000
-"""Roots in one packet of acks or completions."""
+"""Roots in one packet of acks or completions, and segments in a batch."""
 
 
 class FrameError(Unavailable):
@@ -52,6 +54,14 @@ class Close:
     """The sender will not use this channel number again."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Of the batches of columns that follow on a channel, until there is another."""
+
+    number: int
+    schema: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ class Completions:
     retries_max: int
 
 
-Packet = Open | Close | Item | Credit | Acks | Completions
+Packet = Open | Close | Schema | Item | Credit | Acks | Completions
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions")
+    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class Packet(_message.Message):
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     ACKS_FIELD_NUMBER: _ClassVar[int]
     COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     open: OpenChannel
     close: CloseChannel
     data: Data
@@ -72,7 +73,8 @@ class Packet(_message.Message):
     credit: Credit
     acks: Acks
     completions: Completions
-    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ...) -> None: ...
+    schema: Schema
+    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
 
 class OpenChannel(_message.Message):
     __slots__ = ("channel", "job", "version", "source", "target")
@@ -94,21 +96,31 @@ class CloseChannel(_message.Message):
     channel: int
     def __init__(self, channel: _Optional[int] = ...) -> None: ...
 
+class Schema(_message.Message):
+    __slots__ = ("channel", "schema")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    schema: bytes
+    def __init__(self, channel: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
+
 class Data(_message.Message):
-    __slots__ = ("channel", "sequence", "segments", "payload", "roots", "ids")
+    __slots__ = ("channel", "sequence", "segments", "payload", "columns", "roots", "ids")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     channel: int
     sequence: int
     segments: int
     payload: bytes
+    columns: bytes
     roots: bytes
     ids: bytes
-    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., columns: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class Control(_message.Message):
     __slots__ = ("channel", "sequence", "kind", "root", "id", "time_ms", "epoch", "partitions", "frontiers")

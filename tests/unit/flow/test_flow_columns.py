@@ -1,0 +1,230 @@
+"""Segments as columns: types, nulls, what does not fit, and the way back to dicts."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.errors import UserError
+from onyx.flow.batch import Batch, concatenate, joined, part_of, segment_at, take
+from onyx.flow.columns import Columns, from_dicts, join, to_dicts
+from onyx.flow.schemas import arrow_schema, as_columns
+from onyx.model.job import CatalogEntry
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def schema_of(**types: str) -> pa.Schema:
+    entry = CatalogEntry("t", "function", 1, batch_format="arrow", schema=types)
+    return arrow_schema(entry)
+
+
+def refusals(found: list[tuple[int, Exception]]) -> list[tuple[int, str]]:
+    return [(index, str(error)) for index, error in found]
+
+
+@pytest.mark.parametrize(
+    ("array", "values"),
+    [
+        (pa.array([1, None], pa.int8()), [1, None]),
+        (pa.array([1.5, 2.5], pa.float16()), [1.5, 2.5]),
+        (pa.array(["a", None], pa.large_string()), ["a", None]),
+        (pa.array(["a", "b"], pa.string_view()), ["a", "b"]),
+        (pa.array([b"a"], pa.binary(1)), [b"a"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (pa.array([NOON.replace(tzinfo=None)], pa.timestamp("ns")), [NOON]),
+        (pa.array([NOON], pa.timestamp("s", tz="Europe/Berlin")), [NOON]),
+        (pa.array([date(2026, 1, 2)], pa.date64()), [date(2026, 1, 2)]),
+        (pa.array([time(1, 2)], pa.time32("s")), [time(1, 2)]),
+        (pa.array([timedelta(seconds=1)], pa.duration("ms")), [timedelta(seconds=1)]),
+        (pa.array([Decimal("1.50")]), [Decimal("1.50")]),
+        (pa.array([[1], None, []], pa.large_list(pa.int8())), [[1], None, []]),
+        (pa.array([{"a": 1, "b": None}]), [{"a": 1, "b": None}]),
+        (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())),
+         [[{"key": "k", "value": 1}], None]),
+        (pa.array([None, None]), [None, None]),
+    ],
+)  # fmt: skip
+def test_a_column_of_any_type_becomes_values_of_a_segment(array, values):
+    columns = Columns.of(pa.record_batch({"x": array}))
+    assert [row["x"] for row in to_dicts(columns)] == values
+    again, kept, failures = from_dicts(to_dicts(columns), columns.record_batch.schema)
+    assert (to_dicts(again), kept, failures) == (to_dicts(columns), None, [])
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (pa.record_batch([pa.array([1]), pa.array([2])], ["a", "a"]), "two columns are named 'a'"),
+        (pa.record_batch({"a": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}), "column 'a'"),
+    ],
+)
+def test_what_no_segment_can_hold_is_refused(batch, said):
+    with pytest.raises(UserError, match=said):
+        Columns.of(batch)
+
+
+def test_a_key_that_a_segment_lacks_is_null():
+    columns, kept, failures = from_dicts([{"a": 1}, {"b": "x"}, {}])
+    assert (kept, failures) == (None, [])
+    rows = [{"a": 1, "b": None}, {"a": None, "b": "x"}, {"a": None, "b": None}]
+    assert to_dicts(columns) == rows
+
+
+@pytest.mark.parametrize(
+    ("values", "misfits"),
+    [
+        ([1, "x", 2], [1]),
+        ([1, 2.5], []),
+        ([b"x", "y"], [1]),
+        ([date(2026, 1, 1), NOON], [1]),
+        ([None, "x", 1], [2]),
+        ([True, 1], [1]),
+        ([[1], ["x"]], [1]),
+    ],
+)
+def test_segments_that_differ_from_the_first_do_not_fit(values, misfits):
+    columns, kept, failures = from_dicts([{"a": value} for value in values])
+    assert [index for index, _ in failures] == misfits
+    fitting = [value for index, value in enumerate(values) if index not in misfits]
+    assert [row["a"] for row in to_dicts(columns)] == fitting
+    assert (None if kept is None else len(kept)) == (len(fitting) if misfits else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "held"),
+    [
+        ("int64", 2.0, 2),
+        ("float64", 2, 2.0),
+        ("decimal(5, 2)", 2, Decimal("2.00")),
+        ("date", "2026-11-22", date(2026, 11, 22)),
+        ("timestamp", "2026-11-22T12:00:00Z", NOON),
+        ("list<float64>", [1, 2], [1.0, 2.0]),
+        ("struct<a: int64, b: string>", {"a": 1}, {"a": 1, "b": None}),
+        ("string", None, None),
+    ],
+)
+def test_a_schema_converts_what_is_equal(kind, value, held):
+    columns, _, failures = as_columns([{"x": value}], schema_of(x=kind))
+    assert failures == []
+    assert to_dicts(columns) == [{"x": held}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int64", 2.5),
+        ("int64", "2"),
+        ("int64", True),
+        ("int8", 300),
+        ("string", 2),
+        ("binary", "x"),
+        ("bool", 1),
+        ("date", NOON),
+        ("timestamp", 5),
+        ("decimal(5, 2)", Decimal("1.234")),
+        ("list<int64>", [1, 2.5]),
+        ("struct<a: int64>", {"b": 1}),
+    ],
+)
+def test_a_schema_loses_nothing_in_silence(kind, value):
+    columns, kept, failures = as_columns([{"x": None}, {"x": value}], schema_of(x=kind))
+    assert len(columns) == 1
+    assert kept is not None
+    assert kept.tolist() == [0]
+    ((index, said),) = refusals(failures)
+    assert (index, "key 'x' holds" in said) == (1, True)
+
+
+def test_a_key_that_the_schema_lacks_does_not_fit():
+    _, kept, failures = as_columns([{"x": 1}, {"y": 1}], schema_of(x="int64"))
+    assert kept is not None
+    assert kept.tolist() == [0]
+    assert refusals(failures) == [
+        (1, "key 'y' is not in the task's schema: add it, or leave it out")
+    ]
+
+
+def test_columns_are_cast_to_a_schema_and_lacking_ones_are_null():
+    columns = Columns(pa.record_batch({"x": pa.array([1, 2], pa.int8())}))
+    fitted, kept, failures = as_columns(columns, schema_of(x="int64", y="string"))
+    assert (kept, failures) == (None, [])
+    assert fitted.record_batch.schema.types == [pa.int64(), pa.string()]
+    assert to_dicts(fitted) == [{"x": 1, "y": None}, {"x": 2, "y": None}]
+
+
+def test_of_columns_that_do_not_fit_a_schema_the_rows_that_do_are_kept():
+    columns = Columns(pa.record_batch({"x": pa.array([1.0, 2.5])}))
+    fitted, kept, failures = as_columns(columns, schema_of(x="int64"))
+    assert kept is not None
+    assert (to_dicts(fitted), kept.tolist(), [each for each, _ in failures]) == (
+        [{"x": 1}],
+        [0],
+        [1],
+    )
+
+
+def test_joined_columns_have_all_columns_and_the_wider_types():
+    parts = [from_dicts([{"a": 1}])[0], from_dicts([{"a": 2.5, "b": "x"}])[0]]
+    assert to_dicts(join(parts)) == [{"a": 1.0, "b": None}, {"a": 2.5, "b": "x"}]
+
+
+def test_columns_of_types_that_nothing_holds_cannot_be_joined():
+    parts = [from_dicts([{"a": 1}])[0], from_dicts([{"a": "x"}])[0]]
+    with pytest.raises(UserError, match="give the task a schema"):
+        join(parts)
+
+
+def test_batches_of_both_kinds_become_one_of_dicts():
+    columns = Batch(from_dicts([{"a": 1}])[0], np.array([1], np.uint64), np.array([2], np.uint64))
+    dicts = Batch([{"b": 2}], np.array([3], np.uint64), np.array([4], np.uint64))
+    both = concatenate([columns, dicts])
+    assert both.segments == [{"a": 1}, {"b": 2}]
+    assert both.roots is not None
+    assert both.roots.tolist() == [1, 3]
+
+
+SEGMENTS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "n": st.integers(-(2**63), 2**63 - 1),
+            "x": st.floats(allow_nan=False),
+            "s": st.text(st.characters(codec="utf-8"), max_size=5),
+            "t": st.datetimes(timezones=st.just(UTC)),
+            "l": st.lists(st.integers(0, 9), max_size=3),
+        },
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def nulled(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    keys = list(dict.fromkeys(key for segment in segments for key in segment))
+    return [{key: segment.get(key) for key in keys} for segment in segments]
+
+
+@given(SEGMENTS, st.data())
+def test_rows_are_the_segments_whatever_is_done_with_both(segments, data):
+    columns, kept, failures = from_dicts(segments)
+    rows = nulled(segments)
+    assert (to_dicts(columns), kept, failures) == (rows, None, [])
+    chosen = np.array(data.draw(st.lists(st.sampled_from(range(len(rows))))), dtype=np.intp)
+    picked = take(columns, chosen)
+    assert isinstance(picked, Columns)
+    assert to_dicts(picked) == take(rows, chosen)
+    first = data.draw(st.integers(0, len(rows)))
+    halves = [part_of(columns, 0, first), part_of(columns, first, len(rows) + 1)]
+    whole = joined(halves)
+    assert isinstance(whole, Columns)
+    assert to_dicts(whole) == rows
+    index = data.draw(st.integers(0, len(rows) - 1))
+    assert segment_at(columns, index) == rows[index]

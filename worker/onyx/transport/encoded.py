@@ -1,0 +1,76 @@
+"""A batch as bytes: what links queue, and what waits in an inbox until its task takes it.
+
+Segments are dicts or columns; both have the same columns of roots and ids beside them. The schema
+of columns is no part of the bytes: a channel carries it once (`sending`, `receiving`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from onyx.codec import columns as columns_codec
+from onyx.codec import segments as codec
+from onyx.errors import SegmentError
+from onyx.flow.batch import Batch, Segments
+from onyx.flow.columns import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A batch as it came from the network, or goes there."""
+
+    segments: int
+    payload: bytes
+    roots: bytes
+    ids: bytes
+    columnar: bool = False
+    """The payload is a batch of columns."""
+    schema: pa.Schema | None = None
+    """Of columns; None while it is not known, as in a frame that has just come."""
+
+    def of_schema(self, schema: pa.Schema) -> Encoded:
+        """The same batch of columns, with their schema."""
+        return replace(self, schema=schema)
+
+    def decode(self) -> Batch:
+        """Raises SegmentError when the bytes are not what they claim to be."""
+        segments = self._segments()
+        if len(segments) != self.segments:
+            raise SegmentError(f"{len(segments)} segments came, {self.segments} were announced")
+        return Batch(
+            segments,
+            codec.decode_column(self.roots, self.segments),
+            codec.decode_column(self.ids, self.segments),
+        )
+
+    def _segments(self) -> Segments:
+        if not self.columnar:
+            return codec.decode(self.payload)
+        if self.schema is None:
+            raise SegmentError("a batch of columns came without their schema")
+        return columns_codec.decode(self.payload, self.schema)
+
+
+def encoded(batch: Batch) -> Encoded:
+    """A batch as bytes, of whatever size they are.
+
+    Raises:
+        SegmentError: a segment cannot be encoded.
+    """
+    roots, ids = codec.encode_column(batch.roots), codec.encode_column(batch.ids)
+    segments = batch.segments
+    if not isinstance(segments, Columns):
+        return Encoded(len(batch), codec.encode(segments), roots, ids)
+    payload = columns_codec.encode(segments)
+    return Encoded(len(batch), payload, roots, ids, True, segments.record_batch.schema)
+
+
+def through_bytes(batch: Batch) -> Batch:
+    """What arrives when a batch crosses the network: for transports without one."""
+    item = encoded(batch)
+    if item.schema is not None:
+        payload = columns_codec.encode_schema(item.schema)
+        item = item.of_schema(columns_codec.decode_schema(payload))
+    return item.decode()
