@@ -57,7 +57,7 @@ def catalogs(draw: st.DrawFn, tracked: bool, windowed: bool) -> tuple[CatalogEnt
         entry = CatalogEntry(
             name,
             kind,
-            draw(st.integers(1, 100_000)),
+            draw(st.none() | st.integers(1, 100_000)),
             plugin=None if kind == "function" else "my.plugins:make",
             fn=draw(FUNCTIONS) if kind == "function" else draw(MAYBE_FUNCTION),
             options=draw(OPTIONS) or EMPTY,
@@ -67,7 +67,7 @@ def catalogs(draw: st.DrawFn, tracked: bool, windowed: bool) -> tuple[CatalogEnt
             min_peers=low,
             max_peers=draw(st.none() | st.integers(low or 1, 9)),
             required_tags=tuple(draw(st.lists(st.sampled_from(["gpu", "ssd"]), max_size=2))),
-            max_pending=draw(st.integers(1, 99)) if kind == "input" and tracked else 10_000,
+            max_pending=draw(st.integers(1, 99)) if kind == "input" and tracked else None,
             deduplicate=not has_windows,
             doc=draw(TEXT),
             **(draw(WATERMARKS) if kind == "input" else {}),

@@ -16,6 +16,7 @@ from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.protocol import Cursor
+from onyx.task.batch_sizing import BatchSizing
 from onyx.task.source.frontier import FrontierStore
 from onyx.task.source.partition import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN
 from onyx.task.source.source import Source
@@ -79,7 +80,7 @@ class World:
         self.log = self.memory.group(GroupId(f"g{self.owners}"))
         self.log.register_pulse()
         self.in_flight = []
-        self.source = Source(self.endless, ENTRY, self.clock)
+        self.source = Source(self.endless, ENTRY, BatchSizing(ENTRY), self.clock)
         store = FrontierStore(self, JOB, 0)  # type: ignore[arg-type]
         self.source.open(0, "p", store, store.load())
         self.source.replay_pending()

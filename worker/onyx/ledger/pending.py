@@ -88,7 +88,8 @@ class PendingWindow:
         assert frontier >= 0
         assert capacity > 0
         self.partition = partition
-        self.capacity = 1 << (capacity - 1).bit_length()
+        self.capacity = 0
+        self.widen(capacity)
         self._slots = min(self.capacity, SLOTS_FIRST)
         self._mask = self._slots - 1
         self._interval_s = retry_interval_s
@@ -123,6 +124,12 @@ class PendingWindow:
     def in_flight(self) -> int:
         """Positions emitted and not complete, due ones included: what `maxPending` limits."""
         return self._incomplete
+
+    def widen(self, capacity: int) -> None:
+        """Let there be at least so many positions between the frontier and the newest, rounded up
+        to a power of two."""
+        if capacity > self.capacity:
+            self.capacity = 1 << (capacity - 1).bit_length()
 
     @property
     def room(self) -> int:

@@ -40,7 +40,8 @@ class PluginContext:
     """New for each start of a worker process. Names of staged work carry it (`Output.fence`)."""
     options: Mapping[str, Any]
     """`options` of the catalog entry."""
-    batch_size: int
+    batch_size: int | None
+    """Of the catalog entry; None: the worker finds it, and it changes."""
     clock: Clock
     resolve: Callable[[str], Callable[..., Any]]
     """`package.module:name` to a registered function; raises NameNotRegistered."""

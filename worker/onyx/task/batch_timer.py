@@ -53,6 +53,14 @@ class BatchTimer:
         """Report the batch: segments read and written, and where its time went."""
         metrics.batch(read, written, self._read_s, self._apply_s, self._write_s)
 
+    def busy_s(self, reading: bool) -> float:
+        """Spent on the batch, without back-pressure.
+
+        Args:
+            reading: count reading it too. A source may wait in it for what is not there yet.
+        """
+        return (self._read_s if reading else 0.0) + self._apply_s + self._write_s
+
     def _lap_s(self) -> float:
         before_s, self._mark_s = self._mark_s, self._clock.monotonic_s()
         return self._mark_s - before_s

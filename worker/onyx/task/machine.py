@@ -106,7 +106,7 @@ def _more_waits(task: Task) -> bool:
         return False
     if task.work.parts.waiting:
         return True
-    return task.allocation.inbox.waiting_segments() >= task.program.entry.batch_size
+    return task.allocation.inbox.waiting_segments() >= task.program.sizing.segments_max
 
 
 _INPUT = Kind.INPUT

@@ -34,6 +34,7 @@ from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.background import Background
+from onyx.task.batch_sizing import BatchSizing
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.channels.event_time import EventTime
 from onyx.task.channels.outbox import Outbox
@@ -123,6 +124,8 @@ class Program:
     """What the user's functions get and may add to."""
     metrics: TaskMetrics
     delivery: Delivery
+    sizing: BatchSizing
+    """How many segments a batch may have."""
     fn: Callable[..., Any] | None = None
     takes: Literal["dicts", "arrow"] | None = None
     """What its own code gets; None: it has none, and takes batches as they come."""

@@ -37,9 +37,13 @@ class CatalogEntry:
     """Role of the task: `input` reads segments, `function` transforms them, `output` writes them,
     and `reduce` gathers them in windows. A reduce task passes on only what its triggers emit."""
     batch_size: Annotated[
-        int, Count(1, BATCH_SEGMENTS_MAX, "segments"), Key(origin="onyx/batch-size")
-    ]
-    """Most segments that the task processes in one batch."""
+        int | None,
+        Count(1, BATCH_SEGMENTS_MAX, "segments"),
+        Key(origin="onyx/batch-size", restriction="Required in the original Onyx."),
+    ] = None
+    """Most segments that the task processes in one batch. By default the worker finds it: it grows
+    while batches are full, until the cost of a batch is small against its work, and shrinks when
+    segments are large or the task is slow."""
     plugin: Annotated[
         str | None,
         Function(plugins.NAMES),
@@ -174,11 +178,12 @@ class CatalogEntry:
     ] = None
     """Share of the job's peers, under the percentage task scheduler."""
     max_pending: Annotated[
-        int,
+        int | None,
         Count(1, 10_000_000, "segments"),
         Key(allowed_for=("input",), origin="onyx/max-pending", restriction=TRACKED_ONLY),
-    ] = 10_000
-    """In-flight segments of one peer of the input at which it stops reading."""
+    ] = None
+    """In-flight segments of one peer of the input at which it stops reading. By default 10,000, or
+    as many as eight batches have if that is more."""
     pending_timeout: Annotated[
         Milliseconds,
         Key(allowed_for=("input",), origin="onyx/pending-timeout", restriction=TRACKED_ONLY),

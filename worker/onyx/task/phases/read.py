@@ -75,6 +75,7 @@ def _read_source(program: Program, source: Source) -> Batch | None:
         program.metrics.set(SOURCE_PENDING, source.in_flight)
         program.metrics.set(SOURCE_OFFSET, source.completed)
     batch = source.read()
+    program.sizing.taken(0 if batch is None else len(batch))
     if batch is not None and (retried := source.take_retried()):
         program.metrics.add(RETRIES, retried)
         segment_hooks.retried(source, program.lifecycles, program.event, batch)
@@ -83,10 +84,12 @@ def _read_source(program: Program, source: Source) -> Batch | None:
 
 def _read_inbox(program: Program, allocation: Allocation, work: Work) -> bool:
     """Take what waits, as one batch and the control items behind it; False if nothing does."""
-    inbox, batch_size = allocation.inbox, program.entry.batch_size
-    if not (inbox.hurried or allocation.filling.over(inbox.waiting_segments(), batch_size)):
+    inbox, sizing = allocation.inbox, program.sizing
+    waiting, segments_max = inbox.waiting_segments(), sizing.segments_max
+    if not (inbox.hurried or allocation.filling.over(waiting, segments_max)):
         return False
-    deliveries = inbox.take(batch_size)
+    sizing.taken(waiting)
+    deliveries = inbox.take(segments_max)
     batches: list[Batch] = []
     for delivery in deliveries:
         if isinstance(delivery.item, Control):

@@ -102,7 +102,7 @@ def _send_emissions(program: Program, allocation: Allocation) -> None:
     windowing = allocation.windowing
     if windowing is None or not windowing.emissions.waiting:
         return
-    for child, batch in windowing.emissions.read(program.entry.batch_size):
+    for child, batch in windowing.emissions.read(program.sizing.segments_max):
         routed = route_emitted(program, allocation, batch, child)
         made = _put_all(allocation, program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:

@@ -20,6 +20,7 @@ from onyx.flow.schemas import arrow_schema
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.workflow import children
+from onyx.task.batch_sizing import BatchSizing
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery.at_most_once import AtMostOnce
 from onyx.task.delivery.policy import Delivery
@@ -54,7 +55,8 @@ def load_job(task: Task) -> Answer:
     entry, event = job.entry(assignment.task), _event(assignment, job)
     delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
     metrics = services.metrics(job_id, job, assignment.task)
-    task.program = Program(assignment, job, entry, Lifecycles(), event, metrics, delivery)
+    sizing = BatchSizing(entry)
+    task.program = Program(assignment, job, entry, Lifecycles(), event, metrics, delivery, sizing)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
     task.program = dataclasses.replace(task.program, lifecycles=lifecycles)
     task.user_code.phases = user_phases(assignment.kind, task.program)
@@ -137,7 +139,9 @@ def _build_plugin(program: Program) -> tuple[Source | None, Sink | None, bool]:
         if kind is Kind.INPUT:
             reads, times = services.build_input(plugin, context), _source_times(program)
             partition, retry_delay = program.delivery.partition, program.assignment.retry_delay
-            source = Source(reads, entry, services.clock, partition, times, retry_delay)
+            source = Source(
+                reads, entry, program.sizing, services.clock, partition, times, retry_delay
+            )
             cooperative = reads.cooperative
         else:
             writes = services.build_output(plugin, context)

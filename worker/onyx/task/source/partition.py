@@ -18,14 +18,17 @@ import numpy as np
 from onyx.flow.batch import Batch, Segments, take
 from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
 from onyx.ledger.pending import PendingWindow
-from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.seams import Clock
+from onyx.task.batch_sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.rereading import open_at, read_again
 from onyx.task.source.segments_reader import SegmentsReader
 
+WINDOW_FACTOR = 8
+"""Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
+tree does not stop the others at once."""
 RESERVE_POSITIONS_MIN = 100
 RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
 """Positions reserved at a time: as many as were read in the last period between two checkpoints.
@@ -41,7 +44,7 @@ class Partition:
 
     number: int
     name: str
-    entry: CatalogEntry
+    sizing: BatchSizing
     store: FrontierStore
     reader: SegmentsReader
     window: PendingWindow
@@ -92,7 +95,8 @@ class Partition:
         Args:
             in_flight: segments of all partitions of the peer.
         """
-        most, pending_max = self.entry.batch_size, self.entry.max_pending
+        most, pending_max = self.sizing.segments_max, self.sizing.pending_max
+        self.window.widen(WINDOW_FACTOR * pending_max)
         free = pending_max - in_flight
         if free < min(most, pending_max // 4):
             # Many small batches would cost more than waiting for room for a larger one.
@@ -132,7 +136,7 @@ class Partition:
         first, last = self.to_retry[0]
         # What has completed since need not be read again, and readers may have forgotten it.
         first = max(first, self.window.frontier)
-        middle = min(last, first + self.entry.batch_size)
+        middle = min(last, first + self.sizing.segments_max)
         segments: Segments = []
         if self.window.any_due(first, middle):
             segments = self._reread(plugin, first, middle)
@@ -181,7 +185,7 @@ class Partition:
             return 0
         if self.end is not None:
             return self.end - self.next_position
-        return max(self._lately, RESERVE_POSITIONS_MIN, self.entry.batch_size)
+        return max(self._lately, RESERVE_POSITIONS_MIN, self.sizing.segments_max)
 
     def frontier(self, reserve: int) -> Frontier:
         """Where the next owner begins, with so many positions reserved from the next one on."""
@@ -201,7 +205,7 @@ class UntrackedPartition(Partition):
 
     def wanted(self, in_flight: int) -> int:
         """A whole batch: nothing is in flight."""
-        return self.entry.batch_size
+        return self.sizing.segments_max
 
     def emit(self, segments: Segments, now_s: float) -> Batch:
         """Segments without roots."""

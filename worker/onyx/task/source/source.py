@@ -14,17 +14,15 @@ from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.seams import Clock
+from onyx.task.batch_sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.partition import Partition
+from onyx.task.source.partition import WINDOW_FACTOR, Partition
 from onyx.task.source.rereading import open_at
 from onyx.task.source.segments_reader import SegmentsReader
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
-WINDOW_FACTOR = 8
-"""Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow
-tree does not stop the others at once."""
 RESERVING_MAX = 8
 """Partitions that wait for their reservation at a time: the others are not read yet."""
 
@@ -36,6 +34,7 @@ class Source:
         self,
         plugin: Input,
         entry: CatalogEntry,
+        sizing: BatchSizing,
         clock: Clock,
         partition: type[Partition] = Partition,
         times: SourceTimes | None = None,
@@ -52,6 +51,7 @@ class Source:
         """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
         self._entry = entry
+        self._sizing = sizing
         self._clock = clock
         self._partition = partition
         self._turn = 0
@@ -95,7 +95,7 @@ class Source:
         self.partitions[number] = kind(
             number=number,
             name=name,
-            entry=entry,
+            sizing=self._sizing,
             store=store,
             reader=self._filled(
                 open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
@@ -103,7 +103,7 @@ class Source:
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
-                capacity=WINDOW_FACTOR * entry.max_pending,
+                capacity=WINDOW_FACTOR * self._sizing.pending_max,
                 pending_timeout_s=entry.pending_timeout / 1000,
                 retry_interval_s=entry.input_retry_timeout / 1000,
                 started_s=self._clock.monotonic_s(),
@@ -207,7 +207,7 @@ class Source:
         been sent since the last time, or everything has been read."""
         if not self._since_flush:
             return False
-        due = self._since_flush * 2 >= self._entry.max_pending or self.finished_reading()
+        due = self._since_flush * 2 >= self._sizing.pending_max or self.finished_reading()
         if due:
             self._since_flush = 0
         return due

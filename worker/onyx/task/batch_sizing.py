@@ -1,0 +1,151 @@
+"""How many segments a batch may have, for a task whose `batchSize` is left out.
+
+A batch costs its tasks something whatever is in it: locks, bookkeeping, frames, or the round trip of
+a plugin. A large batch spreads that cost over more segments, and each of its segments waits longer.
+So the size grows only while batches are full, which is while more waits than is taken, and only
+until that cost is small:
+
+* A batch of less than `WORK_ENOUGH_S` of work is too small, because what Onyx itself does for a batch,
+  partly on threads that the task does not see, takes some tenths of a millisecond.
+* Sizes are powers of two, and the time that each takes is remembered. If twice the size takes less
+  than twice as long, the difference is what a batch costs the function or plugin; as long as that is
+  more than `COST_SHARE_MAX` of its time, the size grows on.
+
+It shrinks when a batch takes longer than `WORK_MAX_S` for its work rather than its cost, and when its
+segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes, because a
+task takes what is there and waits for no more: the size is the most that it takes at once.
+
+Times are noisy, mostly upwards: a process that is interrupted seems slow. So the time of a size falls
+at once and rises slowly. Everything follows from what is observed, so equal times give equal sizes.
+
+Rejected: a fixed large size (a slow function would hold each segment up for a whole batch), and a
+target for the time alone (a plugin with a round trip of 50 ms would be given ever smaller batches).
+"""
+
+from __future__ import annotations
+
+from onyx.codec.segments import size_bytes
+from onyx.errors import SegmentError
+from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns
+from onyx.model.job import CatalogEntry
+from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
+
+FIRST_EXPONENT = 7
+"""A task begins with batches of 128 segments."""
+LARGEST_EXPONENT = BATCH_SEGMENTS_MAX.bit_length() - 1
+BATCH_BYTES_MAX = 2_097_152
+"""Of the segments of a batch, encoded; about. As dicts they take some ten times as much memory."""
+WORK_ENOUGH_S = 0.005
+WORK_MAX_S = 0.05
+"""For as long a batch holds up the other tasks of its thread, and its own first segment."""
+COSTLY_MAX_S = 1.0
+"""The same for batches that take so long mostly because of what each costs."""
+COST_SHARE_MAX = 0.25
+SAMPLED_SEGMENTS = 8
+SAMPLED_EVERY_BATCHES = 8
+"""Sizes are looked at so rarely while the size of the batch stays, because to look is to encode."""
+FORGETTING = 8
+"""A rising time, and a falling number of bytes, is followed by one part in so many at each batch."""
+PENDING_MIN = 10_000
+PENDING_BATCHES = 8
+
+
+class BatchSizing:
+    """Of one task on one peer. Not thread-safe."""
+
+    def __init__(self, entry: CatalogEntry) -> None:
+        self._fixed = entry.batch_size
+        self._fixed_pending = entry.max_pending
+        self._exponent = FIRST_EXPONENT
+        self._times_s: dict[int, float] = {}
+        """Of batches by the exponent of their size."""
+        self._bytes_each = 0.0
+        self._unsampled = SAMPLED_EVERY_BATCHES
+        self._full = False
+        self.segments_max = entry.batch_size or 1 << FIRST_EXPONENT
+        """Most segments that the next batch may have."""
+
+    @property
+    def pending_max(self) -> int:
+        """Segments in flight at which an input stops reading: `maxPending`, or enough to keep all
+        tasks busy with batches of this size."""
+        return self._fixed_pending or max(PENDING_MIN, PENDING_BATCHES * self.segments_max)
+
+    def taken(self, waiting: int) -> None:
+        """A batch has been taken.
+
+        Args:
+            waiting: segments that were there to be taken, as far as that is known.
+        """
+        self._full = waiting >= self.segments_max
+
+    @property
+    def full(self) -> bool:
+        """Whether the batch taken last is as large as it may be."""
+        return self._full
+
+    def done(self, segments: list[Segment] | Columns, busy_s: float) -> None:
+        """The batch taken last is processed.
+
+        Args:
+            segments: of the batch.
+            busy_s: time spent on it: reading, applying and writing, without waiting.
+        """
+        if self._fixed is not None or not len(segments):
+            return
+        exponent = len(segments).bit_length() - 1
+        took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
+        before = self._exponent
+        if took_s > WORK_MAX_S and not self._costly(exponent, took_s):
+            self._exponent = max(0, min(self._exponent, exponent) - 1)
+        elif took_s > COSTLY_MAX_S:
+            self._exponent = max(0, min(self._exponent, exponent) - 1)
+        elif self._full and exponent >= self._exponent and self._too_small(exponent, took_s):
+            self._exponent = min(LARGEST_EXPONENT, exponent + 1)
+        self._sample(segments, changed=self._exponent != before)
+        self.segments_max = self._bounded()
+
+    def _note(self, exponent: int, took_s: float) -> float:
+        known_s = self._times_s.get(exponent, took_s)
+        if took_s > known_s:
+            took_s = known_s + (took_s - known_s) / FORGETTING
+        self._times_s[exponent] = took_s
+        return took_s
+
+    def _too_small(self, exponent: int, took_s: float) -> bool:
+        return took_s < WORK_ENOUGH_S or self._costly(exponent, took_s)
+
+    def _costly(self, exponent: int, took_s: float) -> bool:
+        """Whether what a batch of this size costs is much of its time, as far as that is known."""
+        half_s = self._times_s.get(exponent - 1)
+        if half_s is not None:
+            return 2 * half_s - took_s > COST_SHARE_MAX * took_s
+        twice_s = self._times_s.get(exponent + 1)
+        return twice_s is not None and 2 * took_s - twice_s > COST_SHARE_MAX * took_s
+
+    def _sample(self, segments: list[Segment] | Columns, changed: bool) -> None:
+        self._unsampled += 1
+        if not changed and self._unsampled < SAMPLED_EVERY_BATCHES:
+            return
+        self._unsampled = 0
+        found = bytes_each(segments)
+        less = self._bytes_each - found
+        self._bytes_each = found if less <= 0 else self._bytes_each - less / FORGETTING
+
+    def _bounded(self) -> int:
+        wanted = 1 << self._exponent
+        if wanted * self._bytes_each <= BATCH_BYTES_MAX:
+            return wanted
+        return max(1, int(BATCH_BYTES_MAX / self._bytes_each))
+
+
+def bytes_each(segments: list[Segment] | Columns) -> float:
+    """Size of a segment of these, encoded, by a few of them; 0 if they cannot be encoded."""
+    if isinstance(segments, Columns):
+        return segments.size_bytes / len(segments)
+    some = segments[:: max(1, -(-len(segments) // SAMPLED_SEGMENTS))]
+    try:
+        return size_bytes(some) / len(some)
+    except SegmentError:
+        return 0.0
