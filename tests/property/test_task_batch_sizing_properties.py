@@ -1,4 +1,4 @@
-"""The size of batches stays within its bounds and changes only for a reason, whatever is observed."""
+"""The size of batches is within its bounds and changes for a reason, whatever comes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

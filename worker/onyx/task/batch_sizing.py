@@ -1,25 +1,26 @@
 """How many segments a batch may have, for a task whose `batchSize` is left out.
 
-A batch costs its tasks something whatever is in it: locks, bookkeeping, frames, or the round trip of
-a plugin. A large batch spreads that cost over more segments, and each of its segments waits longer.
-So the size grows only while batches are full, which is while more waits than is taken, and only
-until that cost is small:
+A batch costs its tasks something whatever is in it: locks, bookkeeping, frames, or the round trip
+of a plugin. A large batch spreads that cost over more segments, and each of its segments waits
+longer. So the size grows only while batches are full, which is while more waits than is taken, and
+only until that cost is small:
 
-* A batch of less than `WORK_ENOUGH_S` of work is too small, because what Onyx itself does for a batch,
-  partly on threads that the task does not see, takes some tenths of a millisecond.
+* A batch of less than `WORK_ENOUGH_S` of work is too small, because what Onyx itself does for a
+  batch, partly on threads that the task does not see, takes some tenths of a millisecond.
 * Sizes are powers of two, and the time that each takes is remembered. If twice the size takes less
-  than twice as long, the difference is what a batch costs the function or plugin; as long as that is
-  more than `COST_SHARE_MAX` of its time, the size grows on.
+  than twice as long, the difference is what a batch costs the function or plugin; as long as that
+  is more than `COST_SHARE_MAX` of its time, the size grows on.
 
-It shrinks when a batch takes longer than `WORK_MAX_S` for its work rather than its cost, and when its
-segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes, because a
-task takes what is there and waits for no more: the size is the most that it takes at once.
+It shrinks when a batch takes longer than `WORK_MAX_S` for its work rather than its cost, and when
+its segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes,
+because a task takes what is there and waits for no more: the size is the most that it takes.
 
-Times are noisy, mostly upwards: a process that is interrupted seems slow. So the time of a size falls
-at once and rises slowly. Everything follows from what is observed, so equal times give equal sizes.
+Times are noisy, mostly upwards: a process that is interrupted seems slow. So the time of a size
+falls at once and rises slowly. Everything follows from what is observed: equal times give equal
+sizes.
 
 Rejected: a fixed large size (a slow function would hold each segment up for a whole batch), and a
-target for the time alone (a plugin with a round trip of 50 ms would be given ever smaller batches).
+target for the time alone (a plugin with a round trip of 50 ms would get ever smaller batches).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SAMPLED_SEGMENTS = 8
 SAMPLED_EVERY_BATCHES = 8
 """Sizes are looked at so rarely while the size of the batch stays, because to look is to encode."""
 FORGETTING = 8
-"""A rising time, and a falling number of bytes, is followed by one part in so many at each batch."""
+"""A rising time, and falling bytes, are followed by one part in so many at each batch."""
 PENDING_MIN = 10_000
 PENDING_BATCHES = 8
 
@@ -97,9 +98,7 @@ class BatchSizing:
         exponent = len(segments).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
         before = self._exponent
-        if took_s > WORK_MAX_S and not self._costly(exponent, took_s):
-            self._exponent = max(0, min(self._exponent, exponent) - 1)
-        elif took_s > COSTLY_MAX_S:
+        if took_s > (COSTLY_MAX_S if self._costly(exponent, took_s) else WORK_MAX_S):
             self._exponent = max(0, min(self._exponent, exponent) - 1)
         elif self._full and exponent >= self._exponent and self._too_small(exponent, took_s):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
