@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from onyx.model.job import CatalogEntry
 from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
-from onyx.task.batch_sizing import BATCH_BYTES_MAX, WORK_ENOUGH_S, BatchSizing, bytes_each
+from onyx.task.batch_sizing import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing, bytes_each
 
 OBSERVED = st.lists(
     st.tuples(
         st.integers(0, 2_000),  # segments waiting
         st.floats(0, 100),  # seconds that the batch takes
+        st.floats(0, 100),  # of the processor
         st.integers(0, 20_000),  # characters of each segment
     ),
     max_size=40,
@@ -21,11 +22,11 @@ def entry(**keys):
     return CatalogEntry("read", "input", plugin="files", **keys)
 
 
-def observe(sizing, waiting, took_s, characters):
+def observe(sizing, waiting, took_s, cpu_s, characters):
     """One batch; the segments that it had."""
     segments = [{"text": "x" * characters}] * min(waiting, sizing.segments_max)
     sizing.taken(waiting)
-    sizing.done(segments, took_s)
+    sizing.done(segments, took_s, cpu_s)
     return segments
 
 
@@ -41,9 +42,9 @@ def test_a_size_is_within_its_bounds_and_enough_may_be_in_flight(observed):
 @given(OBSERVED)
 def test_a_size_grows_only_when_a_batch_was_full(observed):
     sizing = BatchSizing(entry())
-    for waiting, took_s, _ in observed:
+    for waiting, took_s, cpu_s, _ in observed:
         before = sizing.segments_max
-        observe(sizing, waiting, took_s, 5)
+        observe(sizing, waiting, took_s, cpu_s, 5)
         if waiting < before:
             assert sizing.segments_max <= before
         else:
@@ -65,7 +66,7 @@ def test_a_batch_of_large_segments_holds_no_more_bytes_than_it_may(observed, cha
     for each in observed:
         observe(sizing, *each)
     for _ in range(8):
-        segments = observe(sizing, BATCH_SEGMENTS_MAX, WORK_ENOUGH_S, characters)
+        segments = observe(sizing, BATCH_SEGMENTS_MAX, CPU_ENOUGH_S, CPU_ENOUGH_S, characters)
     assert sizing.segments_max * bytes_each(segments) <= BATCH_BYTES_MAX
 
 

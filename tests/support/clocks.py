@@ -13,6 +13,10 @@ class ManualClock:
         """Seconds that were advanced, and those of the beginning."""
         return self.now_s
 
+    def thread_cpu_s(self) -> float:
+        """The same: nothing interrupts a test."""
+        return self.now_s
+
     def wall_ms(self) -> int:
         """The same in milliseconds."""
         return int(self.now_s * 1000)

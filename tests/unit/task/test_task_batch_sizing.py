@@ -15,10 +15,10 @@ from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
 from onyx.task.batch_sizing import (
     BATCH_BYTES_MAX,
     COSTLY_MAX_S,
+    CPU_ENOUGH_S,
     PENDING_BATCHES,
     PENDING_MIN,
-    WORK_ENOUGH_S,
-    WORK_MAX_S,
+    TIME_MAX_S,
     BatchSizing,
 )
 
@@ -35,12 +35,14 @@ def work(
     batches: int = 100,
     segment: dict[str, Any] = SMALL,
     there: int = BATCH_SEGMENTS_MAX,
+    cpu_share: float = 1.0,
 ) -> BatchSizing:
-    """Process batches of which each takes so long, by its size, with so many segments waiting."""
+    """Process batches of which each takes so long, by its size, with so many segments waiting, and
+    so much of the time is the processor's."""
     for _ in range(batches):
         count = min(there, sizing.segments_max)
         sizing.taken(there)
-        sizing.done([segment] * count, took_s(count))
+        sizing.done([segment] * count, took_s(count), cpu_share * took_s(count))
     return sizing
 
 
@@ -53,7 +55,17 @@ def test_a_batch_size_that_is_given_stays() -> None:
 
 def test_under_load_batches_grow_until_there_is_enough_work_in_each() -> None:
     found = work(sizing(), lambda count: count * 1e-6)
-    assert WORK_ENOUGH_S <= found.segments_max * 1e-6 < 2 * WORK_ENOUGH_S
+    assert CPU_ENOUGH_S <= found.segments_max * 1e-6 < 2 * CPU_ENOUGH_S
+
+
+def test_in_a_process_with_a_part_of_a_processor_batches_hold_as_much_work() -> None:
+    found = work(sizing(), lambda count: count * 4e-6, cpu_share=0.25)
+    assert CPU_ENOUGH_S <= found.segments_max * 1e-6 < 2 * CPU_ENOUGH_S
+
+
+def test_a_function_that_waits_for_each_segment_gets_batches_that_do_not_take_too_long() -> None:
+    found = work(sizing(), lambda count: count * 1e-3, cpu_share=0.001)
+    assert TIME_MAX_S / 5 < found.segments_max * 1e-3 <= TIME_MAX_S
 
 
 def test_batches_that_are_not_full_do_not_grow() -> None:
@@ -65,12 +77,12 @@ def test_batches_that_are_not_full_do_not_grow() -> None:
 
 def test_a_slow_function_gets_small_batches() -> None:
     found = work(sizing(), lambda count: count * 0.02)
-    assert found.segments_max * 0.02 <= WORK_MAX_S
+    assert found.segments_max * 0.02 <= TIME_MAX_S
 
 
 def test_a_slow_function_gets_small_batches_though_none_is_full() -> None:
     found = work(sizing(), lambda count: count * 0.02, there=50)
-    assert found.segments_max * 0.02 <= WORK_MAX_S
+    assert found.segments_max * 0.02 <= TIME_MAX_S
 
 
 def test_the_smallest_batch_is_one_segment() -> None:
@@ -89,13 +101,13 @@ def test_a_plugin_that_takes_long_for_any_batch_gets_large_ones(cost_s: float) -
 def test_a_plugin_that_has_become_fast_gets_larger_batches_again() -> None:
     found = work(sizing(), lambda count: count * 0.02)
     work(found, lambda count: count * 1e-6)
-    assert found.segments_max * 1e-6 >= WORK_ENOUGH_S
+    assert found.segments_max * 1e-6 >= CPU_ENOUGH_S
 
 
 def test_one_batch_that_was_interrupted_changes_little() -> None:
     found = work(sizing(), lambda count: count * 1e-6)
     before = found.segments_max
-    work(found, lambda count: 0.1, batches=1)
+    work(found, lambda count: 0.3, batches=1)
     assert found.segments_max == before
 
 
@@ -123,13 +135,13 @@ def test_the_bytes_of_columns_are_known() -> None:
     found = sizing()
     texts = pa.array(["x" * 10_000] * found.segments_max)
     found.taken(found.segments_max)
-    found.done(Columns(pa.record_batch([texts], names=["text"])), 0.001)
+    found.done(Columns(pa.record_batch([texts], names=["text"])), 0.001, 0.001)
     assert 1 <= found.segments_max * 10_000 <= BATCH_BYTES_MAX
 
 
 def test_what_cannot_be_encoded_has_no_bytes_and_changes_nothing() -> None:
     found = work(sizing(), lambda count: count * 1e-6, segment={"s": object()})
-    assert found.segments_max * 1e-6 >= WORK_ENOUGH_S
+    assert found.segments_max * 1e-6 >= CPU_ENOUGH_S
 
 
 def test_enough_may_be_in_flight_for_batches_that_have_grown() -> None:

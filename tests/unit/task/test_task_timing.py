@@ -67,3 +67,10 @@ def test_a_batch_that_was_given_up_while_held_leaves_nothing_behind() -> None:
     batch.clock.advance(60)
     batch.run(1, 2, 3)
     assert batch.total("backpressured") == 0
+
+
+def test_the_work_on_a_batch_is_told_without_back_pressure() -> None:
+    batch = Batch()
+    batch.run(1, 20, 300, 4_000)
+    assert (batch.timer.busy_s(reading=True), batch.timer.busy_s(reading=False)) == (321, 320)
+    assert batch.timer.cpu_s == 321

@@ -5,13 +5,14 @@ of a plugin. A large batch spreads that cost over more segments, and each of its
 longer. So the size grows only while batches are full, which is while more waits than is taken, and
 only until that cost is small:
 
-* A batch of less than `WORK_ENOUGH_S` of work is too small, because what Onyx itself does for a
-  batch, partly on threads that the task does not see, takes some tenths of a millisecond.
+* A batch of less than `CPU_ENOUGH_S` of work is too small, because what Onyx itself does for a
+  batch, partly on threads that the task does not see, takes some tenths of a millisecond. That is
+  CPU time: in a process that gets a part of a processor both take longer, and their ratio stays.
 * Sizes are powers of two, and the time that each takes is remembered. If twice the size takes less
   than twice as long, the difference is what a batch costs the function or plugin; as long as that
   is more than `COST_SHARE_MAX` of its time, the size grows on.
 
-It shrinks when a batch takes longer than `WORK_MAX_S` for its work rather than its cost, and when
+It shrinks when a batch takes longer than `TIME_MAX_S` for its work rather than its cost, and when
 its segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes,
 because a task takes what is there and waits for no more: the size is the most that it takes.
 
@@ -37,9 +38,11 @@ FIRST_EXPONENT = 7
 LARGEST_EXPONENT = BATCH_SEGMENTS_MAX.bit_length() - 1
 BATCH_BYTES_MAX = 2_097_152
 """Of the segments of a batch, encoded; about. As dicts they take some ten times as much memory."""
-WORK_ENOUGH_S = 0.005
-WORK_MAX_S = 0.05
+CPU_ENOUGH_S = 0.005
+TIME_MAX_S = 0.1
 """For as long a batch holds up the other tasks of its thread, and its own first segment."""
+TIME_MARGIN = 2.5
+"""Twice the size, and the noise."""
 COSTLY_MAX_S = 1.0
 """The same for batches that take so long mostly because of what each costs."""
 COST_SHARE_MAX = 0.25
@@ -86,21 +89,23 @@ class BatchSizing:
         """Whether the batch taken last is as large as it may be."""
         return self._full
 
-    def done(self, segments: list[Segment] | Columns, busy_s: float) -> None:
+    def done(self, segments: list[Segment] | Columns, busy_s: float, cpu_s: float) -> None:
         """The batch taken last is processed.
 
         Args:
             segments: of the batch.
-            busy_s: time spent on it: reading, applying and writing, without waiting.
+            busy_s: time spent on it: reading, applying and writing, without waiting for a
+                destination.
+            cpu_s: of the processor, in that time.
         """
         if self._fixed is not None or not len(segments):
             return
         exponent = len(segments).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
         before = self._exponent
-        if took_s > (COSTLY_MAX_S if self._costly(exponent, took_s) else WORK_MAX_S):
+        if took_s > (COSTLY_MAX_S if self._costly(exponent, took_s) else TIME_MAX_S):
             self._exponent = max(0, min(self._exponent, exponent) - 1)
-        elif self._full and exponent >= self._exponent and self._too_small(exponent, took_s):
+        elif self._full and exponent >= self._exponent and self._may_grow(exponent, took_s, cpu_s):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
         self._sample(segments, changed=self._exponent != before)
         self.segments_max = self._bounded()
@@ -112,8 +117,13 @@ class BatchSizing:
         self._times_s[exponent] = took_s
         return took_s
 
-    def _too_small(self, exponent: int, took_s: float) -> bool:
-        return took_s < WORK_ENOUGH_S or self._costly(exponent, took_s)
+    def _may_grow(self, exponent: int, took_s: float, cpu_s: float) -> bool:
+        """Whether a batch has little work, or costs much, or that is to be found out. What waits
+        instead of working has little CPU time, so twice the size must not take too long."""
+        if cpu_s < CPU_ENOUGH_S and took_s * TIME_MARGIN < TIME_MAX_S:
+            return True
+        unknown = self._times_s.keys().isdisjoint((exponent - 1, exponent + 1))
+        return unknown or self._costly(exponent, took_s)
 
     def _costly(self, exponent: int, took_s: float) -> bool:
         """Whether what a batch of this size costs is much of its time, as far as that is known."""

@@ -14,16 +14,27 @@ from onyx.telemetry.interface import TaskMetrics
 class BatchTimer:
     """Of one task. `begin`, `read`, `applied`, `written` in this order; `report` at the end."""
 
-    __slots__ = ("_apply_s", "_clock", "_held", "_mark_s", "_read_s", "_write_s")
+    __slots__ = (
+        "_apply_s",
+        "_began_cpu_s",
+        "_clock",
+        "_cpu_s",
+        "_held",
+        "_mark_s",
+        "_read_s",
+        "_write_s",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._mark_s = self._read_s = self._apply_s = self._write_s = 0.0
+        self._began_cpu_s = self._cpu_s = 0.0
         self._held = False
 
     def begin(self) -> None:
         """A batch is about to be read."""
         self._mark_s = self._clock.monotonic_s()
+        self._began_cpu_s = self._clock.thread_cpu_s()
         self._held = False
 
     def read(self) -> None:
@@ -48,6 +59,7 @@ class BatchTimer:
             metrics.add(BACKPRESSURED_SECONDS, self._lap_s())
         else:
             self._write_s = self._lap_s()
+            self._cpu_s = self._clock.thread_cpu_s() - self._began_cpu_s
 
     def report(self, metrics: TaskMetrics, read: int, written: int) -> None:
         """Report the batch: segments read and written, and where its time went."""
@@ -60,6 +72,11 @@ class BatchTimer:
             reading: count reading it too. A source may wait in it for what is not there yet.
         """
         return (self._read_s if reading else 0.0) + self._apply_s + self._write_s
+
+    @property
+    def cpu_s(self) -> float:
+        """Work of this thread on the batch, by the processor."""
+        return self._cpu_s
 
     def _lap_s(self) -> float:
         before_s, self._mark_s = self._mark_s, self._clock.monotonic_s()
