@@ -51,6 +51,8 @@ class Partition:
     next_position: int
     source: int
     """`source_number` of the partition."""
+    columns: bool = False
+    """Whether it is read as columns, if the plugin can."""
     sent_before: int = 0
     """Earlier owners have sent nothing from this position on."""
     to_retry: deque[tuple[int, int]] = field(default_factory=deque)
@@ -155,8 +157,7 @@ class Partition:
 
     def _reread(self, plugin: Input, first: int, last: int) -> Segments:
         cursor = self.reader.cursor(self.window.frontier)
-        columns = self.entry.batch_format == "arrow"
-        reader = open_at(plugin, self.name, cursor, first, columns=columns)
+        reader = open_at(plugin, self.name, cursor, first, columns=self.columns)
         try:
             return read_again(reader, self.name, first, last)
         finally:

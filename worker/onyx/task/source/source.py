@@ -112,6 +112,7 @@ class Source:
             next_position=at.position,
             counted_from=at.position,
             source=source_number(entry.name, name),
+            columns=columns,
             sent_before=at.reserved if kind.certain else 0,
         )
 
