@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from onyx.errors import InvariantViolated, SegmentError
@@ -144,18 +144,25 @@ class BoundedInbox:
         _return_credit(taken)
         if room:
             self._room()
-        return [delivery for waiting in taken for delivery in self._decoded(waiting)]
+        return self._decoded(taken)
 
-    def _decoded(self, waiting: _Waiting) -> list[Delivery]:
-        if not isinstance(waiting.item, Encoded):
-            return [Delivery(waiting.channel, waiting.item)]
+    def _decoded(self, taken: Iterable[_Waiting]) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        for waiting in taken:
+            if isinstance(waiting.item, Encoded):
+                deliveries += self._decode(waiting.channel, waiting.item)
+            else:
+                deliveries.append(Delivery(waiting.channel, waiting.item))
+        return deliveries
+
+    def _decode(self, channel: Channel, encoded: Encoded) -> list[Delivery]:
         try:
-            return [Delivery(waiting.channel, waiting.item.decode())]
+            return [Delivery(channel, encoded.decode())]
         except SegmentError as error:
             logger.error(
                 "dropped a batch of %d segments on %s: %s",
-                waiting.item.segments,
-                waiting.channel,
+                encoded.segments,
+                channel,
                 error,
             )
             with self._lock:
@@ -173,8 +180,7 @@ class BoundedInbox:
 
     def drain(self) -> list[Delivery]:
         """See `Inbox`."""
-        left = self._shut(dropped=False)
-        return [delivery for waiting in left for delivery in self._decoded(waiting)]
+        return self._decoded(self._shut(dropped=False))
 
     def close(self) -> None:
         """See `Inbox`."""
@@ -197,7 +203,10 @@ class BoundedInbox:
 
 def _hurries(waiting: _Waiting) -> bool:
     item = waiting.item
-    return isinstance(item, Control) and item.kind in (ControlKind.FLUSH, ControlKind.END)
+    return isinstance(item, Control) and item.kind in _HURRYING
+
+
+_HURRYING = frozenset({ControlKind.FLUSH, ControlKind.END})
 
 
 def _return_credit(taken: list[_Waiting]) -> None:

@@ -88,6 +88,9 @@ class Outbox:
 
     def _offer(self, pending: _Pending) -> bool:
         sites = pending.sites
+        if len(sites) == 1:
+            site = sites[0]
+            return self._transport.send(site.group, self._channels[site.peer], pending.item)
         turn = self._turns[pending.child]
         for step in range(len(sites)):
             site = sites[(turn + step) % len(sites)]

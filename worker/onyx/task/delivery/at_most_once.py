@@ -33,6 +33,7 @@ class AtMostOnce(Delivery):
     """Segments without roots."""
 
     durable = False
+    keeps = True
     partition: type[Partition] = UntrackedPartition
 
     def __init__(self) -> None:

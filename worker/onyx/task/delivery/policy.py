@@ -35,6 +35,8 @@ class Delivery:
     a task owns partitions."""
     partition: type[Partition] = Partition
     """How a source reads one."""
+    keeps: bool = False
+    """Whether there may be anything to `take_kept`."""
 
     def end_of_input(self, wiring: Wiring, outbox: Outbox, acks: AckSender) -> EndOfInput:
         """How this task learns that its input has ended, in one allocation version."""

@@ -15,7 +15,7 @@ from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.schemas import as_columns
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.task.parts import Program, Work
-from onyx.task.phases.table import Answer, Progress
+from onyx.task.phases.table import ADVANCED, Answer
 from onyx.task.windowed.assign import read_groups
 
 
@@ -25,7 +25,7 @@ def apply_fn(program: Program, work: Work) -> Answer:
     if batch is not None:
         work.groups = read_groups(program, batch)
     if work.leaves is not None:
-        return Progress.ADVANCED
+        return ADVANCED
     if batch is not None:
         leaves = _leaves(program, batch.segments)
         # What cannot travel between tasks has failed. What came from another task can travel.
@@ -34,7 +34,7 @@ def apply_fn(program: Program, work: Work) -> Answer:
         if program.observed:
             program.event["results"] = shown(work.leaves.segments)
     work.timer.applied()
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _leaves(program: Program, segments: Segments) -> Leaves:
@@ -67,4 +67,4 @@ def after_apply_fn(program: Program, work: Work) -> Answer:
     if work.leaves is not None and program.lifecycles.has("after_apply_fn"):
         program.lifecycles.merge("after_apply_fn", program.event)
         work.leaves = refuse(work.leaves)
-    return Progress.ADVANCED
+    return ADVANCED

@@ -24,7 +24,8 @@ def after_batch(task: Task) -> Answer:
     batch, leaves, sink = work.batch, work.leaves, program.sink
     if sink is not None:
         sink.tick()  # first, because a phase that cannot go on is done again
-    program.lifecycles.merge("after_batch", program.event)
+    if program.lifecycles.hooks:
+        program.lifecycles.merge("after_batch", program.event)
     if sink is not None:
         ack_durable(program, allocation, sink)
     if allocation.windowing is not None:

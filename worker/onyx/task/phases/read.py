@@ -9,7 +9,7 @@ from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.apply import shown
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
-from onyx.task.phases.table import Answer, Phase, Progress
+from onyx.task.phases.table import ADVANCED, Answer, Phase
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.task.task import Task
@@ -21,20 +21,16 @@ from onyx.transport.interface import Control
 def before_batch(program: Program) -> Answer:
     """See `table`."""
     program.lifecycles.merge("before_batch", program.event)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def read_batch(task: Task) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
-    program, allocation, work = (
-        task.program,
-        task.allocation,
-        task.work,
-    )
+    program, allocation, work = task.program, task.allocation, task.work
     work.timer.begin()
-    if _take_kept(program, allocation, work):
+    if program.delivery.keeps and _take_kept(program, allocation, work):
         work.timer.read()
-        return Progress.ADVANCED
+        return ADVANCED
     if blocked(allocation.windowing):
         return idle(task)
     split = bool(work.parts.waiting)
@@ -50,7 +46,7 @@ def read_batch(task: Task) -> Answer:
     work.timer.read()
     if split and not suspects.next_part(program.assignment, work):
         return Phase.ROUTE
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
@@ -109,4 +105,4 @@ def after_read_batch(program: Program, work: Work) -> Answer:
         program.event["results"] = []
     if work.batch is not None:
         program.lifecycles.merge("after_read_batch", program.event)
-    return Progress.ADVANCED
+    return ADVANCED

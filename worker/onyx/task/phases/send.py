@@ -6,7 +6,7 @@ task withholds them until its state log has what the batch changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.controls import pass_controls
 from onyx.task.phases.route import route_emitted
-from onyx.task.phases.table import Answer, Progress
+from onyx.task.phases.table import ADVANCED, WAITING, Answer
 from onyx.task.sink.sink import Sink
+from onyx.task.windowed.state import Windowing
 from onyx.transport.interface import Transport
 
 Groupings = Mapping[str, Grouping]
@@ -38,9 +39,10 @@ def send_batch(program: Program, allocation: Allocation, work: Work) -> Answer:
             _write(program.sink, allocation, work.batch, work.leaves)
         else:
             _send(program, allocation, work.batch, work.routed)
-    _send_emissions(program, allocation)
+    if allocation.windowing is not None:
+        _send_emissions(program, allocation, allocation.windowing)
     pass_controls(program, allocation, work)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def write_batch(
@@ -51,11 +53,12 @@ def write_batch(
     if program.sink is not None and allocation.flush_wanted:
         program.sink.flush()
         allocation.flush_wanted = False
-    if not (_send_retries(transport, allocation) and allocation.outbox.drain()):
+    sent = not allocation.retries or _send_retries(transport, allocation)
+    if not (sent and allocation.outbox.drain()):
         work.timer.refused(program.metrics)
-        return Progress.WAITING
+        return WAITING
     work.timer.written(program.metrics)
-    return Progress.ADVANCED
+    return ADVANCED
 
 
 def _send_retries(transport: Transport, allocation: Allocation) -> bool:
@@ -97,10 +100,9 @@ def _send(program: Program, allocation: Allocation, batch: Batch, routed: Routed
         windowing.withhold(roots, values)
 
 
-def _send_emissions(program: Program, allocation: Allocation) -> None:
+def _send_emissions(program: Program, allocation: Allocation, windowing: Windowing) -> None:
     """Send what triggers have emitted and the state log has: as the source of new trees."""
-    windowing = allocation.windowing
-    if windowing is None or not windowing.emissions.waiting:
+    if not windowing.emissions.waiting:
         return
     for child, batch in windowing.emissions.read(program.sizing.segments_max):
         routed = route_emitted(program, allocation, batch, child)
@@ -127,34 +129,28 @@ def _put_all(
         Ids of what was sent and values to ack; None for segments without lineage.
     """
     outbox = allocation.outbox
-    shares = [
-        (child, routed.to[child.task])
-        for child in allocation.wiring.children
-        if child.task in routed.to and len(routed.to[child.task])
-    ]
-    own = _own(shares, routed.shared)
+    shares: list[tuple[ChildTask, Outgoing]] = []
+    for child in allocation.wiring.children:
+        outgoing = routed.to.get(child.task)
+        if outgoing is not None and len(outgoing.segments):
+            if routed.shared and shares:
+                outgoing.segments = _own(outgoing.segments)
+            shares.append((child, outgoing))
     if batch.roots is None or batch.ids is None:
-        for (child, segments), (_, share) in zip(own, shares, strict=True):
-            put_to_child(outbox, groupings, child, Batch(segments), share.hashes)
+        for child, share in shares:
+            put_to_child(outbox, groupings, child, Batch(share.segments), share.hashes)
         return None
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, begins, withheld)
-    for (child, segments), (_, share), ids in zip(own, shares, made.ids, strict=True):
+    for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else batch.roots[share.parents]
-        put_to_child(outbox, groupings, child, Batch(segments, roots, ids), share.hashes)
+        put_to_child(outbox, groupings, child, Batch(share.segments, roots, ids), share.hashes)
     return made
 
 
-def _own(
-    shares: Sequence[tuple[ChildTask, Outgoing]], shared: bool
-) -> Iterator[tuple[ChildTask, Segments]]:
-    """Each child's segments, its own to change: dicts are copied if some go to several children,
-    columns cannot be changed."""
-    for number, (child, share) in enumerate(shares):
-        segments = share.segments
-        if shared and number > 0 and not isinstance(segments, Columns):
-            segments = [dict(each) for each in segments]
-        yield child, segments
+def _own(segments: Segments) -> Segments:
+    """What one of several children may change: dicts are copied, columns cannot be changed."""
+    return segments if isinstance(segments, Columns) else [dict(each) for each in segments]
 
 
 def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
