@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
-from onyx.codec.refusals import refused
+from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
 from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
 
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _decoder = msgspec.json.Decoder(dict[str, Any])
+_flat_decoder = msgspec.json.Decoder(dict[str, bool | _Integer | float | str | None])
+"""Of objects that hold no others. Whatever it gives can travel, but for its size: to make sure of
+that afterwards would take more than half as long as decoding."""
+FLAT_BYTES_MAX = SEGMENT_BYTES_MAX // 2
+"""No flat object takes twice the bytes as a segment: the shortest pair with a number of nine bytes
+is `"":1e1,`."""
 NEWLINE, RETURN, OPEN, CLOSE = b"\n\r{}"
 _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
@@ -21,17 +29,28 @@ class JsonLineRecords:
 
     def __init__(self, bad: BadRecords) -> None:
         self._bad = bad
+        self._flat = True
+        """No block so far had objects that hold others."""
 
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
         """All lines in one call of the decoder; a block with a bad line again line by line."""
         lines = whole_lines(data, at_end)
+        segments = self._decoded(lines)
+        if segments is None or len(segments) != count_objects(lines):
+            segments = self._one_by_one(lines, first)
+        return segments, len(lines)
+
+    def _decoded(self, lines: bytes) -> list[Segment] | None:
+        """None if there is something else than objects that can travel."""
+        if self._flat and len(lines) <= FLAT_BYTES_MAX:
+            with contextlib.suppress(*_WRONG):
+                return _flat_decoder.decode_lines(lines)
         try:
             segments = _decoder.decode_lines(lines)
         except _WRONG:
-            return self._one_by_one(lines, first), len(lines)
-        if refused(segments) or len(segments) != count_objects(lines):
-            segments = self._one_by_one(lines, first)
-        return segments, len(lines)
+            return None
+        self._flat = self._flat and len(lines) > FLAT_BYTES_MAX
+        return None if refused(segments) else segments
 
     def _one_by_one(self, lines: bytes, first: int) -> list[Segment]:
         segments: list[Segment] = []
