@@ -194,3 +194,26 @@ def test_dicts_that_are_no_columns_are_reported_by_a_channel() -> None:
     channel.put({"n": 1}, {"n": "one"})
     with pytest.raises(UserError, match="segment 1 of the channel: key 'n' holds a str"):
         channel.take_columns()
+
+
+@pytest.mark.parametrize(
+    ("options", "batch_format", "calls"),
+    [
+        ({"batch": True}, "arrow", [batch(1, 2)]),
+        ({"batch": True}, "dicts", [numbers(1, 2)]),
+        ({}, "arrow", numbers(1, 2)),
+        ({}, "dicts", numbers(1, 2)),
+    ],
+    ids=str,
+)
+def test_a_function_gets_what_the_batch_format_says(
+    options: dict[str, Any], batch_format: Any, calls: list[Any]
+) -> None:
+    found: list[Any] = []
+    context = plugin_context(
+        {"fn": "m:f", **options}, functions={"m:f": found.append}, batch_format=batch_format
+    )
+    output: Any = build_output("function", context)
+    output.write_columns(batch(1, 2))
+    assert found == calls
+    assert output.durable() == 2

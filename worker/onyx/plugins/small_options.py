@@ -30,7 +30,8 @@ class FunctionOptions(Options, frozen=True):
     fn: str
     """`package.module:name` of the function to call; what it returns is ignored."""
     batch: bool = False
-    """Call it once a batch with the list of segments, instead of once a segment."""
+    """Call it once a batch with the list of segments, instead of once a segment; with
+    `batchFormat: arrow` with the batch as a pyarrow.RecordBatch."""
 
 
 class GeneratorOptions(Options, frozen=True):
