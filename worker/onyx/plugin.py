@@ -16,6 +16,7 @@ from __future__ import annotations
 from onyx.errors import Blocked, Fenced, Problem, Unavailable, UserError, WorkLost
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
+from onyx.plugins.columns_transactions import ColumnsStore, ColumnsTransactionWriter
 from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
 from onyx.plugins.indexed import IndexedReader, partition_names
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
@@ -44,6 +45,8 @@ __all__ = [
     "ColumnsBody",
     "ColumnsFormat",
     "ColumnsPartsWriter",
+    "ColumnsStore",
+    "ColumnsTransactionWriter",
     "Commit",
     "Cursor",
     "Fenced",

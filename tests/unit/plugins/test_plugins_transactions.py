@@ -9,6 +9,8 @@ from tests.support.transactions import AFTER, BEFORE, MemoryStore
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import Fenced, Unavailable, UserError
+from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.protocol import Output, TransactionalOutput
 from onyx.plugins.roll_limits import RollLimits
 from onyx.plugins.transactions import TransactionWriter
@@ -329,3 +331,57 @@ def test_sealing_takes_every_position_of_the_task_away():
     output.seal()
     assert store.positions == {}
     assert store.rows == numbers(1)
+
+
+class ColumnsMemoryStore(MemoryStore):
+    """Takes columns as well."""
+
+    def check_columns(self, columns):
+        self.check(to_dicts(columns))
+
+    def apply_runs(self, writer, number, runs):
+        self.kinds = [type(run) for run in runs]
+        dicts = [run if isinstance(run, list) else to_dicts(run) for run in runs]
+        return self.apply(writer, number, [segment for run in dicts for segment in run])
+
+
+def columns_writer(store, **context):
+    return ColumnsTransactionWriter(store, plugin_context({}, **context), RollLimits(segments=4))
+
+
+def batch(*values):
+    return from_dicts(numbers(*values))[0].record_batch
+
+
+def test_dicts_and_columns_share_a_transaction_in_their_order():
+    store = ColumnsMemoryStore()
+    output = columns_writer(store)
+    output.write(numbers(1))
+    output.write(numbers(2))
+    output.write_columns(batch())
+    output.write_columns(batch(3))
+    assert output.durable() == 0
+    output.write(numbers(4))
+    assert (output.durable(), store.rows) == (4, numbers(1, 2, 3, 4))
+    assert store.kinds == [list, Columns, list]
+
+
+def test_what_was_committed_in_columns_is_applied_by_another_writer():
+    store, (commit, reported) = ColumnsMemoryStore(), log()
+    output = columns_writer(store)
+    output.begin(commit)
+    output.write(numbers(1))
+    output.write_columns(batch(2, 3))
+    store.faults.append(BEFORE)
+    with pytest.raises(Unavailable):
+        output.flush()
+    assert (store.rows, [segments for _, segments in reported]) == ([], [3])
+    other = columns_writer(ColumnsMemoryStore(store), incarnation="incarnation-2")
+    other.finish(decode_values(encode_values([reported[0][0]]))[0])
+    assert store.rows == numbers(1, 2, 3)
+
+
+def test_columns_that_cannot_be_written_are_not_taken():
+    output = columns_writer(ColumnsMemoryStore())
+    with pytest.raises(UserError, match="key 'bad' has no column"):
+        output.write_columns(from_dicts([{"bad": 1}])[0].record_batch)

@@ -28,10 +28,10 @@ _APART = ({str, bytes}, {date, datetime})
 """Types of which pyarrow makes one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_EARLIEST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LATEST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_FIRST_DAY = (date.min - _EPOCH.date()).days
-_LAST_DAY = (date.max - _EPOCH.date()).days
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+FIRST_DAY = (date.min - _EPOCH.date()).days
+LAST_DAY = (date.max - _EPOCH.date()).days
 _LEAST = -(2**63)
 """What numpy takes for a time that is none."""
 
@@ -107,9 +107,9 @@ def python_values(column: pa.Array) -> list[Any]:
     kind = column.type
     if kinds.is_integer(kind) or kinds.is_float64(kind):
         return _plain(column) if not column.null_count else _listed(column)
-    if is_utc(kind) and is_within(column.cast(pa.int64()), _EARLIEST_US, _LATEST_US):
+    if is_utc(kind) and is_within(column.cast(pa.int64()), FIRST_US, LAST_US):
         return _each(_EPOCH.__add__, _plain(column.view(pa.duration("us"))))
-    if kinds.is_date32(kind) and is_within(column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY):
+    if kinds.is_date32(kind) and is_within(column.cast(pa.int32()), FIRST_DAY, LAST_DAY):
         return _plain(column)
     if kinds.is_duration(kind) and is_within(column.cast(pa.int64()), _LEAST + 1, -_LEAST - 1):
         return _plain(column)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,6 +38,8 @@ from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import TRANSACTION_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
 
+Packed = list[bytes]
+"""The segments of one `write`, encoded: JSON data, as it is part of a token."""
 _numbers = itertools.count()
 """Of writers within this process: with the incarnation, it makes their names unique."""
 
@@ -92,8 +94,8 @@ class _Transaction:
 
     writer: str
     opened_s: float
-    packed: list[bytes] = field(default_factory=list)
-    """The segments of each `write`, encoded."""
+    packed: list[Packed] = field(default_factory=list)
+    """The segments of each `write`."""
     segments: int = 0
     size_bytes: int = 0
     number: int = 0
@@ -139,7 +141,7 @@ class TransactionWriter(RollingWriter):
         """Apply a committed transaction: see `protocol.TransactionalOutput`. A writer without a
         position had it applied earlier, because `close` and `seal` keep positions in doubt."""
         with self._guarded():
-            self._store.apply(token["writer"], token["number"], _unpacked(token["segments"]))
+            self._apply_packed(token["writer"], token["number"], token["segments"])
 
     def write(self, segments: list[Segment]) -> None:
         """Add segments to the open transaction. The segments of one call stay together.
@@ -149,8 +151,11 @@ class TransactionWriter(RollingWriter):
             Unavailable: the store cannot be reached now; nothing was taken.
             Fenced: this incarnation was declared dead.
         """
-        if not segments:
-            return
+        if segments:
+            self._take(len(segments), lambda: self._packed(segments))
+
+    def _take(self, count: int, pack: Callable[[], Packed]) -> None:
+        """Add so many segments, which `pack` checks and encodes."""
         with self._guarded():
             if self._full is not None:
                 self._publish()
@@ -159,11 +164,11 @@ class TransactionWriter(RollingWriter):
                     f"task {self._context.task!r}: this incarnation may have been declared dead; "
                     "waiting until that is known"
                 )
-            packed = self._packed(segments)
+            packed = pack()
             if not self._known:
                 self._store.open(self._writer)
                 self._known = True
-            self._add(packed, len(segments))
+            self._add(packed, count)
             # These segments are taken, so it is the next call that raises.
             with contextlib.suppress(Unavailable):
                 if self._is_due(self._open):
@@ -199,20 +204,20 @@ class TransactionWriter(RollingWriter):
     def _fence_off(self, live: Sequence[GroupId]) -> None:
         self._store.fence([*live, self._context.incarnation])
 
-    def _packed(self, segments: list[Segment]) -> bytes:
+    def _packed(self, segments: list[Segment]) -> Packed:
         try:
-            packed = encode(segments)
+            packed = [encode(segments)]
         except SegmentError as error:
             raise task_error(self._context, str(error)) from error
         self._store.check(segments)
         return packed
 
-    def _add(self, packed: bytes, segments: int) -> None:
+    def _add(self, packed: Packed, segments: int) -> None:
         if self._open is None:
             self._open = _Transaction(self._writer, self._context.clock.monotonic_s())
         self._open.packed.append(packed)
         self._open.segments += segments
-        self._open.size_bytes += len(packed)
+        self._open.size_bytes += size_of(packed)
 
     def _publish(self) -> None:
         """Commit and apply what there is, one transaction after another."""
@@ -230,14 +235,18 @@ class TransactionWriter(RollingWriter):
             self._full = None
 
     def _apply(self, transaction: _Transaction) -> None:
-        segments = _unpacked(transaction.packed)
-        if not self._store.apply(self._writer, transaction.number, segments):
+        if not self._apply_packed(self._writer, transaction.number, transaction.packed):
             raise Fenced(
                 f"task {self._context.task!r}: the position of writer {self._writer} is gone, "
                 "because it was declared dead (or somebody removed it)"
             )
         self._durable += transaction.segments
 
+    def _apply_packed(self, writer: str, number: int, packed: Sequence[Packed]) -> bool:
+        segments = [segment for (each,) in packed for segment in decode(each)]
+        return self._store.apply(writer, number, segments)
 
-def _unpacked(packed: Sequence[bytes]) -> list[Segment]:
-    return [segment for each in packed for segment in decode(each)]
+
+def size_of(packed: Packed) -> int:
+    """Bytes of one packed `write`."""
+    return sum(map(len, packed))

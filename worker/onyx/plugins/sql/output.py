@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 
+from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import roll_limits
 from onyx.plugins.sql.engine import connect
 from onyx.plugins.sql.options import SqlOptions
 from onyx.plugins.sql.store import SqlStore, Target
-from onyx.plugins.transactions import TransactionWriter
 
 
-class SqlOutput(TransactionWriter):
-    """A `TransactionWriter` over a `SqlStore`."""
+class SqlOutput(ColumnsTransactionWriter):
+    """A `ColumnsTransactionWriter` over a `SqlStore`."""
 
     def __init__(self, context: PluginContext, options: SqlOptions) -> None:
         columns = options.columns

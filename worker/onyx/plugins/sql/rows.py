@@ -8,10 +8,12 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from onyx.flow.columns import Columns, to_dicts
 from onyx.flow.segment import Segment
 from onyx.model.report import nearest
 from onyx.plugins.options import option_error, task_error
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.sql.column_rows import ColumnRows, fit
 from onyx.plugins.sql.columns import converter, is_required
 
 Row = dict[str, Any]
@@ -49,6 +51,7 @@ class Rows:
             (key, column, converter(table.columns[column], dialect))
             for key, column in named.items()
         ]
+        self._fits = {key: fit(table.columns[column], dialect) for key, column in named.items()}
         required = [each.name for each in table.columns if is_required(each)]
         self._required = list(dict.fromkeys([*keys, *required]))
         for column in self._required:
@@ -63,6 +66,36 @@ class Rows:
             UserError: a segment does not fit.
         """
         return [self._row(segment) for segment in segments]
+
+    def of_columns(self, columns: Columns) -> ColumnRows | list[Row]:
+        """The same for segments in columns: by column if these are of usual types.
+
+        Raises:
+            UserError: a segment does not fit.
+        """
+        found = self._by_column(columns)
+        if found is not None:
+            return found
+        try:
+            return self.of(to_dicts(columns))
+        except (OverflowError, ValueError) as error:
+            what = f"a segment has a value that Python cannot hold ({error})"
+            raise task_error(self._context, f"{what}; {self._where} gets none of it") from error
+
+    def _by_column(self, columns: Columns) -> ColumnRows | None:
+        batch = columns.record_batch
+        names, arrays = [], []
+        for key, column, _ in self._converters:
+            if columns.has(key):
+                array = self._fits[key](batch.column(key))
+                if array is None:
+                    return None
+                names.append(column)
+                arrays.append(array)
+        strangers = self._every and len(names) != batch.num_columns
+        given = dict(zip(names, arrays, strict=True))
+        lacking = any(each not in given or given[each].null_count for each in self._required)
+        return None if strangers or lacking or not names else ColumnRows(tuple(names), arrays)
 
     def _row(self, segment: Segment) -> Row:
         row: Row = {}

@@ -38,13 +38,17 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.model.report import nearest
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.segment_runs import Run
+from onyx.plugins.sql.column_rows import ColumnRows
 from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, explained
 from onyx.plugins.sql.rows import Rows, alike
+from onyx.plugins.sql.statements import ColumnStatements
 from onyx.plugins.sql.upsert import check_keys, upsert
 
 _NAME_CHARACTERS_MAX = 255
@@ -85,6 +89,10 @@ class SqlStore:
         """Convert the segments to rows. Raises UserError, with the key that does not fit."""
         self._rows.of(segments)
 
+    def check_columns(self, columns: Columns) -> None:
+        """The same for segments in columns."""
+        self._rows.of_columns(columns)
+
     def open(self, writer: str) -> None:
         """Insert the row of the writer, at 0; a repeat finds it there."""
         job, task = str(self._context.job), str(self._context.task)
@@ -98,19 +106,31 @@ class SqlStore:
                 """It is there."""
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        """A transaction of dicts."""
+        return self.apply_runs(writer, number, [segments])
+
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
         """Move the position, then write the rows: the update locks the row of the position, so
         of several that apply the same transaction one writes and the others find the number
         reached."""
-        rows = self._rows
         columns = self._positions.c
         own = self._own & (columns.writer == writer)
         come = update(self._positions).where(own, columns.number < number).values(number=number)
         with explained(self._context, self._writing), self._begin() as connection:
             if connection.execute(come).rowcount:
-                for names, run in alike(rows.of(segments)):
-                    connection.execute(self._statement(names), run)
+                for run in runs:
+                    self._write(connection, run)
                 return True
             return connection.execute(select(columns.number).where(own)).first() is not None
+
+    def _write(self, connection: Connection, run: Run) -> None:
+        rows = self._rows
+        found = rows.of(run) if isinstance(run, list) else rows.of_columns(run)
+        if isinstance(found, ColumnRows):
+            self._column_statements.write(connection, found)
+            return
+        for names, some in alike(found):
+            connection.execute(self._statement(names), some)
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Delete the rows of dead writers. Also checks the table before the first segment."""
@@ -185,6 +205,11 @@ class SqlStore:
                 else insert(self._table).inline()
             )
         return self._statements[names]
+
+    @cached_property
+    def _column_statements(self) -> ColumnStatements:
+        added = not self._target.keys
+        return ColumnStatements(self._engine, self._table, self._statement, added)
 
     @contextlib.contextmanager
     def _begin(self) -> Iterator[Connection]:
