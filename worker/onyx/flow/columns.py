@@ -81,6 +81,10 @@ class Columns:
         mine = [key for key in keys if self.has(key)]
         return Columns(self.record_batch.drop_columns(mine)) if mine else self
 
+    def only(self, keys: Sequence[str]) -> Columns:
+        """Only these columns, of which there may be none."""
+        return self.without([key for key in self.record_batch.schema.names if key not in keys])
+
     def row(self, index: int) -> Row:
         """One segment: for messages and dead letters."""
         return to_dicts(self.slice(index, index + 1))[0]

@@ -51,6 +51,7 @@ from onyx.task.source.source import Source
 from onyx.task.windowed.state import Windowing
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Control, Inbox
+from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.prepared import Prepared
 
@@ -110,6 +111,8 @@ class Windowed:
     """Inputs and windowed tasks upstream: when they have ended, this one ends."""
     functions: Mapping[str, Callable[..., Any]]
     """Those that triggers name."""
+    group_keys: GroupKeys = field(default_factory=GroupKeys)
+    """Of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ class Work:
     batch: Batch | None = None
     leaves: Leaves | None = None
     """What the function has made of the batch."""
-    groups: list[Any] | None = None
+    groups: Keyed | None = None
     """Group keys of the batch's segments, for windows."""
     prepared: Prepared | None = None
     """Of the leaves, for windows."""

@@ -52,6 +52,11 @@ class GroupKey:
         return f"GroupKey({self.value!r})"
 
 
+def is_plain(values: Sequence[Any]) -> bool:
+    """Whether all stand for themselves."""
+    return _PLAIN.issuperset(map(type, values))
+
+
 def hashable_keys(values: list[Any]) -> list[Any]:
     """For each value of a group key one that a dict can look up; the same list, if that is all
     that they are.
@@ -59,7 +64,7 @@ def hashable_keys(values: list[Any]) -> list[Any]:
     Raises:
         UserError: a key is or holds NaN, or something that has no canonical form.
     """
-    if _PLAIN.issuperset(map(type, values)):
+    if is_plain(values):
         return values
     return [hashable_key(value) for value in values]
 
@@ -85,7 +90,7 @@ def dump_key(key: Any) -> Any:
 
 def dump_keys(keys: list[Any]) -> list[Any]:
     """The same for many."""
-    return keys if _PLAIN.issuperset(map(type, keys)) else [dump_key(key) for key in keys]
+    return keys if is_plain(keys) else [dump_key(key) for key in keys]
 
 
 def load_key(data: Any) -> Any:
@@ -95,7 +100,7 @@ def load_key(data: Any) -> Any:
 
 def load_keys(data: Sequence[Any]) -> Sequence[Any]:
     """The same for many."""
-    return data if _PLAIN.issuperset(map(type, data)) else [load_key(each) for each in data]
+    return data if is_plain(data) else [load_key(each) for each in data]
 
 
 class Shards(dict[Any, int]):

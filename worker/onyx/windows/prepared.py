@@ -14,9 +14,12 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns, python_values
+from onyx.flow.key_codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
+from onyx.windows.assigning.assigner import Axis
+from onyx.windows.coded import GroupKeys, Keyed, Values, rows
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
-from onyx.windows.firing import Number
 from onyx.windows.groups import hashable_key, hashable_keys
 
 
@@ -24,28 +27,37 @@ from onyx.windows.groups import hashable_key, hashable_keys
 class Taken:
     """What one window takes from the segments of a batch."""
 
-    extracted: Sequence[Any]
+    extracted: Values
     """What its aggregation looks at."""
-    places: Sequence[Number] | None
+    places: Axis | None
     """None for a global window."""
     ints: bool
     """Whether all places are ints."""
-    session_keys: Sequence[Any] | None
+    session_keys: Keyed | None
     """None where sessions are not kept apart by a key."""
+
+    def by_row(self) -> Taken:
+        """The same in lists, for who looks at single segments."""
+        return Taken(
+            rows(self.extracted),
+            None if self.places is None else rows(self.places),
+            self.ints,
+            None if self.session_keys is None else rows(self.session_keys),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A batch, for all windows of a task."""
 
-    segments: list[Segment]
+    segments: list[Segment] | Columns
     taken: tuple[Taken, ...]
     unique: Sequence[Any] | None
     """Values of the uniqueness key, if the task has one."""
 
 
 def prepare(
-    windows: CompiledWindows, segments: list[Segment], unique_key: str | None = None
+    windows: CompiledWindows, segments: list[Segment] | Columns, unique_key: str | None = None
 ) -> Prepared:
     """What the windows of a task need of a batch.
 
@@ -60,9 +72,9 @@ def prepare(
     return Prepared(segments, taken, unique)
 
 
-def take(window: CompiledWindow, segments: Sequence[Segment]) -> Taken:
+def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken:
     """The same for one window."""
-    places: Sequence[Number] | None = None
+    places: Axis | None = None
     ints = True
     if window.places is not None:
         places, ints = window.places.of(segments)
@@ -72,9 +84,11 @@ def take(window: CompiledWindow, segments: Sequence[Segment]) -> Taken:
     return Taken(extracted, places, ints, keys)
 
 
-def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment]) -> list[Any]:
+def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment] | Columns) -> Keyed:
     where = f"window {window.window.id} of task {window.window.task}"
     try:
+        if isinstance(segments, Columns):
+            return GroupKeys().of(KeyCodes.of_column(segments, key))
         return [hashable_key(segment[key]) for segment in segments]
     except KeyError:
         raise Refusal(
@@ -85,10 +99,14 @@ def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment])
         raise Refusal(f"{where}: sessionKey {key!r}: {error}") from error
 
 
-def _unique(task: str, key: str, segments: Sequence[Segment]) -> list[Any]:
+def _unique(task: str, key: str, segments: Sequence[Segment] | Columns) -> list[Any]:
     """Two segments without a value cannot be distinguished: the second one would count as a repeat
     of the first and be lost silently."""
-    values = [segment.get(key) for segment in segments]
+    if isinstance(segments, Columns):
+        there = segments.has(key)
+        values = python_values(segments.column(key)) if there else [None] * len(segments)
+    else:
+        values = [segment.get(key) for segment in segments]
     if any(value is None for value in values):
         raise Refusal(
             f"task {task}: a segment has no {key!r}, its uniquenessKey, without which repeats "

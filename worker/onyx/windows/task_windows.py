@@ -15,7 +15,9 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns
 from onyx.windows.buckets import Holder, InMemory
+from onyx.windows.coded import Keyed, keyed
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
@@ -65,23 +67,24 @@ class TaskWindows:
 
     def add(
         self,
-        segments: Sequence[Segment],
-        groups: Sequence[Any] | None,
+        segments: Sequence[Segment] | Columns,
+        groups: Keyed | None,
         now_ms: int,
         taken: Sequence[Taken] | None = None,
     ) -> Added:
-        """Take a batch, with the keys of `groups.hashable_keys`, or None where not grouped.
+        """Take a batch.
 
         Args:
+            groups: of its segments (`groups.hashable_keys`); None where not grouped.
             taken: what each window takes of it, if that has been found already (`prepared`).
 
         Raises:
             UserError: a segment has no place or value that the window can use.
             UserFunctionError: a function of the user raised.
         """
-        if not segments:
+        if not len(segments):
             return Added([], [])
-        keys = [None] * len(segments) if groups is None else groups
+        keys = keyed(segments, groups)
         fired: list[tuple[int, Firing]] = []
         late: set[int] | None = None
         windows = self._windows.values()

@@ -12,10 +12,14 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns, to_dicts
 from onyx.model.job import Trigger as Declared
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair
+from onyx.windows.coded import Keyed, chosen, different, rows
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
@@ -36,6 +40,9 @@ from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
 from onyx.windows.types.table import TYPES
+
+_UNSEEN: Segment = {}
+"""In place of a segment that nobody looks at."""
 
 
 class Window:
@@ -74,16 +81,25 @@ class Window:
     # Events.
 
     def add(
-        self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
+        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
         if self._each_segment or self._watermarks.own:
-            return self._add_each(segments, taken, keys, now_ms)
+            its_rows = self._rows(segments)
+            return self._add_each(its_rows, taken.by_row(), rows(keys), now_ms)
         late = self._extents.add(taken, keys)
         if self._timers:
-            dropped = frozenset(late)
-            self._start_timers((k for i, k in enumerate(keys) if i not in dropped), now_ms)
+            kept = np.delete(np.arange(len(keys)), late) if late else None
+            self._start_timers(different(chosen(keys, kept)), now_ms)
         return [], late
+
+    def _rows(self, segments: Sequence[Segment] | Columns) -> Sequence[Segment]:
+        """Segments one by one: columns become dicts if a trigger looks at them."""
+        if not isinstance(segments, Columns):
+            return segments
+        if any(trigger.by_segment for trigger in self._triggers.values()):
+            return to_dicts(segments)
+        return [_UNSEEN] * len(segments)
 
     def _add_each(
         self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from itertools import compress
 from operator import itemgetter
-from typing import Any
 
-from onyx.flow.batch import Batch, Segment, as_dicts
+import numpy as np
+
+from onyx.flow.batch import Batch, Segments, as_dicts
+from onyx.flow.columns import Columns
 from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -19,18 +19,22 @@ from onyx.task.windowed.fire import carry_out
 from onyx.task.windowed.state import Windowing
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
+from onyx.windows.coded import Groups, Keyed, chosen, keyed
 from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
 from onyx.windows.prepared import prepare as prepare_batch
 
 
-def read_groups(program: Program, batch: Batch) -> list[Any] | None:
+def read_groups(program: Program, batch: Batch) -> Keyed | None:
     """The groups of a batch, before the function may change what it is given; None without."""
     its = program.windowed
     if its is None or its.group_key is None:
         return None
+    segments = batch.segments
     with naming(program.entry):
-        return hashable_keys(its.group_key.of_all(as_dicts(batch.segments)))
+        if isinstance(segments, Columns):
+            return its.group_keys.of(its.group_key.of_columns(segments))
+        return hashable_keys(its.group_key.of_all(segments))
 
 
 def prepare(program: Program, leaves: Leaves) -> Prepared | None:
@@ -59,9 +63,9 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
         return ADVANCED
     assert routed is not None, "the phase before"
     with windowing.calls.failures():
-        chosen, groups = _fresh(program, its, windowing, work, batch, leaves, routed)
-        if chosen.segments:
-            _add(its, windowing, chosen, groups, program.metrics)
+        fresh, groups = _fresh(program, its, windowing, work, batch, leaves, routed)
+        if len(fresh.segments):
+            _add(its, windowing, fresh, groups, program.metrics)
     return ADVANCED
 
 
@@ -73,33 +77,29 @@ def _fresh(
     batch: Batch,
     leaves: Leaves,
     routed: Routed,
-) -> tuple[Prepared, list[Any] | None]:
+) -> tuple[Prepared, Keyed]:
     """Leaves of segments that have not been applied, each with its group."""
-    prepared, groups = work.prepared, work.groups
-    fresh = windowing.fresh(batch, routed.withdrawn)
-    if leaves.parents is not None:
-        parents = leaves.parents.tolist()
-        groups = None if groups is None else [groups[parent] for parent in parents]
-        fresh = None if fresh is None else [fresh[parent] for parent in parents]
+    prepared, fresh = work.prepared, windowing.fresh(batch, routed.withdrawn)
+    groups = chosen(work.groups, leaves.parents)
     if fresh is not None:
         segments = _own_segments(program, leaves) if prepared is None else prepared.segments
-        prepared = _prepared(its, list(compress(segments, fresh)))
-        groups = None if groups is None else list(compress(groups, fresh))
+        where = np.flatnonzero(fresh if leaves.parents is None else fresh[leaves.parents])
+        prepared, groups = _prepared(its, chosen(segments, where)), chosen(groups, where)
     assert prepared is not None, "what windows refuse is withdrawn"
-    if prepared.unique is not None and prepared.segments:
-        shards = _shards(windowing, groups, len(prepared.segments))
-        new = windowing.first_seen(shards, prepared.unique)
+    keys = keyed(prepared.segments, groups)
+    if prepared.unique is not None and len(prepared.segments):
+        new = windowing.first_seen(_shards(its, windowing, keys), prepared.unique)
         if not all(new):
-            prepared = _prepared(its, list(compress(prepared.segments, new)))
-            groups = None if groups is None else list(compress(groups, new))
-    return prepared, groups
+            where = np.flatnonzero(new)
+            prepared, keys = _prepared(its, chosen(prepared.segments, where)), chosen(keys, where)
+    return prepared, keys
 
 
 def _add(
     its: Windowed,
     windowing: Windowing,
     prepared: Prepared,
-    groups: list[Any] | None,
+    groups: Keyed,
     metrics: TaskMetrics,
 ) -> None:
     segments = prepared.segments
@@ -109,25 +109,35 @@ def _add(
     if not added.late:
         return
     metrics.add(LATE_SEGMENTS, len(added.late))
-    mine = None if groups is None else [groups[index] for index in added.late]
-    shards = _shards(windowing, mine, len(added.late))
+    where = np.array(added.late, np.intp)
+    shards = _shards(its, windowing, chosen(groups, where))
+    late = as_dicts(chosen(segments, where))
     for child in its.late_to:
-        for index, shard in zip(added.late, shards, strict=True):
-            windowing.emit(shard, [segments[index]], child)
+        for segment, shard in zip(late, shards, strict=True):
+            windowing.emit(shard, [segment], child)
 
 
-def _own_segments(program: Program, leaves: Leaves) -> list[Segment]:
-    """Copies where children get the segments too: they may change them, and a state may keep
-    them."""
+def _own_segments(program: Program, leaves: Leaves) -> Segments:
+    """Copies of dicts where children get the segments too: they may change them, and a state may
+    keep them."""
+    segments = leaves.segments
     shared = program.sends_to and program.entry.type == "function"
-    segments = as_dicts(leaves.segments)
-    return [dict(segment) for segment in segments] if shared else segments
+    if isinstance(segments, Columns) or not shared:
+        return segments
+    return [dict(segment) for segment in segments]
 
 
-def _prepared(its: Windowed, segments: Sequence[Segment]) -> Prepared:
-    return prepare_batch(its.compiled, list(segments), its.unique_key)
+def _prepared(its: Windowed, segments: Segments) -> Prepared:
+    return prepare_batch(its.compiled, segments, its.unique_key)
 
 
-def _shards(windowing: Windowing, groups: list[Any] | None, count: int) -> list[int]:
-    """The shard of each of so many segments."""
-    return [0] * count if groups is None else list(map(windowing.shard_of.__getitem__, groups))
+def _shards(its: Windowed, windowing: Windowing, groups: Keyed) -> list[int]:
+    """The shard of each segment."""
+    if its.group_key is None:
+        return [0] * len(groups)
+    shard_of = windowing.shard_of.__getitem__
+    if not isinstance(groups, Groups):
+        return list(map(shard_of, groups))
+    shards = np.fromiter(map(shard_of, groups.keys), np.intp, len(groups.keys))
+    found: list[int] = shards[groups.codes].tolist()
+    return found

@@ -19,7 +19,7 @@ import numpy as np
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64, Batch, Segment
-from onyx.ledger.applied import Applied
+from onyx.ledger.applied import Applied, Mask
 from onyx.ledger.lineage import any_retried, fold, without_attempts
 from onyx.seams import Clock
 from onyx.settings import StateSettings
@@ -129,7 +129,7 @@ class Windowing:
 
     # --- while a batch is worked on -------------------------------------------------------------
 
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> list[bool] | None:
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet; from now on they count as applied. None: all
         of them.
 
@@ -144,8 +144,7 @@ class Windowing:
                 self._apply(batch.roots, batch.ids)
             else:
                 self._apply(batch.roots[news], batch.ids[news])
-        found: list[bool] = news.tolist()
-        return None if news.all() else found
+        return None if news.all() else news
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""

@@ -9,17 +9,24 @@ Aggregations are of two kinds, by what is recorded of a change:
 * *open*: the state may be of any size (conj, the collecting ones, the user's own). Its updates are
   recorded and applied again, in order.
 
-`fold` takes a whole batch for one extent; it does what `create` and `apply` do one by one.
+`fold` takes a whole batch for one extent; it does what `create` and `apply` do one by one, and so
+does `fold_groups` with the rows of columns.
 Each aggregation is a class with these methods, and a row in `table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.windows.buckets import Bucket, Form
+from onyx.flow.columns import Columns, to_dicts
+from onyx.windows.buckets import Form
+from onyx.windows.coded import Groups, Values, rows
+
+Segments = Sequence[Segment] | Columns
+States = MutableMapping[Any, Any]
+"""States by group; one that is not there begins with the first state."""
 
 
 class Aggregation:
@@ -45,13 +52,15 @@ class Aggregation:
         """The first state."""
         raise NotImplementedError
 
-    def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
+    def extract(self, segments: Segments) -> Values:
         """What `create` looks at, for each segment: found once, however many extents have it.
+
+        Columns become dicts, unless the aggregation can do with less.
 
         Raises:
             UserError: a segment has nothing that can be computed with, whatever the state.
         """
-        return segments
+        return to_dicts(segments) if isinstance(segments, Columns) else segments
 
     def create(self, state: Any, extracted: Any) -> Any:
         """The update that a segment makes."""
@@ -61,12 +70,16 @@ class Aggregation:
         """The state after an update; the one before is not used any more."""
         raise NotImplementedError
 
-    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+    def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Apply what the segments of a batch do, in order."""
         create, apply = self.create, self.apply
         for key, each in zip(keys, extracted, strict=True):
             state = bucket[key]
             bucket[key] = apply(state, create(state, each))
+
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """The same for rows of columns."""
+        self.fold(bucket, groups.rows(), rows(values))
 
     def merge(self, one: Any, other: Any) -> Any:
         """The state of an extent made of two; neither is used any more."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.flow.columns import Columns
+from onyx.windows.aggregations.aggregation import Aggregation, Segments
+from onyx.windows.coded import Values
 
 
 class Conj(Aggregation):
@@ -57,6 +59,12 @@ class Conj(Aggregation):
 class CollectKeyValue(Conj):
     """The values of a key, in order of arrival; None for segments without it."""
 
+    def extract(self, segments: Segments) -> Values:
+        """Of columns, segments with this key alone."""
+        if isinstance(segments, Columns):
+            segments = segments.only([self._key])
+        return super().extract(segments)
+
     def create(self, state: Any, extracted: Segment) -> Any:
         """A copy of the value of the key; None if the segment lacks it."""
         return deepcopy(extracted.get(self._key))
@@ -75,9 +83,10 @@ class CollectByKey(Aggregation):
         """No values."""
         return {}
 
-    def extract(self, segments: Sequence[Segment]) -> Sequence[Any]:
+    def extract(self, segments: Segments) -> Values:
         """The segments, if each value of the key can be the key of a dict."""
-        for segment in segments:
+        found = super().extract(segments)
+        for segment in found:
             value = segment.get(self._key)
             try:
                 hash(value)
@@ -86,7 +95,7 @@ class CollectByKey(Aggregation):
                     f"{self._where}: key {self._key!r} holds a {type(value).__name__}, by which "
                     "nothing can be collected; use text, a number or None"
                 ) from None
-        return segments
+        return found
 
     def create(self, state: Any, extracted: Segment) -> Segment:
         """A copy of the segment."""

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Bucket
+import numpy as np
+
+from onyx.flow.columns import Columns
+from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
+from onyx.windows.coded import Groups, Values
 
 
 class Count(Aggregation):
@@ -25,11 +28,19 @@ class Count(Aggregation):
         """One more."""
         return state + 1
 
-    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+    def extract(self, segments: Segments) -> Values:
+        """Nothing that anybody looks at."""
+        return np.empty(len(segments), np.bool_) if isinstance(segments, Columns) else segments
+
+    def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Count all segments of a batch at once."""
         self.add(bucket, Counter(keys))
 
-    def add(self, bucket: Bucket, counts: Mapping[Any, int]) -> dict[Any, int]:
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """Count the rows of each group."""
+        self.add(bucket, dict(zip(groups.keys, groups.counts(), strict=True)))
+
+    def add(self, bucket: States, counts: Mapping[Any, int]) -> dict[Any, int]:
         """Apply so many segments of each group; gives their states."""
         states = {key: bucket[key] + many for key, many in counts.items()}
         bucket.update(states)

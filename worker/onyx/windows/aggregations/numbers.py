@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
-from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Bucket
+from onyx.flow.columns import Columns, python_values
+from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
+from onyx.windows.aggregations.arrays import added, extremes
+from onyx.windows.coded import Groups, Values, numbers_of
 
 _NUMBERS = frozenset({int, float})
 
@@ -21,10 +24,17 @@ class Keyed(Aggregation):
         super().__init__(where, key, initial)
         self._get = itemgetter(key)
 
-    def extract(self, segments: Sequence[Segment]) -> list[Any]:
+    def extract(self, segments: Segments) -> Values:
         """The values of the key, if all can be computed with."""
         try:
-            values = list(map(self._get, segments))
+            if isinstance(segments, Columns):
+                column = segments.column(self._key)
+                numbers = numbers_of(column)
+                if numbers is not None:
+                    return numbers
+                values = python_values(column)
+            else:
+                values = list(map(self._get, segments))
         except KeyError:
             raise UserError(
                 f"{self._where}: a segment has no key {self._key!r}; drop such segments before, "
@@ -62,10 +72,21 @@ class Sum(Keyed):
         """Add the value."""
         return state + update
 
-    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+    def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Add the values of a batch in their order."""
         for key, each in zip(keys, extracted, strict=True):
             bucket[key] += each
+
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """Add arrays as a whole, if they can do it exactly."""
+        sums = None
+        if isinstance(values, np.ndarray):
+            states = [bucket[key] for key in groups.keys]
+            sums = added(states, groups.codes, values)
+        if sums is None:
+            super().fold_groups(bucket, groups, values)
+        else:
+            bucket.update(zip(groups.keys, sums, strict=True))
 
     def merge(self, one: Any, other: Any) -> Any:
         """Add both sums."""
@@ -76,6 +97,7 @@ class Extreme(Keyed):
     """The smallest or largest value of a key, or the initial value where that is smaller."""
 
     _choose: Callable[..., Any]
+    _greatest: bool
 
     def init(self) -> Any:
         """The window's `init`."""
@@ -85,11 +107,19 @@ class Extreme(Keyed):
         """The smaller or larger of state and value."""
         return self._choose(state, update)
 
-    def fold(self, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
+    def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Compare the values of a batch in their order."""
         choose = self._choose
         for key, each in zip(keys, extracted, strict=True):
             bucket[key] = choose(bucket[key], each)
+
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """Compare the state of a group with the one value that matters."""
+        if isinstance(values, np.ndarray):
+            values = extremes(len(groups.keys), groups.codes, values, self._greatest)
+            self.fold(bucket, groups.keys, values)
+        else:
+            super().fold_groups(bucket, groups, values)
 
     def merge(self, one: Any, other: Any) -> Any:
         """The smaller or larger of both."""
@@ -100,12 +130,14 @@ class Max(Extreme):
     """The largest value of a key."""
 
     _choose = staticmethod(max)
+    _greatest = True
 
 
 class Min(Extreme):
     """The smallest value of a key."""
 
     _choose = staticmethod(min)
+    _greatest = False
 
 
 class Average(Keyed):
@@ -118,6 +150,18 @@ class Average(Keyed):
     def apply(self, state: tuple[int, Any], update: Any) -> tuple[int, Any]:
         """One more value, added to the sum."""
         return (state[0] + 1, state[1] + update)
+
+    def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
+        """Count and add arrays as a whole, if they can do it exactly."""
+        states = [bucket[key] for key in groups.keys]
+        sums = None
+        if isinstance(values, np.ndarray):
+            sums = added([total for _, total in states], groups.codes, values)
+        if sums is None:
+            super().fold_groups(bucket, groups, values)
+            return
+        numbers = [number + many for (number, _), many in zip(states, groups.counts(), strict=True)]
+        bucket.update(zip(groups.keys, zip(numbers, sums, strict=True), strict=True))
 
     def merge(self, one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         """Numbers and sums added."""

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from onyx.flow.batch import Indices
+from onyx.windows.coded import Array
 from onyx.windows.firing import Number
+
+Axis = Sequence[Number] | Array
+"""The places of a batch."""
 
 
 class Part(NamedTuple):
@@ -18,8 +23,8 @@ class Part(NamedTuple):
 
     numbers: Sequence[int]
     """The extents."""
-    indices: list[int] | None
-    """The segments; None for the whole batch."""
+    indices: Indices | None
+    """The segments, in order of arrival; None for the whole batch."""
 
 
 class Assigner(Protocol):
@@ -38,7 +43,7 @@ class Assigner(Protocol):
         """First and last place of an extent."""
         ...
 
-    def split(self, places: Sequence[Number], ints: bool) -> list[Part]:
+    def split(self, places: Axis, ints: bool) -> list[Part]:
         """The parts of a batch, by its places; `ints` when all of them are ints."""
         ...
 
@@ -57,6 +62,6 @@ class OneExtent:
         """Minus infinity and infinity."""
         return float("-inf"), float("inf")
 
-    def split(self, places: Sequence[Number], ints: bool) -> list[Part]:
+    def split(self, places: Axis, ints: bool) -> list[Part]:
         """The whole batch."""
         return [Part((self.NUMBER,), None)]

@@ -3,6 +3,8 @@
 A window over time takes what stands for an instant: milliseconds since the epoch as they are,
 datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
 numbers only. Practically every batch has ints alone, which is found out once for the whole of it.
+Columns of numbers, timestamps and dates become an array; of text, each different one is parsed once
+a batch.
 """
 
 from __future__ import annotations
@@ -13,12 +15,22 @@ from datetime import date
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns
+from onyx.flow.key_codes import KeyCodes
+from onyx.windows.assigning.assigner import Axis
+from onyx.windows.coded import numbers_of
 from onyx.windows.firing import Number
 from onyx.windows.instants import milliseconds
 
 _INTS = frozenset({int})
+_US_A_MS = np.int64(1_000)
+_MS_A_DAY = np.int64(86_400_000)
 PLACE_MAX = 2.0**63
 """Of floats: farther out an extent has no bounds that differ from one another."""
 
@@ -32,12 +44,14 @@ class Places:
         self._time = time
         self._get = itemgetter(key)
 
-    def of(self, segments: Sequence[Segment]) -> tuple[list[Number], bool]:
+    def of(self, segments: Sequence[Segment] | Columns) -> tuple[Axis, bool]:
         """One place a segment, and whether all are ints.
 
         Raises:
             UserError: a segment has no place, or one that the window cannot use.
         """
+        if isinstance(segments, Columns):
+            return self._of_columns(segments)
         try:
             values = list(map(self._get, segments))
         except KeyError:
@@ -45,6 +59,26 @@ class Places:
         if _INTS.issuperset(map(type, values)):
             return values, True
         return [self.number(value) for value in values], False
+
+    def _of_columns(self, columns: Columns) -> tuple[Axis, bool]:
+        if not columns.has(self._key):
+            raise self._missing()
+        column = columns.column(self._key)
+        found = numbers_of(column)
+        if found is not None and found.dtype == np.int64:
+            return found, True
+        if found is not None and (np.abs(found) < PLACE_MAX).all():
+            return found, False
+        if self._time and not column.null_count and kinds.is_timestamp(column.type):
+            return column.cast(pa.int64()).to_numpy() // _US_A_MS, True
+        if self._time and not column.null_count and kinds.is_date32(column.type):
+            return column.cast(pa.int32()).to_numpy() * _MS_A_DAY, True
+        keys = KeyCodes.of_column(columns, self._key)
+        places = [self.number(value) for value in keys.raws]
+        if _INTS.issuperset(map(type, places)):
+            with contextlib.suppress(OverflowError):
+                return np.array(places, np.int64)[keys.codes], True
+        return [places[code] for code in keys.codes.tolist()], False
 
     def number(self, value: Any) -> Number:
         """The place that a value of the key stands for.

@@ -15,17 +15,23 @@ arrival is kept, on which sums of floats depend.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
-from onyx.windows.assigning.assigner import Part
+from onyx.flow.batch import Indices
+from onyx.windows.assigning.assigner import Axis, Part
+from onyx.windows.coded import Array
 from onyx.windows.firing import Number
 
 PLACE_MAX = 2**62
 """Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""
+WHOLE_MAX = 2**52
+"""The same for floats, which may be no whole numbers beyond."""
+TWO_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +54,39 @@ class Tiling:
         first = last - self.width + 1
         return (max(first, self.minimum) if last >= self.minimum else first), last
 
-    def split(self, places: Sequence[Number], ints: bool) -> list[Part]:
+    def split(self, places: Axis, ints: bool) -> list[Part]:
         """The parts of a batch, by its places; `ints` when all of them are ints."""
-        if not places:
+        if not len(places):
             return []
+        if isinstance(places, np.ndarray):
+            return _split_array(self, places)
         if ints:
-            try:
-                return _split_ints(self, np.array(places, np.int64))
-            except OverflowError:
-                return _split_slowly(self, places)
+            with contextlib.suppress(OverflowError):
+                return _split_array(self, np.array(places, np.int64))
         return _split_slowly(self, places)
 
 
-def _split_ints(tiling: Tiling, places: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Part]:
-    least, most = int(places.min()), int(places.max())
+def _split_array(tiling: Tiling, places: Array) -> list[Part]:
+    least, most = places.min().item(), places.max().item()
     low, high = tiling.numbers(least), tiling.numbers(most)
     if low == high:
         return [Part(low, None)]
-    if max(-least, most, abs(tiling.minimum), tiling.width) > PLACE_MAX:
+    ints = places.dtype == np.int64
+    limit = PLACE_MAX if ints else WHOLE_MAX
+    if max(-least, most, abs(tiling.minimum), tiling.width) > limit:
         return _split_slowly(tiling, places.tolist())
     distances = places - tiling.minimum
     steps = distances // tiling.slide
-    if tiling.width % tiling.slide:
+    if not ints or tiling.width % tiling.slide:  # floats are rounded where they meet
         ends = (distances + tiling.width) // tiling.slide
         steps = steps + ends
-    order = np.argsort(steps, kind="stable")
+    steps = (steps - steps.min()).astype(np.int64)
+    few = steps.max() < TWO_BYTES  # two bytes are sorted without comparing
+    order = np.argsort(steps.astype(np.uint16) if few else steps, kind="stable")
     sorted_ = steps[order]
     starts = [0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)]
     return [
-        Part(tiling.numbers(int(places[order[begin]])), order[begin:end].tolist())
+        Part(tiling.numbers(places[order[begin]].item()), order[begin:end])
         for begin, end in pairwise(starts)
     ]
 
@@ -85,19 +95,20 @@ def _split_slowly(tiling: Tiling, places: Sequence[Number]) -> list[Part]:
     parts: dict[range, list[int]] = {}
     for index, place in enumerate(places):
         parts.setdefault(tiling.numbers(place), []).append(index)
-    return [Part(numbers, indices) for numbers, indices in parts.items()]
+    ordered = sorted(parts.items(), key=lambda part: (part[0].start, part[0].stop))
+    return [Part(numbers, np.array(indices, np.intp)) for numbers, indices in ordered]
 
 
 def by_extent(parts: Sequence[Part]) -> list[Part]:
     """The same with one extent a part, so that each has all its segments in order of arrival."""
     if len(parts) < 2 or all(len(part.numbers) == 1 for part in parts):
         return list(parts)
-    held: dict[int, list[list[int]]] = {}
+    held: dict[int, list[Indices]] = {}
     for part in parts:
         assert part.indices is not None
         for number in part.numbers:
             held.setdefault(number, []).append(part.indices)
     return [
-        Part((number,), lists[0] if len(lists) == 1 else sorted(chain.from_iterable(lists)))
-        for number, lists in held.items()
+        Part((number,), arrays[0] if len(arrays) == 1 else np.sort(np.concatenate(arrays)))
+        for number, arrays in held.items()
     ]

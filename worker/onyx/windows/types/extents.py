@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from onyx.windows.buckets import Frozen, Holder, Pair
+from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import Shards
@@ -69,10 +70,10 @@ class Extents(ABC, Generic[E]):
         """Fold one segment of a batch into the states of its group; gives the extents that have
         it, none if it is late."""
 
-    def add(self, taken: Taken, keys: Sequence[Any]) -> list[int]:
+    @abstractmethod
+    def add(self, taken: Taken, keys: Keyed) -> list[int]:
         """The same for a batch of which no trigger looks at single segments; gives the indices of
         those that are late."""
-        return [i for i, key in enumerate(keys) if not self.add_one(taken, i, key)]
 
     def settle(self) -> None:
         """Get all that was added into the states. Called before any method but `add`."""

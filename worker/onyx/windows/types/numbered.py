@@ -5,24 +5,20 @@ dict, the watermark passes an extent with all its groups at once, and firing it 
 
 Where no trigger looks at single segments, a batch is split by extent and folded as a whole, which
 gives the same as one by one: states change in the order of the segments, and nothing else happens.
-Segments that are only counted are counted apart, and get into the states when somebody looks: one
-small dict, which stays in the cache, instead of the states of all groups and a list of those that
-have changed.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onyx.windows.aggregations.count import Count
 from onyx.windows.assigning.assigner import Assigner, Part
 from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, pages
+from onyx.windows.coded import Keyed, chosen
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Pages
-from onyx.windows.groups import Keys, load_key, load_keys
+from onyx.windows.groups import load_key, load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
     AddUpdates,
@@ -38,6 +34,7 @@ from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.folding import Folding
 from onyx.windows.types.passing import Passing
 from onyx.windows.types.waiting import ShardIndex, Waiting
 
@@ -58,31 +55,22 @@ class NumberedExtents(Extents[int]):
         self._changes = Changes(self._window, self._aggregation, self._shards)
         self._index = ShardIndex(self._shards, self._buckets)
         """Not used of states that are not in memory."""
-        self._counting = isinstance(self._aggregation, Count) and on_peer.holder.in_memory
-        self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
-        """Segments of each group that are not in its state yet, by extent."""
+        self._folding = Folding(
+            self._aggregation, self._holder.in_memory, self._bucket, self._changes, self._waiting
+        )
 
     # Segments come.
 
-    def add(self, taken: Taken, keys: Sequence[Any]) -> list[int]:
+    def add(self, taken: Taken, keys: Keyed) -> list[int]:
         """A batch as a whole, split by extent."""
         self._index.invalidate()
-        extracted = taken.extracted
-        parts, late = self._without_late(
-            self._assigner.split(taken.places or (), taken.ints), len(keys)
-        )
+        places = () if taken.places is None else taken.places
+        parts, late = self._without_late(self._assigner.split(places, taken.ints), len(keys))
         for part in by_extent(parts):
-            mine, values = keys, extracted
-            if part.indices is not None:
-                mine = [keys[index] for index in part.indices]
-                values = [extracted[index] for index in part.indices]
-            if self._counting:
-                for number in part.numbers:
-                    self._counted[number].update(mine)
-            else:
-                touched: Keys = dict.fromkeys(mine)
-                for number in part.numbers:
-                    self._fold(number, mine, values, touched)
+            mine = chosen(keys, part.indices)
+            values = mine if self._folding.counts else chosen(taken.extracted, part.indices)
+            for number in part.numbers:
+                self._folding.add(number, mine, values)
         return late
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[int]:
@@ -93,21 +81,12 @@ class NumberedExtents(Extents[int]):
             watermark = self._watermarks.of(self._shards[key])
             numbers = [number for number in numbers if not self._is_past(number, watermark)]
         for number in numbers:
-            self._fold_one(number, key, taken.extracted[index])
+            self._folding.add_one(number, key, taken.extracted[index])
         return numbers
 
     def settle(self) -> None:
-        """Get what was only counted into the states."""
-        if not self._counted:
-            return
-        assert isinstance(self._aggregation, Count)
-        for number, counts in self._counted.items():
-            bucket = self._bucket(number)
-            states = self._aggregation.add(bucket, counts)
-            bucket.used(states)
-            self._waiting.touch(number, states)
-            self._changes.states(number, states)
-        self._counted.clear()
+        """See `Extents.settle`."""
+        self._folding.settle()
 
     def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
         """Parts of extents that are open, and the indices of segments that none of them has."""
@@ -120,40 +99,8 @@ class NumberedExtents(Extents[int]):
             if open_:
                 kept.append(Part(open_, part.indices))
             else:
-                late += range(many) if part.indices is None else part.indices
+                late += range(many) if part.indices is None else part.indices.tolist()
         return kept, sorted(late)
-
-    def _fold(
-        self, number: int, keys: Sequence[Any], extracted: Sequence[Any], touched: Keys
-    ) -> None:
-        """Apply segments to one extent."""
-        bucket = self._bucket(number)
-        try:
-            if self._aggregation.closed:
-                self._aggregation.fold(bucket, keys, extracted)
-                self._changes.states(number, touched)
-            else:
-                self._changes.fold(number, bucket, keys, extracted)
-        except TypeError as error:
-            raise self._aggregation.refuse(extracted, error) from error
-        bucket.used(touched)
-        self._waiting.touch(number, touched)
-
-    def _fold_one(self, number: int, key: Any, extracted: Any) -> None:
-        """`_fold` for one segment, faster."""
-        touched: Keys = {key: None}
-        if not self._aggregation.closed:
-            self._fold(number, [key], [extracted], touched)
-            return
-        bucket, aggregation = self._bucket(number), self._aggregation
-        state = bucket[key]
-        try:
-            bucket[key] = aggregation.apply(state, aggregation.create(state, extracted))
-        except TypeError as error:
-            raise aggregation.refuse([extracted], error) from error
-        bucket.used(touched)
-        self._changes.states(number, touched)
-        self._waiting.touch(number, touched)
 
     def _bucket(self, number: int) -> Bucket:
         bucket = self._buckets.get(number)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.buckets import Form, Frozen
+from onyx.windows.coded import Keyed, rows
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import dump_key, load_key
@@ -77,10 +78,11 @@ class SessionExtents(Extents[Session]):
 
     # Segments come.
 
-    def add(self, taken: Taken, keys: Sequence[Any]) -> list[int]:
+    def add(self, taken: Taken, keys: Keyed) -> list[int]:
         """Segment by segment: each may be near the one before."""
-        late = [index for index, key in enumerate(keys) if self._take_in(taken, index, key) is None]
-        self._groups.used(keys)
+        its_rows, its_keys = taken.by_row(), rows(keys)
+        late = [i for i, key in enumerate(its_keys) if self._take_in(its_rows, i, key) is None]
+        self._groups.used(its_keys)
         return late
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:

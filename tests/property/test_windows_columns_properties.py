@@ -1,0 +1,162 @@
+"""Columns and dicts are the same to a window: firings in their order, late segments, records and
+states, to the type of each number and the last bit of a float; also where both come in turns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.windows import shown, task_windows
+
+from onyx.codec.records import decode_records, encode_records
+from onyx.errors import SegmentError
+from onyx.flow.columns import from_dicts
+from onyx.flow.key_codes import KeyCodes
+from onyx.windows.coded import GroupKeys
+from onyx.windows.groups import hashable_keys
+from onyx.windows.task_windows import TaskWindows
+
+SHAPES = {
+    "fixed": {"type": "fixed", "range": (10, "elements")},
+    "sliding": {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements")},
+    "session": {"type": "session", "timeout_gap": (4, "elements")},
+    "sessions by key": {"type": "session", "timeout_gap": (4, "elements"), "session_key": "s"},
+    "global": {"type": "global"},
+}
+AGGREGATIONS = {
+    "count": {"aggregation": "count"},
+    "sum": {"aggregation": ("sum", "v")},
+    "min": {"aggregation": ("min", "v"), "init": 3},
+    "max": {"aggregation": ("max", "v"), "init": 0.0},
+    "average": {"aggregation": ("average", "v")},
+    "conj": {"aggregation": "conj"},
+    "collect-key-value": {"aggregation": ("collect-key-value", "v")},
+    "collect-by-key": {"aggregation": ("collect-by-key", "s")},
+}
+TRIGGERS = {
+    "watermark": {"type": "watermark"},
+    "percentile": {"type": "percentile-watermark", "watermark_percentage": 0.5},
+    "segment": {"type": "segment", "threshold": (3, "elements")},
+    "all extents": {"type": "segment", "threshold": (2, "elements"), "fire_all_extents": True},
+    "timer": {"type": "timer", "period": (5, "milliseconds")},
+    "punctuation": {"type": "punctuation", "pred": "m:whole"},
+    "user": {"type": "m:trigger"},
+}
+FUNCTIONS = {
+    "m:whole": lambda _, event: event["segment"]["at"] % 5 == 0,
+    "m:trigger": lambda: {"trigger_fire": lambda _, __, event: event["lower_bound"] % 2 == 0},
+}
+REFINEMENTS = st.sampled_from(["discarding", "accumulating"])
+PLACES = {
+    "int": st.integers(-20, 60) | st.sampled_from([2**62, -(2**62)]),
+    "float": st.floats(-20, 60) | st.sampled_from([1e17, -1e17]),
+}
+VALUES = {
+    "int": st.integers(-5, 5) | st.sampled_from([2**62, 2**63 - 1, -(2**63), 2**53 + 1]),
+    "float": st.floats() | st.sampled_from([0.0, -0.0, 1e308]),
+}
+KEYS = {
+    "text": st.sampled_from("abc"),
+    "float": st.sampled_from([0.0, -0.0, 1.0, 0.5]),
+    "maybe": st.sampled_from([True, False, None]),
+}
+
+
+@st.composite
+def batches(draw: st.DrawFn):
+    """Batches whose keys hold one type each, with the watermark behind each."""
+    kinds = st.sampled_from
+    segments = draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "at": PLACES[draw(kinds(list(PLACES)))],
+                    "v": VALUES[draw(kinds(list(VALUES)))],
+                    "k": KEYS[draw(kinds(list(KEYS)))],
+                    "s": st.integers(0, 1),
+                }
+            ),
+            min_size=1,
+            max_size=30,
+        )
+    )
+    if draw(st.booleans()):
+        segments.sort(key=lambda each: each["at"])
+    bounds = draw(st.sets(st.integers(1, len(segments))))
+    cuts = sorted({0, len(segments), *bounds})
+    watermarks = sorted(draw(st.lists(st.integers(-20, 80), min_size=len(cuts))))
+    return [(segments[a:b], watermarks[n]) for n, (a, b) in enumerate(pairwise(cuts))]
+
+
+def given_as_columns(segments):
+    columns, kept, failures = from_dicts(segments)
+    assert kept is None
+    assert not failures
+    return columns, GroupKeys().of(KeyCodes.of_column(columns, "k"))
+
+
+def given_as_dicts(segments):
+    return [dict(each) for each in segments], hashable_keys([each["k"] for each in segments])
+
+
+def trace(windows: TaskWindows, stream, grouped, forms):
+    """All that can be seen of windows, batch by batch."""
+    seen, records = [], []
+    for number, (segments, watermark) in enumerate(stream):
+        batch, groups = forms[number % len(forms)](segments)
+        added = windows.add(batch, groups if grouped else None, number * 4)
+        seen.append((shown(added.firings), added.late))
+        seen.append([each.segment for each in added.firings])
+        seen.append(shown(windows.tick(number * 4)))
+        seen.append(shown(windows.advance(watermark)))
+        if number % 2:
+            records.append(windows.take_changes())
+    records.append(windows.take_changes())
+    held = sorted(map(repr, windows.query("w0")))
+    seen += [held, repr(records), repr(windows.snapshots(range(2)))]
+    seen.append(shown(windows.complete(range(2), 99)))
+    return seen, records, held
+
+
+def made(shape, aggregation, trigger, refinement, grouped, lateness, assigned=True):
+    window = {**SHAPES[shape], **AGGREGATIONS[aggregation]}
+    if lateness is not None and shape != "global":
+        window["allowed_lateness"] = (lateness, "elements")
+    return task_windows(
+        (window, [{"refinement": refinement, **TRIGGERS[trigger]}]),
+        group_by="k" if grouped else None,
+        assigned=assigned,
+        functions=FUNCTIONS,
+        shard_of=lambda key: len(repr(key)) % 2,
+    )
+
+
+def agree(stream, grouped, *given):
+    dicts, _, _ = trace(made(*given), stream, grouped, [given_as_dicts])
+    columns, records, held = trace(made(*given), stream, grouped, [given_as_columns])
+    assert columns == dicts
+    turns, _, _ = trace(made(*given), stream, grouped, [given_as_columns, given_as_dicts])
+    assert turns == dicts
+    restored = made(*given)
+    try:
+        for by_shard in records:
+            for shard, each in by_shard.items():
+                restored.restore(shard, decode_records(encode_records(each)))
+    except SegmentError:  # a sum beyond 64 bits
+        return
+    assert sorted(map(repr, restored.query("w0"))) == held
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+@given(
+    stream=batches(),
+    refinement=REFINEMENTS,
+    grouped=st.booleans(),
+    lateness=st.none() | st.integers(0, 20),
+)
+@settings(max_examples=12, deadline=None)
+def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped, lateness):
+    agree(stream, grouped, shape, aggregation, "watermark", refinement, grouped, lateness)

@@ -1,0 +1,151 @@
+"""What windows take of a batch: of dicts a list with one item a segment, of columns arrays.
+
+The group of a row of columns is a code into the groups of the batch, so that a window takes a step
+for each group of a batch and none for each row. Both forms are asked by the functions here; whoever
+has to look at single segments makes lists of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from onyx.flow.batch import Indices, Segment
+from onyx.flow.columns import Columns
+from onyx.flow.key_codes import KeyCodes, Remembered, compact
+from onyx.windows.groups import Keys, hashable_key, is_plain
+
+Array = NDArray[np.int64] | NDArray[np.float64]
+Values = Sequence[Any] | NDArray[Any]
+"""One item a segment."""
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of rows of columns."""
+
+    codes: Indices
+    """For each row the index of its group in `keys`."""
+    keys: list[Any]
+    """Each group of the batch once (`groups.hashable_key`), in order of its first row."""
+
+    @staticmethod
+    def one(many: int) -> Groups:
+        """So many rows of a task that is not grouped."""
+        return Groups(np.zeros(many, np.intp), [None] if many else [])
+
+    @staticmethod
+    def of_rows(keys: Sequence[Any]) -> Groups:
+        """Of one group a row."""
+        found: dict[Any, int] = {}
+        codes = [found.setdefault(key, len(found)) for key in keys]
+        return Groups(np.array(codes, np.intp), list(found))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.keys[self.codes[row]]
+
+    def take(self, chosen: Indices) -> Groups:
+        """The groups of some rows."""
+        codes, olds, _ = compact(self.codes[chosen], len(self.keys))
+        return Groups(codes, [self.keys[old] for old in olds.tolist()])
+
+    def rows(self) -> list[Any]:
+        """The group of each row."""
+        keys = self.keys
+        return [keys[code] for code in self.codes.tolist()]
+
+    def counts(self) -> list[int]:
+        """For each group how many rows it has."""
+        found: list[int] = np.bincount(self.codes, minlength=len(self.keys)).tolist()
+        return found
+
+
+Keyed = Sequence[Any] | Groups
+"""The group of each segment of a batch."""
+
+
+def keyed(segments: Sequence[Segment] | Columns, groups: Keyed | None) -> Keyed:
+    """The groups of segments in the form that goes with them: before a function of a task they may
+    have been columns, and dicts behind it.
+
+    Args:
+        groups: None where the task is not grouped.
+    """
+    if isinstance(segments, Columns):
+        if groups is None:
+            return Groups.one(len(segments))
+        return groups if isinstance(groups, Groups) else Groups.of_rows(groups)
+    return [None] * len(segments) if groups is None else rows(groups)
+
+
+class GroupKeys:
+    """The groups of columns, remembered for those that come again."""
+
+    def __init__(self) -> None:
+        self._remembered = Remembered(hashable_key)
+
+    def of(self, keys: KeyCodes) -> Groups:
+        """The group that each row is in.
+
+        Raises:
+            UserError: a key is or holds NaN, or something that has no canonical form.
+        """
+        found = keys.raws
+        if keys.names is not None or not is_plain(found):
+            found = self._remembered.of(keys)
+            merged: dict[Any, int] = {}
+            news = [merged.setdefault(key, len(merged)) for key in found]
+            if len(merged) < len(found):
+                return Groups(np.array(news, np.intp)[keys.codes], list(merged))
+        return Groups(keys.codes, found)
+
+
+def chosen(values: Any, indices: Indices | None) -> Any:
+    """Of one item or group a segment, or of the segments, those of some; None: of all."""
+    if indices is None or values is None:
+        return values
+    if isinstance(values, Groups | Columns):
+        return values.take(indices)
+    if isinstance(values, np.ndarray):
+        return values[indices]
+    return [values[index] for index in indices.tolist()]
+
+
+def rows(values: Any) -> Any:
+    """Items or groups of a batch as Python has them, one a segment."""
+    if isinstance(values, Groups):
+        return values.rows()
+    return values.tolist() if isinstance(values, np.ndarray) else values
+
+
+def different(groups: Keyed) -> Keys:
+    """Each group of a batch once, in order of its first segment."""
+    return dict.fromkeys(groups.keys if isinstance(groups, Groups) else groups)
+
+
+def numbers_of(column: pa.Array) -> Array | None:
+    """A column as an array of what Python's int or float holds; None if it holds anything else, or
+    an int beyond 64 bits."""
+    kind = column.type
+    if column.null_count:
+        return None
+    if kinds.is_floating(kind):
+        floats: Array = column.to_numpy().astype(np.float64, copy=False)
+        return floats
+    if not kinds.is_integer(kind):
+        return None
+    ints = column.to_numpy()
+    if kinds.is_uint64(kind) and len(ints) and int(ints.max()) > _INT64_MAX:
+        return None
+    found: Array = ints.astype(np.int64, copy=False)
+    return found

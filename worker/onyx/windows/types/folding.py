@@ -1,0 +1,96 @@
+"""Folding segments into the states of numbered extents, as a batch or one by one.
+
+Segments that are only counted are counted apart, and get into the states when somebody looks: one
+small dict, which stays in the cache, instead of the states of all groups and a list of those that
+have changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.aggregations.count import Count
+from onyx.windows.buckets import Bucket
+from onyx.windows.coded import Groups, Keyed, Values, different, rows
+from onyx.windows.groups import Keys
+from onyx.windows.types.changes import Changes
+from onyx.windows.types.waiting import Waiting
+
+
+class Folding:
+    """Of one window on one peer."""
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        in_memory: bool,
+        bucket: Callable[[int], Bucket],
+        changes: Changes,
+        waiting: Waiting,
+    ) -> None:
+        """`bucket` gives the states of an extent, and begins it if need be."""
+        self._aggregation = aggregation
+        self._bucket = bucket
+        self._changes = changes
+        self._waiting = waiting
+        self.counts = isinstance(aggregation, Count) and in_memory
+        """Whether segments are only counted."""
+        self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
+        """Segments of each group that are not in its state yet, by extent."""
+
+    def add(self, number: int, keys: Keyed, extracted: Values) -> None:
+        """Apply segments to one extent."""
+        if not self.counts:
+            self._fold(number, keys, extracted, different(keys))
+        elif isinstance(keys, Groups):
+            self._counted[number].update(dict(zip(keys.keys, keys.counts(), strict=True)))
+        else:
+            self._counted[number].update(keys)
+
+    def add_one(self, number: int, key: Any, extracted: Any) -> None:
+        """The same for one segment, faster."""
+        touched: Keys = {key: None}
+        if not self._aggregation.closed:
+            self._fold(number, [key], [extracted], touched)
+            return
+        bucket, aggregation = self._bucket(number), self._aggregation
+        state = bucket[key]
+        try:
+            bucket[key] = aggregation.apply(state, aggregation.create(state, extracted))
+        except TypeError as error:
+            raise aggregation.refuse([extracted], error) from error
+        bucket.used(touched)
+        self._changes.states(number, touched)
+        self._waiting.touch(number, touched)
+
+    def settle(self) -> None:
+        """Get what was only counted into the states."""
+        if not self._counted:
+            return
+        assert isinstance(self._aggregation, Count)
+        for number, counts in self._counted.items():
+            bucket = self._bucket(number)
+            states = self._aggregation.add(bucket, counts)
+            bucket.used(states)
+            self._waiting.touch(number, states)
+            self._changes.states(number, states)
+        self._counted.clear()
+
+    def _fold(self, number: int, keys: Keyed, extracted: Values, touched: Keys) -> None:
+        bucket = self._bucket(number)
+        try:
+            if not self._aggregation.closed:
+                self._changes.fold(number, bucket, rows(keys), rows(extracted))
+            elif isinstance(keys, Groups):
+                self._aggregation.fold_groups(bucket, keys, extracted)
+                self._changes.states(number, touched)
+            else:
+                self._aggregation.fold(bucket, keys, rows(extracted))
+                self._changes.states(number, touched)
+        except TypeError as error:
+            raise self._aggregation.refuse(rows(extracted), error) from error
+        bucket.used(touched)
+        self._waiting.touch(number, touched)
