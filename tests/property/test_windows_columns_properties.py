@@ -82,6 +82,7 @@ def batches(draw: st.DrawFn):
             max_size=30,
         )
     )
+    segments = [{key: each[key] for key in ("at", "v", "k", "s")} for each in segments]
     if draw(st.booleans()):
         segments.sort(key=lambda each: each["at"])
     bounds = draw(st.sets(st.integers(1, len(segments))))
@@ -108,7 +109,7 @@ def trace(windows: TaskWindows, stream, grouped, forms):
         batch, groups = forms[number % len(forms)](segments)
         added = windows.add(batch, groups if grouped else None, number * 4)
         seen.append((shown(added.firings), added.late))
-        seen.append([each.segment for each in added.firings])
+        seen.append(repr([each.segment for each in added.firings]))
         seen.append(shown(windows.tick(number * 4)))
         seen.append(shown(windows.advance(watermark)))
         if number % 2:
@@ -160,3 +161,18 @@ def agree(stream, grouped, *given):
 @settings(max_examples=12, deadline=None)
 def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped, lateness):
     agree(stream, grouped, shape, aggregation, "watermark", refinement, grouped, lateness)
+
+
+@pytest.mark.parametrize("trigger", [each for each in TRIGGERS if each != "watermark"])
+@pytest.mark.parametrize("shape", SHAPES)
+@given(stream=batches(), refinement=REFINEMENTS, grouped=st.booleans(), assigned=st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_a_trigger_fires_the_same(shape, trigger, stream, refinement, grouped, assigned):
+    agree(stream, grouped, shape, "sum", trigger, refinement, grouped, None, assigned)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(stream=batches(), refinement=REFINEMENTS, lateness=st.none() | st.integers(0, 20))
+@settings(max_examples=6, deadline=None)
+def test_segments_that_are_the_watermark_give_the_same(shape, stream, refinement, lateness):
+    agree(stream, True, shape, "count", "watermark", refinement, True, lateness, False)

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from onyx.errors import UserError
+from onyx.flow.columns import from_dicts
 from onyx.windows.assigning.places import Places
 
 NOON_MS = 1_442_145_600_000
@@ -58,3 +59,36 @@ def test_a_window_over_elements_takes_numbers_only(value):
 def test_a_segment_without_the_key_is_an_error():
     with pytest.raises(UserError, match="no key 'at', which is the windowKey"):
         OF_TIME.of([{"at": 1}, {"when": 1}])
+
+
+@pytest.mark.parametrize(
+    ("values", "time"),
+    [
+        ([3, -4], False),
+        ([3.5, -4.0], False),
+        (
+            [datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(2020, 1, 1, tzinfo=UTC)],
+            True,
+        ),
+        ([date(2020, 1, 1), date(1960, 5, 5)], True),
+        (["2020-01-01", "1960-05-05T10:00:00.000999+02:00", "2020-01-01"], True),
+    ],
+    ids=["ints", "floats", "datetimes", "dates", "text"],
+)
+def test_columns_have_the_places_of_dicts(values, time):
+    places = Places("w", "gather", "at", time)
+    found, _ = places.of(from_dicts([{"at": value} for value in values])[0])
+    assert found.tolist() == places.of([{"at": value} for value in values])[0]
+
+
+@pytest.mark.parametrize("value", [None, True, float("nan"), 2.0**63, "x", date(2020, 1, 1), [1]])
+def test_columns_are_refused_like_dicts(value):
+    places = Places("w", "gather", "at", time=False)
+    columns, _, _ = from_dicts([{"at": value}])
+    with pytest.raises(UserError) as of_dicts:
+        places.of([{"at": value}])
+    with pytest.raises(UserError) as of_columns:
+        places.of(columns)
+    assert str(of_columns.value) == str(of_dicts.value)
+    with pytest.raises(UserError, match="has no key 'at'"):
+        places.of(columns.without(["at"]))

@@ -1,5 +1,6 @@
 """A batch split by extents: by vectors and one by one it is the same."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,24 @@ def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
             found |= {index: list(part.numbers) for index in indices}
             assert list(indices) == sorted(indices)
         assert found == {i: list(tiling.numbers(place)) for i, place in enumerate(places)}
+
+
+@given(TILINGS, st.lists(st.floats(-1e6, 1e6) | st.sampled_from([1e17, -1e-100]), min_size=1))
+def test_an_array_of_floats_is_split_like_python_floats(tiling, places):
+    found = [
+        (list(part.numbers), range(len(places)) if part.indices is None else part.indices)
+        for part in tiling.split(np.array(places), False)
+    ]
+    each = {index: numbers for numbers, indices in found for index in indices}
+    assert each == {i: list(tiling.numbers(place)) for i, place in enumerate(places)}
+
+
+def test_places_between_extents_are_in_none():
+    tiling = Tiling(0, 1, 10)
+    parts = tiling.split([8, 9, 19, 28], True)
+    assert [(list(part.numbers), part.indices.tolist()) for part in parts if part.numbers] == [
+        ([0], [1]), ([1], [2])
+    ]  # fmt: skip
 
 
 @given(TILINGS, PLACES)

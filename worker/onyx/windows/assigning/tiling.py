@@ -69,7 +69,7 @@ class Tiling:
 def _split_array(tiling: Tiling, places: Array) -> list[Part]:
     least, most = places.min().item(), places.max().item()
     low, high = tiling.numbers(least), tiling.numbers(most)
-    if low == high:
+    if (low.start, low.stop) == (high.start, high.stop):  # empty ranges are all equal
         return [Part(low, None)]
     ints = places.dtype == np.int64
     limit = PLACE_MAX if ints else WHOLE_MAX

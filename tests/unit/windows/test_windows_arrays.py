@@ -1,0 +1,93 @@
+"""Arrays folded into states give what Python gives, to the type and the last bit."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onyx.flow.columns import Columns
+from onyx.flow.key_codes import KeyCodes
+from onyx.windows.aggregations.arrays import added, extremes
+from onyx.windows.coded import GroupKeys, Groups, chosen, numbers_of
+from onyx.windows.groups import hashable_keys
+
+INTS = st.integers(-(2**63), 2**63 - 1)
+FLOATS = st.floats() | st.sampled_from([0.0, -0.0])
+
+
+def one_by_one(states, codes, values, step):
+    states = list(states)
+    for code, value in zip(codes, values, strict=True):
+        states[code] = step(states[code], value)
+    return states
+
+
+@given(data=st.data(), kind=st.sampled_from([INTS, FLOATS]))
+def test_sums_are_those_of_python(data, kind):
+    values = data.draw(st.lists(kind, min_size=1, max_size=20))
+    codes = data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values)))
+    codes = Groups.of_rows(codes).codes.tolist()
+    states = data.draw(
+        st.lists(INTS | FLOATS | st.just(2**70), min_size=max(codes) + 1, max_size=max(codes) + 1)
+    )
+    found = added(states, np.array(codes), np.array(values))
+    if found is not None:
+        expected = one_by_one(states, codes, values, lambda state, value: state + value)
+        assert repr(found) == repr(expected).replace("-nan", "nan")
+
+
+@pytest.mark.parametrize(
+    ("states", "values"),
+    [([2**63 - 1], [1]), ([0], [2**62, 2**62]), ([2**64], [1]), ([10**400], [0.5]), (["a"], [1])],
+)
+def test_what_arrays_cannot_add_is_left_to_python(states, values):
+    assert added(states, np.zeros(len(values), np.intp), np.array(values)) is None
+
+
+@pytest.mark.parametrize(("greatest", "choose"), [(True, max), (False, min)])
+@given(data=st.data(), kind=st.sampled_from([INTS, FLOATS]))
+def test_of_equal_extremes_the_first_stays(greatest, choose, data, kind):
+    values = data.draw(st.lists(kind, min_size=1, max_size=20))
+    codes = data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values)))
+    codes = Groups.of_rows(codes).codes
+    many = int(codes.max()) + 1
+    ones = extremes(many, codes, np.array(values), greatest)
+    for start in (0, 0.0, -0.0, math.nan, 3):
+        expected = one_by_one([start] * many, codes.tolist(), values, choose)
+        assert repr([choose(start, one) for one in ones]) == repr(expected)
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 0.5, None]), min_size=1))
+def test_groups_of_columns_are_those_of_dicts(values):
+    columns = Columns(pa.RecordBatch.from_pydict({"k": pa.array(values, pa.float64())}))
+    groups = GroupKeys().of(KeyCodes.of_column(columns, "k"))
+    rows = hashable_keys(values)
+    assert groups.rows() == rows
+    assert list(map(type, groups.rows())) == list(map(type, rows))
+    assert groups.keys == list(dict.fromkeys(rows))
+    assert groups.counts() == [rows.count(key) for key in groups.keys]
+    some = np.arange(1, len(values))
+    taken = chosen(groups, some)
+    assert taken.rows() == rows[1:]
+    assert taken.keys == list(dict.fromkeys(rows[1:]))
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pa.array([1, 2], pa.int8()), [1, 2]),
+        (pa.array([1, 2], pa.uint64()), [1, 2]),
+        (pa.array([1, 2**63], pa.uint64()), None),
+        (pa.array([0.5], pa.float32()), [0.5]),
+        (pa.array([1, None]), None),
+        (pa.array([True]), None),
+        (pa.array(["1"]), None),
+        (pa.array([], pa.uint64()), []),
+    ],
+)
+def test_numbers_that_python_has_alike_become_arrays(column, found):
+    numbers = numbers_of(column)
+    assert (None if numbers is None else numbers.tolist()) == found
