@@ -14,7 +14,8 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns, python_values
+from onyx.flow.column_values import python_values
+from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis
