@@ -87,6 +87,9 @@ def test_a_key_that_a_segment_lacks_is_null():
         ([date(2026, 1, 1), NOON], [1]),
         ([None, "x", 1], [2]),
         ([True, 1], [1]),
+        ([2.5, True], [1]),
+        ([date(2026, 1, 1), 5], [1]),
+        ([5, timedelta(1), NOON], [1, 2]),
         ([[1], ["x"]], [1]),
     ],
 )

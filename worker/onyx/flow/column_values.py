@@ -24,8 +24,14 @@ from onyx.flow.column_types import UTC_NAME
 
 MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 """What is raised for values that a type cannot hold."""
-_APART = ({str, bytes}, {date, datetime})
-"""Types of which pyarrow makes one."""
+_MOMENTS, _NUMBERS = (date, datetime, time, timedelta), (int, float, Decimal)
+_APART: tuple[set[Any], ...] = (
+    {str, bytes},
+    {date, datetime},
+    {bool, float},
+    *({moment, number} for moment in _MOMENTS for number in _NUMBERS),
+)
+"""Types of which pyarrow makes one: 5 beside a date is the sixth day of 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -46,7 +52,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array
         MISMATCH: there is no such type, or `kind` does not hold them.
     """
     found = set(map(type, values))
-    if any(apart <= found for apart in _APART):
+    if len(found) > 1 and any(apart <= found for apart in _APART):
         names = " and ".join(sorted(each.__name__ for each in found))
         raise pa.ArrowTypeError(f"one column cannot hold {names}")
     array = pa.array(values)

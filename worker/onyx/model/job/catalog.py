@@ -221,7 +221,8 @@ class CatalogEntry:
             restriction="Not together with watermarkKey.",
         ),
     ] = None
-    """Function of a segment that gives its event time in milliseconds."""
+    """Function of a segment that gives its event time in milliseconds; with `batchFormat: arrow` of
+    a record batch, giving an array of times."""
     watermark_key: Annotated[
         str | None, Key(allowed_for=("input",), restriction="Not together with assignWatermarkFn.")
     ] = None

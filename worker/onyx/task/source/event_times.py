@@ -19,10 +19,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+import pyarrow as pa
+
 from onyx.errors import UserError, UserFunctionError, describe
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segments
+from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.segment import Segment
 from onyx.model.job import CatalogEntry
 from onyx.seams import Clock
+from onyx.task.source.column_times import newest_time, times_array
 from onyx.windows.instants import milliseconds
 from onyx.windows.units import standard
 from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMarks
@@ -43,20 +48,21 @@ class SourceTimes:
         self._clock = clock
         self._task = entry.name
         if entry.assign_watermark_fn is not None:
-            self._fn: Callable[[Segment], Any] = resolve(entry.assign_watermark_fn)
+            self._fn: Callable[[Any], Any] = resolve(entry.assign_watermark_fn)
         else:
             assert entry.watermark_key is not None, "only inputs that assign watermarks have times"
             self._fn = itemgetter(entry.watermark_key)
         self._fn_name = f"assignWatermarkFn {entry.assign_watermark_fn}"
         self._key = entry.watermark_key
+        self._columns = entry.batch_format == "arrow"
 
-    def read(self, partition: int, segments: Sequence[Segment]) -> None:
+    def read(self, partition: int, segments: Segments) -> None:
         """A partition was asked for new segments and gave these, or none.
 
         Raises:
             UserError: one has no time, or something that is none.
         """
-        newest = self._newest(segments) if segments else None
+        newest = self._newest(segments) if len(segments) else None
         if newest is None:
             self._marks.saw_nothing(partition, self._clock.monotonic_s())
         else:
@@ -70,7 +76,25 @@ class SourceTimes:
         """The watermark, by the partitions that may still give something."""
         return self._marks.mark(active, self._clock.monotonic_s())
 
-    def _newest(self, segments: Sequence[Segment]) -> int | None:
+    def _newest(self, segments: Segments) -> int | None:
+        if self._key is None and self._columns:
+            return newest_time(self._assigned(segments), self._time)
+        if isinstance(segments, Columns):
+            assert self._key is not None, "functions of dicts are for tasks of dicts"
+            if not segments.has(self._key):
+                raise self._failure(KeyError(self._key))
+            return newest_time(segments.column(self._key), self._time)
+        return self._newest_of(segments)
+
+    def _assigned(self, segments: Segments) -> pa.Array:
+        """What a function over columns gives for a batch, or for the part that columns hold."""
+        columns = segments if isinstance(segments, Columns) else from_dicts(segments)[0]
+        try:
+            return times_array(self._fn(columns.record_batch))
+        except BaseException as error:
+            raise self._failure(error) from error
+
+    def _newest_of(self, segments: Sequence[Segment]) -> int | None:
         try:
             newest = max(map(self._fn, segments))
         except BaseException:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch, as_dicts
+from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
@@ -260,7 +260,7 @@ class Source:
             return None
         segments = partition.reader.read(wanted)
         if self._times is not None:
-            self._times.read(partition.number, as_dicts(segments))
+            self._times.read(partition.number, segments)
         now_s = self._clock.monotonic_s()
         if not len(segments):
             partition.give_up_if_idle(now_s)
