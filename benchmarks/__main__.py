@@ -24,6 +24,8 @@ BENCHMARKS = {
     "workload_a": "CPU a segment against the plain loop, Bytewax and Spark",
     "workload_b": "counting words against Bytewax, in one process and with a shuffle",
     "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
+    "nexmark": "six queries of Nexmark against Bytewax, Pathway, Polars and DuckDB",
+    "scale": "CPU a row and memory over 100 million rows of columns",
     "acking": "what at-least-once costs against at-most-once",
     "batch_cost": "what a batch costs, whatever is in it, in one process and in three",
     "latency": "end to end over two gRPC hops",

@@ -1,0 +1,95 @@
+"""Nexmark over whole tables, on one thread: the limit of what a stream can reach.
+
+`python frames_nexmark.py polars|duckdb q5 FOLDER`
+"""
+
+import sys
+
+WINDOW_MS = 10_000
+SLIDE_MS = 2_000
+SUMMED = {
+    "q0": "price",
+    "q1": "price",
+    "q2": "price",
+    "q5": "auction",
+    "q7": "price",
+    "q8": "person",
+}
+
+
+# Polars
+
+
+def polars_query(query, folder):
+    import polars as pl
+
+    bids = pl.scan_parquet(f"{folder}/bids-*.parquet")
+    time = pl.col("date_time")
+    start = time // WINDOW_MS
+    if query == "q0":
+        found = bids
+    elif query == "q1":
+        found = bids.with_columns(price=pl.col("price") * 908 // 1000)
+    elif query == "q2":
+        found = bids.filter(pl.col("auction") % 123 == 0).select("auction", "price")
+    elif query == "q5":
+        each = [
+            bids.select("auction", until=time // SLIDE_MS + later)
+            for later in range(WINDOW_MS // SLIDE_MS)
+        ]
+        counts = pl.concat(each).group_by("until", "auction").agg(bids=pl.len())
+        found = counts.filter(pl.col("bids") == pl.col("bids").max().over("until"))
+    elif query == "q7":
+        highest = bids.group_by(start.alias("start")).agg(pl.col("price").max())
+        found = bids.with_columns(start=start).join(highest, on=["start", "price"])
+    else:
+        persons = pl.scan_parquet(f"{folder}/persons-*.parquet")
+        auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet")
+        sold = auctions.select(person="seller", start=start).unique()
+        found = persons.select("name", person="id", start=start).join(sold, on=["person", "start"])
+    return found.select(pl.len(), pl.col(SUMMED[query]).sum().alias("sum")).collect().row(0)
+
+
+# DuckDB
+
+
+SQL = {
+    "q0": "select * from bids",
+    "q1": "select * replace (price * 908 // 1000 as price) from bids",
+    "q2": "select auction, price from bids where auction % 123 = 0",
+    "q5": """
+        with counts as (
+            select until, auction, count(*) as bids
+            from (select auction, date_time // 2000 + unnest(range(5)) as until from bids)
+            group by all)
+        select * from counts qualify bids = max(bids) over (partition by until)
+    """,
+    "q7": """
+        with highest as (
+            select date_time // 10000 as start, max(price) as price from bids group by all)
+        select bids.* from bids join highest
+        on bids.date_time // 10000 = start and bids.price = highest.price
+    """,
+    "q8": """
+        select id as person, name, persons.date_time // 10000 as start from persons
+        semi join auctions
+        on seller = persons.id and persons.date_time // 10000 = auctions.date_time // 10000
+    """,
+}
+
+
+def duckdb_query(query, folder):
+    import duckdb
+
+    database = duckdb.connect(config={"threads": 1})
+    for kind in ("persons", "auctions", "bids"):
+        files = f"read_parquet('{folder}/{kind}-*.parquet')"
+        database.execute(f"create view {kind} as select * from {files}")
+    return database.execute(
+        f"select count(*), coalesce(sum({SUMMED[query]}), 0) from ({SQL[query]})"
+    ).fetchone()
+
+
+if __name__ == "__main__":
+    engine, query, folder = sys.argv[1:]
+    print("ANSWER", *{"polars": polars_query, "duckdb": duckdb_query}[engine](query, folder))
