@@ -1,12 +1,20 @@
-"""Routing a batch says the same as routing its segments one by one; applying loses nothing."""
+"""Routing a batch says the same as routing its segments one by one, and routing columns the same as
+routing dicts; applying loses nothing."""
+
+from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.flow.apply import apply_function
+from onyx.flow.batch import as_dicts
+from onyx.flow.columns import Columns, from_dicts
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
 from onyx.flow.handling import Handling
+from onyx.flow.leaves import Leaves
 from onyx.flow.routing import route_batch
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import CatalogEntry, FlowCondition, Job
@@ -27,6 +35,7 @@ FUNCTIONS = {
     "m:old": lambda event, old, new, all_new: old["n"] > 2,
     "m:many": lambda event, old, new, all_new: len(all_new) > 1,
     "m:throws": throws_if_3,
+    "m:column": lambda event, rows: pc.less(pc.if_else(rows["x"].is_null(), 0, rows["n"]), 3),
     "m:post": lambda event, old, error: {"error": str(error), "x": 1, "n": 0},
 }
 
@@ -35,13 +44,46 @@ targets = st.one_of(
     st.lists(st.sampled_from(CHILDREN), unique=True, min_size=1).map(tuple),
 )
 names = st.sampled_from(["m:yes", "m:even", "m:old", "m:many", "m:throws"])
+keys = st.sampled_from(["n", "x", "k", "nowhere"])
+values = st.sampled_from([0, 1, 2.5, 4, -1, "b", "2013-01-01"])
+comparisons = st.one_of(
+    st.tuples(st.sampled_from([">", ">=", "<", "<=", "==", "!="]), keys, values),
+    st.tuples(st.just("in"), keys, st.lists(values, min_size=1, max_size=3).map(tuple)),
+    st.tuples(st.just("is-null"), keys),
+)
+
+
+def combinations(parts):
+    combined = st.one_of(
+        parts,
+        st.tuples(st.sampled_from(["and", "or"]), parts, parts),
+        st.tuples(st.just("not"), parts),
+    )
+    return st.one_of(combined, st.tuples(st.sampled_from(["and", "or"]), combined, combined))
+
+
+predicates = st.one_of(
+    st.tuples(st.just("dicts"), combinations(st.one_of(names, comparisons))),
+    st.tuples(st.just("arrow"), combinations(st.one_of(st.just("m:column"), comparisons))),
+)
+
+
+def condition(predicate, thrown_exception, **keys):
+    """Functions over columns are not for exceptions."""
+    batch_format, predicate = predicate
+    thrown_exception = thrown_exception and batch_format == "dicts"
+    return FlowCondition(
+        predicate=predicate, batch_format=batch_format, thrown_exception=thrown_exception, **keys
+    )
+
+
 conditions = st.builds(
-    FlowCondition,
+    condition,
     from_task=st.sampled_from(["a", "all"]),
     to=targets,
-    predicate=st.one_of(names, st.tuples(st.sampled_from(["and", "or"]), names, names)),
+    predicate=predicates,
     predicate_errors_to=st.one_of(st.none(), targets),
-    exclude_keys=st.sampled_from([(), ("x",), ("x", "n")]),
+    exclude_keys=st.sampled_from([(), ("x",), ("x", "n"), ("k", "nowhere")]),
     short_circuit=st.booleans(),
     thrown_exception=st.booleans(),
     post_transform=st.sampled_from([None, "m:post"]),
@@ -50,12 +92,16 @@ conditions = st.builds(
 results = st.lists(st.one_of(st.integers(0, 3), st.just("raise")), max_size=8)
 
 
+def leaf(n, k):
+    return {"n": n + k, "x": k if n % 3 else None, "k": "abc"[k]}
+
+
 def function_for(plan):
     def fn(segment):
         made = plan[segment["i"]]
         if made == "raise":
             raise RuntimeError("planned")
-        leaves = [{"n": segment["n"] + k, "x": k} for k in range(made)]
+        leaves = [leaf(segment["n"], k) for k in range(made)]
         return leaves[0] if made == 1 else leaves
 
     return fn
@@ -66,7 +112,7 @@ def refuses_2(child):
 
     def refused(to):
         found = {}
-        for parent, segment in _sent_to(to[child]):
+        for parent, segment in _sent_to(to[child]) if child in to else ():
             if segment.get("n") == 2:
                 found.setdefault(parent, ValueError("2 is refused"))
         return sorted(found.items(), key=lambda each: each[0])
@@ -118,7 +164,60 @@ def test_a_batch_is_routed_as_its_segments_are(entries, plan, exhausted, dead, r
 def _sent_to(outgoing):
     count = len(outgoing)
     parents = range(count) if outgoing.parents is None else outgoing.parents.tolist()
-    return list(zip(parents, outgoing.segments, strict=True))
+    return list(zip(parents, as_dicts(outgoing.segments), strict=True))
+
+
+@given(
+    st.lists(conditions, max_size=4),
+    results,
+    st.sets(st.integers(0, 7)),
+    st.sampled_from([None, "d"]),
+    st.sampled_from([None, "b"]),
+    st.booleans(),
+)
+def test_columns_are_routed_as_the_same_segments_as_dicts(
+    entries, plan, exhausted, dead, refusing, batch_of_columns
+):
+    catalog = (CatalogEntry("a", "function", 1, dead_letter=dead),)
+    job = Job("j", WORKFLOW, catalog, flow_conditions=tuple(entries))
+    compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)
+    batch = [{"n": n, "i": n} for n in range(len(plan))]
+    leaves = apply_function(function_for(plan), (), batch)
+    mask = np.array([n in exhausted for n in range(len(plan))], dtype=np.bool_)
+    handling = Handling(dead, letter, mask, refuses_2(refusing) if refusing else lambda to: [])
+    as_rows = Leaves(columns(leaves.segments), leaves.parents, leaves.child_index, leaves.failures)
+    rows = columns(batch) if batch_of_columns else batch
+    wanted = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
+    routed = route_batch(compiled, CHILDREN, {}, rows, as_rows, handling)
+    assert [*map(str, routed.failures)] == [*map(str, wanted.failures)]
+    assert (routed.retries, routed.retries_max) == (wanted.retries, wanted.retries_max)
+    assert (routed.withdrawn, routed.letters) == (wanted.withdrawn, wanted.letters)
+    for child in CHILDREN:
+        assert _arriving(routed, child) == _arriving(wanted, child)
+        if plan and "raise" not in plan and not wanted.failures and not wanted.withdrawn:
+            assert isinstance(routed.to[child].segments, Columns) or not len(routed.to[child])
+
+
+def columns(segments):
+    """Of these keys even where there is no segment, as a task has them that has a schema."""
+    if segments:
+        return from_dicts(segments)[0]
+    types = {"n": pa.int64(), "x": pa.int64(), "k": pa.string()}
+    return Columns(pa.RecordBatch.from_pylist([], schema=pa.schema(types)))
+
+
+def _arriving(routed, child):
+    """Segments with their lineage; a null is a key that is not there."""
+    arriving = Counter()
+    for share in routed.shares_of(child):
+        count = len(share)
+        parents = range(count) if share.parents is None else share.parents.tolist()
+        assert list(parents) == sorted(parents)
+        indices = [0] * count if share.child_index is None else share.child_index.tolist()
+        for parent, index, segment in zip(parents, indices, as_dicts(share.segments), strict=True):
+            there = {key: value for key, value in segment.items() if value is not None}
+            arriving[parent, index, repr(sorted(there.items()))] += 1
+    return arriving
 
 
 class Verdict:
@@ -201,7 +300,7 @@ def test_applying_keeps_every_leaf_with_its_parent_and_index(plan):
     index = [0] * len(leaves) if leaves.child_index is None else leaves.child_index.tolist()
     got = list(zip(parents, index, leaves.segments, strict=True))
     assert got == [
-        (parent, k, {"n": parent + k, "x": k})
+        (parent, k, leaf(parent, k))
         for parent, made in enumerate(plan)
         if made != "raise"
         for k in range(made)

@@ -12,7 +12,7 @@ from onyx.errors import UserError
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import Route, compile_conditions, sendable
 from onyx.flow.leaves import Leaves
-from onyx.flow.predicates import compile_predicate
+from onyx.flow.predicates import read, segment_test
 from onyx.flow.routing import route_batch
 from onyx.model.job import FlowCondition, Job
 
@@ -67,8 +67,8 @@ def _as_tuple(value: Any) -> Any:
 
 def _check_predicate(case: dict[str, Any]) -> str | None:
     try:
-        test = compile_predicate(
-            _as_tuple(case["predicate"]), {}, FUNCTIONS.__getitem__, case["id"]
+        test = segment_test(
+            read(_as_tuple(case["predicate"]), {}, FUNCTIONS.__getitem__, case["id"])
         )
     except UserError as error:
         return None if case.get("expected_error") else f"refused: {error}"

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.predicates import compile_predicate
+from onyx.flow.predicates import read, segment_test
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import FlowCondition, Job
 
@@ -19,7 +19,7 @@ EAST = timezone(timedelta(hours=2))
 
 
 def holds(expression, x, where="here"):
-    test = compile_predicate(expression, {"limit": 3}, FUNCTIONS.__getitem__, where)
+    test = segment_test(read(expression, {"limit": 3}, FUNCTIONS.__getitem__, where))
     return bool(test({}, {}, {} if x is MISSING else {"k": x}, []))
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.conditions import Route, compile_conditions, sendable
-from onyx.flow.predicates import compile_predicate
+from onyx.flow.predicates import read, segment_test
 from onyx.model.job import FlowCondition, Job, Window
 
 WORKFLOW = (("in", "a"), ("a", "late"), ("a", "punctual"), ("a", "errors"))
@@ -37,7 +37,7 @@ def compiled(*conditions, task="a", workflow=WORKFLOW, windows=()):
 
 
 def predicate(expression, **options):
-    test = compile_predicate(expression, options, FUNCTIONS.__getitem__, "here")
+    test = segment_test(read(expression, options, FUNCTIONS.__getitem__, "here"))
     return lambda delay: bool(test({}, {}, {"delay": delay}, []))
 
 

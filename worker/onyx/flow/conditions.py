@@ -24,7 +24,8 @@ from typing import Any
 
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
-from onyx.flow.predicates import Resolve, Test, compile_predicate
+from onyx.flow.masks import Ask, ask_of, one_by_one
+from onyx.flow.predicates import Resolve, Test, calls_functions, read, segment_test
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
 
@@ -38,6 +39,11 @@ class Compiled:
     """One flow condition with its names resolved."""
 
     test: Test
+    """What it says of one segment or exception."""
+    ask: Ask
+    """What it says of the columns of a batch."""
+    takes_columns: bool
+    """Its functions take columns, so that dicts are converted for it."""
     to: frozenset[str]
     """Children it sends to."""
     errors_to: frozenset[str] | None
@@ -276,8 +282,13 @@ def _compile(
 ) -> Compiled:
     errors_to = condition.predicate_errors_to
     transform = condition.post_transform
+    node = read(condition.predicate, condition.options, resolve, where)
+    takes_columns = condition.batch_format == "arrow" and calls_functions(node)
+    ask = ask_of(node, takes_columns)
     return Compiled(
-        test=compile_predicate(condition.predicate, condition.options, resolve, where),
+        test=one_by_one(ask) if takes_columns else segment_test(node),
+        ask=ask,
+        takes_columns=takes_columns,
         to=_targets(condition.to, everyone),
         errors_to=None if errors_to is None else _targets(errors_to, everyone),
         exclude_keys=frozenset(condition.exclude_keys),

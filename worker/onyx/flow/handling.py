@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Mask, Segment
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import SegmentFailure
 
-Mask = NDArray[np.bool_]
 Letter = Callable[[int, Exception], Segment]
 """The dead letter about a segment of the batch, by its index."""
 Refused = Callable[[Mapping[str, Outgoing]], list[SegmentFailure]]

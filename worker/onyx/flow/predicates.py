@@ -1,14 +1,15 @@
-"""Compile predicate expressions: a name, `(name, param key...)`, a comparison, or and / or / not of
-these.
+"""Predicate expressions: a name, `(name, param key...)`, a comparison, or and / or / not of these.
 
-Compiled once a task into one Python function, so that a plain name costs nothing over calling it.
+Read once a task into a tree, of which `segment_test` makes one Python function for a segment, so
+that a plain name costs nothing over calling it; `masks` makes one for the columns of a batch.
 Writing the source of that function and compiling it was rejected: it saves some 50 ns an operator,
 and text of a job would be near code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import UserError
@@ -23,18 +24,32 @@ Test = Callable[[Any, Any, Any, Any], Any]
 """`test(event, old segment, new segment, all new segments)`, true or false by Python's rules."""
 
 
-def compile_predicate(
-    expression: Predicate, options: Mapping[str, Any], resolve: Resolve, where: str
-) -> Test:
-    """The function that an expression stands for.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function with its params."""
+
+    fn: Callable[..., Any]
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """and, or, not of others."""
+
+    operator: str
+    operands: tuple[Node, ...]
+
+
+Node = Call | Comparison | Combination
+
+
+def read(expression: Predicate, options: Mapping[str, Any], resolve: Resolve, where: str) -> Node:
+    """What an expression stands for.
 
     Args:
         expression: as in the manifest; param keys are looked up in `options`.
         options: `options` of the flow condition.
         where: names job, task and condition in errors.
-
-    Comparisons are about the new segment; where that is an exception, about the old one, which is
-    the segment that failed.
 
     Raises:
         UserError: wrong number of operands, or a param key that is not in `options`.
@@ -43,23 +58,39 @@ def compile_predicate(
     if isinstance(expression, str):
         if expression in COMBINATORS:
             raise UserError(f"{where}: {expression!r} needs operands, write [{expression}, ...]")
-        return resolve(expression)
+        return Call(resolve(expression))
     if not expression:
         raise UserError(f"{where}: the predicate is empty: name a function")
     head, rest = expression[0], expression[1:]
     if head in COMPARISONS:
-        return _compare(comparison_of(expression, where))
+        return comparison_of(expression, where)
     if head in COMBINATORS:
-        operands = [compile_predicate(each, options, resolve, where) for each in rest]
-        return _combine(str(head), operands, where)
+        _check_operands(head, len(rest), where)
+        return Combination(head, tuple(read(each, options, resolve, where) for each in rest))
     if not isinstance(head, str):
         raise UserError(f"{where}: a predicate list starts with a function's name, and, or, not")
-    return _with_params(resolve(head), [_param(key, options, where) for key in rest])
+    return Call(resolve(head), tuple(_param(key, options, where) for key in rest))
 
 
-def _compare(comparison: Comparison) -> Test:
-    answer, key = comparison.answer(), comparison.key
-    return lambda event, old, new, all_new: answer((new if type(new) is dict else old).get(key))
+def calls_functions(node: Node) -> bool:
+    """Whether there is a function in it."""
+    if isinstance(node, Combination):
+        return any(map(calls_functions, node.operands))
+    return isinstance(node, Call)
+
+
+def segment_test(node: Node) -> Test:
+    """The function that decides about one segment.
+
+    Comparisons are about the new segment; where that is an exception, about the old one, which is
+    the segment that failed.
+    """
+    if isinstance(node, Call):
+        return _with_params(node.fn, node.params)
+    if isinstance(node, Comparison):
+        answer, key = node.answer(), node.key
+        return lambda event, old, new, all_new: answer((new if type(new) is dict else old).get(key))
+    return _combine(node.operator, [segment_test(each) for each in node.operands])
 
 
 def _param(key: Any, options: Mapping[str, Any], where: str) -> Any:
@@ -68,7 +99,14 @@ def _param(key: Any, options: Mapping[str, Any], where: str) -> Any:
     return options[key]
 
 
-def _with_params(fn: Callable[..., Any], params: list[Any]) -> Test:
+def _check_operands(operator: str, count: int, where: str) -> None:
+    if operator == "not" and count != 1:
+        raise UserError(f"{where}: not takes one operand, here are {count}")
+    if operator != "not" and count < 2:
+        raise UserError(f"{where}: {operator} takes two operands or more, here: {count}")
+
+
+def _with_params(fn: Callable[..., Any], params: tuple[Any, ...]) -> Test:
     if not params:
         return fn
     if len(params) == 1:
@@ -77,14 +115,10 @@ def _with_params(fn: Callable[..., Any], params: list[Any]) -> Test:
     return lambda event, old, new, all_new: fn(event, old, new, all_new, *params)
 
 
-def _combine(operator: str, operands: list[Test], where: str) -> Test:
+def _combine(operator: str, operands: Sequence[Test]) -> Test:
     if operator == "not":
-        if len(operands) != 1:
-            raise UserError(f"{where}: not takes one operand, here are {len(operands)}")
         only = operands[0]
         return lambda event, old, new, all_new: not only(event, old, new, all_new)
-    if len(operands) < 2:
-        raise UserError(f"{where}: {operator} takes two operands or more, here: {len(operands)}")
     if len(operands) == 2:
         a, b = operands
         if operator == "and":

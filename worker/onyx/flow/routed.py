@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onyx.flow.batch import U64, Indices, Segment, Segments, as_dicts
+from onyx.flow.batch import U64, Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
 
 
@@ -32,6 +32,8 @@ class Routed:
 
     to: dict[str, Outgoing]
     """For every child, in the order of the workflow, what it gets (perhaps nothing)."""
+    beside: dict[str, Outgoing] = field(default_factory=dict)
+    """What children that get columns get besides: segments made of exceptions, as dicts."""
     retries: list[int] = field(default_factory=list)
     """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
     retries_max: list[int] = field(default_factory=list)
@@ -45,15 +47,27 @@ class Routed:
     letters: int = 0
     """Dead letters among what is sent."""
 
+    def shares_of(self, child: str) -> list[Outgoing]:
+        """All that a child gets, in parts that are not empty. A leaf is in one of them only."""
+        parts = [self.to.get(child), self.beside.get(child)]
+        return [part for part in parts if part is not None and len(part)]
 
-def with_extra(outgoing: Outgoing, extra: list[tuple[int, Segment]]) -> Outgoing:
+
+def with_extra(
+    outgoing: Outgoing, segments: list[Segment], extra: list[tuple[int, Segment]]
+) -> Outgoing:
     """With segments made of exceptions put in order of parent; they are their parents' only
-    ones."""
-    count = len(outgoing)
+    ones.
+
+    Args:
+        segments: those of `outgoing`.
+        extra: each with its parent.
+    """
+    count = len(segments)
     parents = np.arange(count) if outgoing.parents is None else outgoing.parents
     indices = np.zeros(count, np.intp) if outgoing.child_index is None else outgoing.child_index
     parents = np.concatenate((parents, np.array([parent for parent, _ in extra], dtype=np.intp)))
     order = np.argsort(parents, kind="stable")
-    segments = as_dicts(outgoing.segments) + [segment for _, segment in extra]
+    segments = segments + [segment for _, segment in extra]
     indices = np.concatenate((indices, np.zeros(len(extra), dtype=np.intp)))
     return Outgoing([segments[i] for i in order.tolist()], parents[order], indices[order])

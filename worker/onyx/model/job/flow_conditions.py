@@ -50,6 +50,13 @@ class FlowCondition:
     which needs no function: `[">", key, value]`, `>=`, `<`, `<=`, `==`, `!=`,
     `["in", key, [value, ...]]`, `["is-null", key]`. Or a combination of these. A comparison with a
     null, or of a key that is not there, is false, so that `!=`, the opposite of `==`, holds."""
+    batch_format: Annotated[
+        Literal["dicts", "arrow"],
+        Key(restriction="Not with thrownException. Only if the predicate names functions."),
+    ] = "dicts"
+    """What the functions of the predicate get. `arrow`: the segments that the task has made of a
+    batch, as fn(event, record_batch, param...), of which a boolean array of the same length comes
+    back; null is false."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Values of the params, by keys of your own."""
     predicate_errors_to: Annotated[

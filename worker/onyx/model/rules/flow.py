@@ -34,7 +34,30 @@ def check_entry(draft: Draft, path: str, report: Report) -> None:
         report.add(at(path, "from"), "has all in a list", "write from: all")
     if to in ("all", "none") and not short:
         report.add(at(path, "shortCircuit"), f"must be true with to: {to}")
+    if good(draft, "batch_format") == "arrow":
+        _check_batch_format(draft, at(path, "batchFormat"), report)
     _check_params(draft, path, report)
+
+
+def _check_batch_format(draft: Draft, path: str, report: Report) -> None:
+    if good(draft, "thrown_exception"):
+        what = "is arrow, but the predicate of a condition with thrownException gets one exception"
+        report.add(path, what, "remove it")
+    predicate = good(draft, "predicate")
+    if predicate is not None and not _has_function(predicate):
+        what = "is arrow, but the predicate names no function"
+        report.add(path, what, "remove it: comparisons take segments and columns")
+
+
+def _has_function(predicate: Any) -> bool:
+    if isinstance(predicate, str):
+        return True
+    head, *rest = predicate
+    return (
+        any(map(_has_function, rest))
+        if head in names.COMBINATORS
+        else head not in names.COMPARISONS
+    )
 
 
 def _check_params(draft: Draft, path: str, report: Report) -> None:

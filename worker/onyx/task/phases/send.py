@@ -131,8 +131,7 @@ def _put_all(
     outbox = allocation.outbox
     shares: list[tuple[ChildTask, Outgoing]] = []
     for child in allocation.wiring.children:
-        outgoing = routed.to.get(child.task)
-        if outgoing is not None and len(outgoing.segments):
+        for outgoing in routed.shares_of(child.task):
             if routed.shared and shares:
                 outgoing.segments = _own(outgoing.segments)
             shares.append((child, outgoing))

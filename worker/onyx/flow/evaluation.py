@@ -1,0 +1,126 @@
+"""The flow conditions of a task, asked about the leaves of one batch.
+
+Leaves are dicts or columns, and a predicate is made for either. What it needs in the other
+format is converted once a batch, however many conditions need it, and only the rows that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from onyx.flow.batch import Indices, Mask, Segment, Segments
+from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.conditions import Compiled
+from onyx.flow.leaves import Leaves
+from onyx.flow.masks import Asked, Question, ask_each
+from onyx.flow.segment_failure import SegmentFailure
+
+
+class Rows:
+    """Segments as dicts: rows of columns are converted when they are first needed."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._known: list[Segment | None] = []
+        if isinstance(segments, Columns):
+            self._known = [None] * len(segments)
+
+    def at(self, places: Indices | None) -> list[Segment]:
+        """Those at these indices; None: all."""
+        if isinstance(self._segments, list):
+            if places is None:
+                return self._segments
+            return [self._segments[place] for place in places.tolist()]
+        wanted = range(len(self._known)) if places is None else places.tolist()
+        known = self._known
+        unknown = [place for place in wanted if known[place] is None]
+        if unknown:
+            made = to_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
+            for place, row in zip(unknown, made, strict=True):
+                known[place] = row
+        return [segment for place in wanted if (segment := known[place]) is not None]
+
+    def one(self, place: int) -> Segment:
+        """The segment at this index."""
+        return self.at(np.array([place]))[0]
+
+
+class Evaluation:
+    """One batch and its leaves, while conditions are asked about them."""
+
+    def __init__(self, event: Any, batch: Segments, leaves: Leaves) -> None:
+        self._event = event
+        self._leaves = leaves
+        self.olds = Rows(batch)
+        """The batch, as dicts."""
+        self.news = Rows(leaves.segments)
+        """The leaves, as dicts."""
+        self._everything: list[tuple[Segment, ...]] | None = None
+        self._columns: tuple[Columns, Indices | None, list[SegmentFailure]] | None = None
+
+    def ask(self, condition: Compiled, wanted: Mask) -> tuple[Mask, list[SegmentFailure]]:
+        """For which of the wanted leaves the predicate of a condition holds, and for which it
+        raised, by index of the leaf."""
+        segments = self._leaves.segments
+        if isinstance(segments, Columns):
+            return self._over(segments, condition, wanted)
+        if condition.takes_columns:
+            return self._over_converted(segments, condition, wanted)
+        if wanted.all():
+            return ask_each(condition.test, self._event, *self._asked(None))
+        places = np.flatnonzero(wanted)
+        answers, errors = ask_each(condition.test, self._event, *self._asked(places))
+        holds = np.zeros_like(wanted)
+        holds[places] = answers
+        return holds, [(int(places[place]), error) for place, error in errors]
+
+    def _over(
+        self, columns: Columns, condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
+        question = Question(self._event, columns, self._asked)
+        holds = question.unfailed(wanted & condition.ask(question, wanted))
+        return holds, sorted(question.errors.items())
+
+    def _over_converted(
+        self, segments: list[Segment], condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
+        """A predicate over columns, of leaves that are dicts."""
+        if self._columns is None:
+            self._columns = from_dicts(segments)
+        columns, kept, misfits = self._columns
+        if kept is None:
+            return self._over(columns, condition, wanted)
+        found, errors = self._over(columns, condition, wanted[kept])
+        holds = np.zeros_like(wanted)
+        holds[kept] = found
+        raised = [(int(kept[place]), error) for place, error in errors]
+        unfit = [(place, error) for place, error in misfits if wanted[place]]
+        return holds, sorted(raised + unfit, key=lambda each: each[0])
+
+    def _asked(self, places: Indices | None) -> Asked:
+        """What predicates over dicts look at."""
+        leaves = self._leaves
+        everything: Iterable[tuple[Segment, ...]]
+        if leaves.child_index is not None and leaves.parents is not None:
+            known = self._all_of_parents(leaves.parents, leaves.child_index)
+            everything = known if places is None else [known[place] for place in places.tolist()]
+            news = self.news.at(places)
+        else:
+            news = self.news.at(places)
+            everything = zip(news)
+        parents = leaves.parents
+        if parents is not None:
+            places = parents if places is None else parents[places]
+        return self.olds.at(places), news, everything
+
+    def _all_of_parents(self, parents: Indices, child_index: Indices) -> list[tuple[Segment, ...]]:
+        """For each leaf all leaves of its parent."""
+        if self._everything is None:
+            news, starts = self.news.at(None), np.flatnonzero(child_index == 0).tolist()
+            self._everything = []
+            for start, end in zip(starts, [*starts[1:], len(parents)], strict=True):
+                self._everything += [tuple(news[start:end])] * (end - start)
+        return self._everything

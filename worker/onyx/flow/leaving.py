@@ -1,0 +1,128 @@
+"""The leaves of a batch as they leave for the children of a task.
+
+Conditions may put a segment in the place of a leaf (what describes an error of a predicate), and
+leave keys out for some children. In columns the first is no row, so it goes beside them as a dict;
+and a key is a whole column, which is left out if the key is to be left out of all rows that go to
+the child, and otherwise null in those rows.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onyx.flow.batch import Indices, Mask, Segment, chosen_by
+from onyx.flow.columns import Columns
+from onyx.flow.conditions import without_keys
+from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Outgoing
+
+NOTHING = np.empty(0, dtype=np.intp)
+
+
+class Leaving:
+    """The leaves of one batch."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._segments = leaves.segments
+        self._beside: dict[int, Segment] = {}
+        """What goes in the place of rows of columns."""
+        self._excluded: list[tuple[frozenset[str], frozenset[str], Mask]] = []
+        """Keys that a condition leaves out, for which children, and the leaves it held for."""
+
+    def replace(self, index: int, segment: Segment) -> None:
+        """Put a segment in the place of a leaf."""
+        if isinstance(self._segments, Columns):
+            self._beside[index] = segment
+            return
+        if self._segments is self._leaves.segments:
+            self._segments = list(self._segments)
+        self._segments[index] = segment
+
+    def exclude(self, keys: frozenset[str], children: frozenset[str], rows: Mask) -> None:
+        """Leave keys out of these leaves for these children."""
+        if keys and children:
+            self._excluded.append((keys, children, rows))
+
+    def outgoing(self, child: str, mask: Mask | None) -> tuple[Outgoing, Outgoing | None]:
+        """What a child gets of the leaves in the mask, and what goes beside that because it is no
+        row of the same columns."""
+        if mask is None:
+            return Outgoing([], NOTHING), None
+        if isinstance(self._segments, Columns):
+            return self._of_columns(self._segments, child, mask)
+        leaves, segments = self._leaves, self._of_child(self._segments, child)
+        if mask.all():
+            return Outgoing(segments, leaves.parents, leaves.child_index), None
+        return Outgoing(chosen_by(segments, mask), *self._lineage(np.flatnonzero(mask))), None
+
+    def _of_child(self, segments: list[Segment], child: str) -> list[Segment]:
+        mine = [(keys, rows) for keys, children, rows in self._excluded if child in children]
+        if not mine:
+            return segments
+        segments = list(segments)
+        for keys, rows in mine:
+            for index in np.flatnonzero(rows).tolist():
+                segments[index] = without_keys(segments[index], keys)
+        return segments
+
+    def _of_columns(
+        self, columns: Columns, child: str, mask: Mask
+    ) -> tuple[Outgoing, Outgoing | None]:
+        beside = [index for index in sorted(self._beside) if mask[index]]
+        if beside:
+            mask = mask.copy()
+            mask[beside] = False
+        leaves, excluded = self._leaves, self._by_key(child)
+        if mask.all():
+            lineage = leaves.parents, leaves.child_index
+        else:
+            lineage = self._lineage(np.flatnonzero(mask))
+            columns = columns.filter(mask)
+            excluded = {key: rows[mask] for key, rows in excluded.items()}
+        outgoing = Outgoing(_without(columns, excluded), *lineage)
+        if not beside:
+            return outgoing, None
+        segments = [self._without_keys(child, index) for index in beside]
+        return outgoing, Outgoing(segments, *self._lineage(np.array(beside)))
+
+    def _by_key(self, child: str) -> dict[str, Mask]:
+        """For each key that is left out somewhere, of which leaves."""
+        rows: dict[str, list[Mask]] = {}
+        for keys, children, found in self._excluded:
+            if child in children:
+                for key in keys:
+                    rows.setdefault(key, []).append(found)
+        return {key: reduce(or_, masks) for key, masks in rows.items()}
+
+    def _without_keys(self, child: str, index: int) -> Segment:
+        segment = self._beside[index]
+        for keys, children, rows in self._excluded:
+            if child in children and rows[index]:
+                segment = without_keys(segment, keys)
+        return segment
+
+    def _lineage(self, found: Indices) -> tuple[Indices | None, Indices | None]:
+        leaves = self._leaves
+        parents = found if leaves.parents is None else leaves.parents[found]
+        return parents, None if leaves.child_index is None else leaves.child_index[found]
+
+
+def _without(columns: Columns, excluded: dict[str, Mask]) -> Columns:
+    if not excluded:
+        return columns
+    dropped = [key for key, rows in excluded.items() if rows.all()]
+    batch = columns.without(dropped).record_batch
+    for key, rows in excluded.items():
+        if key in dropped or not columns.has(key) or not rows.any():
+            continue
+        place = batch.schema.get_field_index(key)
+        column = batch.column(place)
+        nulled = pc.if_else(pa.array(rows), pa.scalar(None, column.type), column)
+        batch = batch.set_column(place, batch.schema.field(place), nulled)
+    return Columns(batch)
