@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
 from tests.support.kafka_broker import MESSAGE_BYTES_MAX, KafkaBroker
@@ -45,6 +46,10 @@ def store_of(broker: KafkaBroker, topic: str, incarnation: str) -> KafkaStore:
     return KafkaStore(KafkaClient(context, options), Messages(context, options))
 
 
+def columns(*of: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(of, pa.int64())})
+
+
 def numbers(*of: int) -> list[Segment]:
     return [{"n": n} for n in of]
 
@@ -66,6 +71,34 @@ def test_segments_are_durable_when_they_are_reported(kafka: KafkaBroker, topic: 
     assert output.durable() == 1_001
     output.close()
     assert sorted(row["n"] for row in kafka.rows(topic)) == list(range(1_001))
+
+
+def test_columns_and_dicts_are_messages_in_their_order(kafka: KafkaBroker) -> None:
+    topic = kafka.create(f"out-{next(_names)}")
+    output = kafka_output(kafka, topic)
+    output.write_columns(columns(0, 1))
+    output.write(numbers(2))
+    output.write_columns(columns())
+    output.write_columns(columns(3))
+    output.flush()
+    assert output.durable() == 4
+    output.close()
+    assert kafka.rows(topic) == numbers(0, 1, 2, 3)
+
+
+def test_columns_are_written_once_in_a_transaction_with_dicts(kafka: KafkaBroker) -> None:
+    topic = kafka.create(f"out-{next(_names)}")
+    output = kafka_output(kafka, topic)
+    commits: list[tuple[Token, int]] = []
+    output.begin(lambda token, segments: commits.append((token, segments)))
+    output.write_columns(columns(0, 1))
+    output.write(numbers(2))
+    output.flush()
+    ((token, segments),) = commits
+    output.finish(token)
+    output.close()
+    assert segments == 3
+    assert kafka.rows(topic) == numbers(0, 1, 2)
 
 
 def test_a_message_has_key_value_time_and_headers_of_its_segment(

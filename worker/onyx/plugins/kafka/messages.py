@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
 from onyx.errors import UserError
+from onyx.flow.column_values import is_within, python_values
+from onyx.flow.columns import Columns, to_dicts
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.kafka.options import OutputOptions
@@ -17,6 +24,8 @@ MESSAGE_BYTES_MAX = 1_000_000
 """What librdkafka takes unless message.max.bytes says otherwise."""
 FRAME_BYTES = 512
 """More than what comes to key and value in a message alone in its batch."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 2**63 - 1
 
 
 class OutMessage(NamedTuple):
@@ -56,6 +65,50 @@ class Messages:
             self._check_size(message)
         return messages
 
+    def of_columns(self, columns: Columns) -> list[OutMessage]:
+        """The same for segments in columns.
+
+        Raises:
+            UserError: as `of`.
+        """
+        options = self._options
+        if options.headers_field is not None:
+            return self.of(to_dicts(columns))
+        if options.format == "json":
+            values: list[bytes | None] = [*self._json.encode_each_of(columns)]
+        else:
+            assert options.value_field is not None, "checked with the options"
+            values = self._bytes_of(columns, options.value_field)
+        keys = self._bytes_of(columns, options.key_field)
+        times = self._times_of(columns, options.timestamp_field)
+        messages = list(map(OutMessage, values, keys, times, repeat([])))
+        if _longest(values) + _longest(keys) + FRAME_BYTES > self.bytes_max:
+            for message in messages:
+                self._check_size(message)
+        return messages
+
+    def _bytes_of(self, columns: Columns, field: str | None) -> list[bytes | None]:
+        if field is None or not columns.has(field):
+            return [None] * len(columns)
+        array = columns.column(field)
+        if kinds.is_integer(array.type):
+            array = array.cast(pa.string())
+        if kinds.is_string(array.type):
+            array = array.cast(pa.binary())
+        if kinds.is_binary(array.type) or kinds.is_null(array.type):
+            return python_values(array)
+        return [self._bytes({field: value}, field) for value in python_values(array)]
+
+    def _times_of(self, columns: Columns, field: str | None) -> list[int]:
+        if field is None or not columns.has(field):
+            return [0] * len(columns)
+        array = columns.column(field)
+        if kinds.is_timestamp(array.type):
+            array = pc.divide(array.cast(pa.int64()), 1_000)
+        if not kinds.is_integer(array.type) or not is_within(array, 0, _LATEST_MS):
+            return [self._timestamp({field: value}, field) for value in python_values(array)]
+        return python_values(pc.fill_null(array, 0))
+
     def _message(self, segment: Segment, value: bytes | None) -> OutMessage:
         options = self._options
         key = self._bytes(segment, options.key_field) if options.key_field else None
@@ -80,7 +133,7 @@ class Messages:
         if type(value) is int and value >= 0:
             return value
         if type(value) is datetime:
-            return int(value.timestamp() * 1000)
+            return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
         raise self._error(field, value, "milliseconds since 1970 or a time")
 
     def _headers(self, segment: Segment, field: str) -> list[tuple[str, str | bytes | None]]:
@@ -115,3 +168,7 @@ class Messages:
         return task_error(
             self._context, f"key {field!r} holds a {type(value).__name__}; {wanted} is wanted"
         )
+
+
+def _longest(values: Sequence[bytes | None]) -> int:
+    return max((len(each) for each in values if each is not None), default=0)

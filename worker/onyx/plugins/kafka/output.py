@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
+from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.kafka.client import KafkaClient
 from onyx.plugins.kafka.messages import Messages
 from onyx.plugins.kafka.options import OutputOptions
@@ -17,7 +21,6 @@ from onyx.plugins.kafka.producer import ReportedWriter
 from onyx.plugins.kafka.store import KafkaStore
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import roll_limits
-from onyx.plugins.transactions import TransactionWriter
 
 
 class KafkaOutput:
@@ -30,7 +33,7 @@ class KafkaOutput:
         self._client = KafkaClient(context, options)
         self._options = options
         self._reported: ReportedWriter | None = None
-        self._exact: TransactionWriter | None = None
+        self._exact: ColumnsTransactionWriter | None = None
 
     def begin(self, commit: Commit) -> None:
         """Use transactions from now on."""
@@ -43,6 +46,13 @@ class KafkaOutput:
     def write(self, segments: list[Segment]) -> None:
         """Hand the segments to the writer."""
         self._writer().write(segments)
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        """Hand the rows to the writer."""
+        if self._exact is not None:
+            self._exact.write_columns(columns)
+        elif columns.num_rows:
+            self._reporting().write_columns(Columns(columns))
 
     def durable(self) -> int:
         """What the writer says."""
@@ -70,18 +80,19 @@ class KafkaOutput:
             if writer is not None:
                 writer.close()
 
-    def _writer(self) -> ReportedWriter | TransactionWriter:
-        if self._exact is not None:
-            return self._exact
+    def _writer(self) -> ReportedWriter | ColumnsTransactionWriter:
+        return self._reporting() if self._exact is None else self._exact
+
+    def _reporting(self) -> ReportedWriter:
         if self._reported is None:
             self._reported = ReportedWriter(self._client, self._messages())
         return self._reported
 
-    def _transactions(self) -> TransactionWriter:
+    def _transactions(self) -> ColumnsTransactionWriter:
         if self._exact is None:
             store = KafkaStore(self._client, self._messages())
             limits = roll_limits(self._options)
-            self._exact = TransactionWriter(store, self._client.context, limits)
+            self._exact = ColumnsTransactionWriter(store, self._client.context, limits)
         return self._exact
 
     def _messages(self) -> Messages:

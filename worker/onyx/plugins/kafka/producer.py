@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, Producer
 
 from onyx.errors import OnyxError, Unavailable
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (
@@ -69,10 +70,17 @@ class ReportedWriter:
     def write(self, segments: list[Segment]) -> None:
         """Raises UserError when a segment cannot be a message or was refused, Unavailable when
         there is no room now: nothing was taken."""
+        self._take(lambda: self._messages.of(segments))
+
+    def write_columns(self, columns: Columns) -> None:
+        """The same for segments in columns."""
+        self._take(lambda: self._messages.of_columns(columns))
+
+    def _take(self, make: Callable[[], Sequence[OutMessage]]) -> None:
         self._pump()
         if self._waiting:
             raise Unavailable(f"task {self._client.context.task!r}: {self._doing}: no room now")
-        messages = self._messages.of(segments)
+        messages = make()
         if messages:
             batch = _Batch(len(messages), self._refused)
             self._batches.append(batch)

@@ -39,6 +39,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from onyx.errors import Unavailable
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (
@@ -48,6 +49,7 @@ from onyx.plugins.kafka.client import (
     refused_settings,
 )
 from onyx.plugins.kafka.messages import Messages, OutMessage
+from onyx.plugins.segment_runs import Run
 
 PATIENCE_S_MIN, PATIENCE_S_MAX = 10.0, 80.0
 """With a transaction; doubled by each that is given up, so that a slow one comes through."""
@@ -96,6 +98,11 @@ class KafkaStore:
         self._check_topic()
         self._messages.of(segments)
 
+    def check_columns(self, columns: Columns) -> None:
+        """The same for segments in columns."""
+        self._check_topic()
+        self._messages.of_columns(columns)
+
     def open(self, writer: str) -> None:
         """Commit offset 0 for the group of the writer, unless it has one."""
         with self._lock, self._client.explained(self._doing, self._admin.poll):
@@ -104,10 +111,14 @@ class KafkaStore:
                 group.commit(offsets=[self._place(0)], asynchronous=False)
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
+        """A transaction of dicts."""
+        return self.apply_runs(writer, number, [segments])
+
+    def apply_runs(self, writer: str, number: int, runs: Sequence[Run]) -> bool:
         """One transaction with the messages and the offset. Without a session that ended well,
         begin one: that aborts what others have begun under this id, and the position read after
         it holds."""
-        messages = self._messages.of(segments)
+        messages = [message for run in runs for message in self._messages_of(run)]
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             session = self._sessions.pop(writer, None) or self._begin_session(writer)
             if session is None:
@@ -138,6 +149,11 @@ class KafkaStore:
         """Drop the producers; brokers abort what they had begun."""
         with self._lock:
             self._sessions.clear()
+
+    def _messages_of(self, run: Run) -> list[OutMessage]:
+        if isinstance(run, list):
+            return self._messages.of(run)
+        return self._messages.of_columns(run)
 
     # --- transactions --------------------------------------------------------------------------
 
