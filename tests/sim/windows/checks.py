@@ -392,7 +392,10 @@ def _meaning(records: list[Any]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return repr(sorted(value.items())) if isinstance(value, dict) else repr(value)
+    """Of a segment without what is None: in columns a key that it lacks is null."""
+    if isinstance(value, dict):
+        return repr(sorted((key, each) for key, each in value.items() if each is not None))
+    return repr(value)
 
 
 def _difference(expected: Counter[str], found: Counter[str]) -> str:

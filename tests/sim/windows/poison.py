@@ -53,7 +53,10 @@ class Poison:
         chosen = choice.sample(places, min(len(places), choice.choice((0, 0, 1, 2))))
         self._left = dict.fromkeys(chosen, DEATHS)
         self._leaves = {
-            world.story.partitions[partition][position]["leaves"][0][0]: (partition, position)
+            world.story.partitions[partition][position]["leaves"][0]["number"]: (
+                partition,
+                position,
+            )
             for partition, position in chosen
         }
         """By the first leaf of each."""
@@ -64,7 +67,7 @@ class Poison:
 
         def called(segment: Mapping[str, Any]) -> Any:
             leaves = segment["leaves"] if _is_whole(segment) else None
-            place = self._leaves.get(leaves[0][0]) if leaves else None
+            place = self._leaves.get(leaves[0]["number"]) if leaves else None
             if place is not None and self._left[place]:
                 self._left[place] -= 1
                 process.deaths = process.recorded.deaths()

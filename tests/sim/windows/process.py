@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.sim.windows.columns import OVER_COLUMNS, over_columns
 from tests.sim.windows.network import Link
 from tests.sim.windows.poison import recording
 from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
@@ -136,6 +137,8 @@ class Process:
         return future
 
     def resolve(self, name: str) -> Callable[..., Any]:
+        if name == "m:fall_apart" + OVER_COLUMNS:
+            return over_columns(self.resolve("m:fall_apart"))
         if name not in self.world.functions:
             raise NameNotRegistered(f"{name} is not registered")
         found = self.world.functions[name]

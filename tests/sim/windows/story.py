@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.windows.columns import draw_formats, over_columns
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 
 Segment = dict[str, Any]
@@ -102,6 +103,10 @@ def _extents(
 # --- functions of the job -----------------------------------------------------------------------
 
 
+def pair(leaf: Mapping[str, Any]) -> tuple[int, str]:
+    return leaf["number"], leaf["group"]
+
+
 def fall_apart(segment: Segment) -> list[Segment]:
     return [
         {
@@ -112,7 +117,7 @@ def fall_apart(segment: Segment) -> list[Segment]:
             "h": "xyz"[ord(group) % 3],
             "time": segment["time"],
         }
-        for number, group in segment["leaves"]
+        for number, group in map(pair, segment["leaves"])
     ]
 
 
@@ -174,6 +179,7 @@ def _bounds(state_event: Mapping[str, Any]) -> tuple[int | None, int | None]:
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "m:fall_apart": fall_apart,
     "m:same": same,
+    "m:same_columns": over_columns(same),
     "m:emit_row": emit_row,
     "m:emit_keys": emit_keys,
 }
@@ -182,8 +188,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 # --- drawing a job ------------------------------------------------------------------------------
 
 
-def draw_story(choice: random.Random, failures: random.Random) -> Story:
-    """`failures`: for what fails, so that all else is as without."""
+def draw_story(choice: random.Random, failures: random.Random, formats: random.Random) -> Story:
+    """`failures`: for what fails, so that all else is as without; so is `formats`, for columns."""
     honest = choice.random() < 0.75
     real_ms = choice.choice((0, 500, 3_000, 8_000))
     disorder_ms = real_ms if honest else 0
@@ -207,6 +213,8 @@ def draw_story(choice: random.Random, failures: random.Random) -> Story:
         parts = list(map(list, partitions))
         add_bad(parts, failing, failures)
         partitions = tuple(map(tuple, parts))
+    else:  # a function over columns fails for all rows of a batch
+        draw_formats(formats, spec)
     return Story(spec, partitions, leaves, disorder_ms, honest, reduces, failing or Failing())
 
 
@@ -224,7 +232,7 @@ def _draw_segments(
         left -= count
         mine = [Leaf(len(leaves) + n, choice.choice(groups), time) for n in range(count)]
         leaves.update((leaf.number, leaf) for leaf in mine)
-        pairs = [[leaf.number, leaf.group] for leaf in mine]
+        pairs = [{"number": leaf.number, "group": leaf.group} for leaf in mine]
         part.append({"leaves": pairs, "time": time})
     return tuple(map(tuple, parts)), leaves
 

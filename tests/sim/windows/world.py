@@ -102,7 +102,9 @@ class World:
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")
         self.story: Story = draw_story(
-            random.Random(f"{seed}/story"), random.Random(f"{seed}/failures")
+            random.Random(f"{seed}/story"),
+            random.Random(f"{seed}/failures"),
+            random.Random(f"{seed}/formats"),
         )
         self.functions = self.story.functions()
         self.options = options = draw_options(
