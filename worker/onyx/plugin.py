@@ -18,13 +18,14 @@ from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
 from onyx.plugins.columns_transactions import ColumnsStore, ColumnsTransactionWriter
 from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
-from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
 from onyx.plugins.parts.stores import PartStore, parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
 from onyx.plugins.protocol import (
     START,
+    ColumnsReader,
     Commit,
     Cursor,
     Input,
@@ -45,6 +46,7 @@ __all__ = [
     "ColumnsBody",
     "ColumnsFormat",
     "ColumnsPartsWriter",
+    "ColumnsReader",
     "ColumnsStore",
     "ColumnsTransactionWriter",
     "Commit",
@@ -53,6 +55,7 @@ __all__ = [
     "GroupId",
     "ImmediateColumnsOutput",
     "ImmediateOutput",
+    "IndexedColumnsReader",
     "IndexedReader",
     "Input",
     "JobId",

@@ -2,9 +2,12 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.support.clocks import ManualClock
 from tests.support.plugin_context import plugin_context
+from tests.support.reading import read_columns, same_as_dicts
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.plugins.channel import open_channel
@@ -172,3 +175,66 @@ def test_a_value_that_json_cannot_write_is_named():
     output = build_output("stdout", plugin_context({}))
     with pytest.raises(UserError, match="key 'price' holds a complex"):
         output.write([{"n": 1, "price": 1j}])
+
+
+def columns_of(plugin, context):
+    """What each call gives, over all partitions."""
+    made = build_input(plugin, context)
+    return {name: list(read_columns(made, name, START, 4)) for name in made.partitions()}
+
+
+def test_generated_numbers_are_a_column():
+    options = {"segments": 10, "partitions": 3}
+    found = columns_of("generator", plugin_context(options, batch_format="arrow"))
+    numbers = {name: [part["n"].to_pylist() for part in parts] for name, parts in found.items()}
+    assert numbers == {"0": [[0, 3, 6, 9]], "1": [[1, 4, 7]], "2": [[2, 5, 8]]}
+    same_as_dicts(lambda kind: generator(kind, options), "1")
+
+
+def generator(batch_format, options, **functions):
+    context = plugin_context(options, batch_format=batch_format, functions=functions)
+    return build_input("generator", context)
+
+
+def test_a_generator_function_over_columns_makes_a_row_for_each_number():
+    def squares(batch):
+        return pa.table({"square": pc.multiply(batch["n"], batch["n"])})
+
+    options = {"segments": 6, "fn": "squares"}
+    made = generator("arrow", options, squares=squares)
+    parts = read_columns(made, "0", START, 4)
+    assert [part["square"].to_pylist() for part in parts] == [[0, 1, 4, 9], [16, 25]]
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda batch: batch.slice(1), "many returned 3 rows for 4 numbers; return one for each"),
+        (lambda batch: None, "many returned 0 rows for 4 numbers"),
+        (lambda batch: 1 / 0, "many raised ZeroDivisionError"),
+        (lambda batch: 7, "many raised .* it must return a pyarrow.RecordBatch"),
+    ],
+)
+def test_a_generator_function_over_columns_that_fails_is_named(fn, why):
+    made = generator("arrow", {"segments": 4, "fn": "many"}, many=fn)
+    with pytest.raises(UserError, match=why):
+        list(read_columns(made, "0", START, 4))
+
+
+def test_a_channel_gives_columns_as_they_were_put():
+    channel = open_channel("mixed")
+    channel.put_columns(pa.record_batch({"n": [0, 1, 2]}))
+    channel.put_columns(pa.record_batch({"n": [3, 4]}))
+    channel.put({"n": 5}, {"n": 6})
+    channel.put_columns(pa.record_batch({"n": ["seven"]}))
+    channel.close()
+    options = {"channel": "mixed"}
+    (found,) = columns_of("channel", plugin_context(options, batch_format="arrow")).values()
+    shown = [part if isinstance(part, list) else part["n"].to_pylist() for part in found]
+    assert shown == [[0, 1, 2, 3], [4], [{"n": 5}, {"n": 6}], ["seven"]]
+
+    def make(kind):
+        return build_input("channel", plugin_context(options, batch_format=kind))
+
+    whole = [{"n": n} for n in (*range(7), "seven")]
+    assert make("dicts").open("mixed", START).read(100) == whole

@@ -49,7 +49,7 @@ def apply_to_columns(fn: Callable[..., Any], params: Sequence[Any], columns: Col
     count = len(columns)
     try:
         batch = columns.record_batch.append_column(ROW, _row_numbers(count))
-        result = _as_columns(fn(*params, batch))
+        result = result_columns(fn(*params, batch))
         return _leaves(result, count)
     except BaseException as raised:
         error = contained(raised)
@@ -62,7 +62,12 @@ def _row_numbers(count: int) -> pa.Array:
     return _rows.slice(0, count) if count <= ROWS_KEPT else pa.array(np.arange(count))
 
 
-def _as_columns(result: Any) -> Columns | None:
+def result_columns(result: Any) -> Columns | None:
+    """What a function over columns returned, as one batch; None if it returned nothing.
+
+    Raises:
+        UserError: it is nothing that a function may return.
+    """
     parts = list(_parts(result))
     try:
         return join(parts) if parts else None

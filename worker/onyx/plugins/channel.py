@@ -17,7 +17,8 @@ from onyx.errors import UserError
 from onyx.flow.columns import Columns, from_dicts, join, to_dicts
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.chunks import first_alike, unwrapped
+from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.segment_runs import Run, SegmentRuns, part_of
@@ -120,14 +121,21 @@ class Channel:
         Raises:
             UserError: the position has been passed and forgotten.
         """
+        found = self._kept_from(position, segments_max)
+        return [each for run in found for each in _dicts(run)]
+
+    def fetch_columns(self, position: int, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """The next of them of one kind, as they were put."""
+        return unwrapped(first_alike(self._kept_from(position, segments_max)))
+
+    def _kept_from(self, position: int, segments_max: int) -> list[Run]:
         with self._changed:
             if position < self._first:
                 raise UserError(
                     f"channel {self.name!r} no longer has position {position}, only those from "
                     f"{self._first} on; let one job at a time read a channel"
                 )
-            found = self._slice(position, segments_max)
-            return [each for run in found for each in _dicts(_copied(run))]
+            return list(map(_copied, self._slice(position, segments_max)))
 
     def passed(self, position: int) -> None:
         """Positions before this one may be forgotten when their room is needed."""
@@ -202,6 +210,7 @@ class ChannelInput:
 
     def __init__(self, context: PluginContext, options: ChannelOptions) -> None:
         self._channel = _find(context, options)
+        self._columns = context.batch_format == "arrow"
 
     def partitions(self) -> Sequence[str]:
         """One, named like the channel."""
@@ -210,7 +219,10 @@ class ChannelInput:
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader that copies segments and removes none."""
         channel = self._channel
-        return IndexedReader(cursor.position, channel.fetch, channel.end, channel.passed)
+        at, end, passed = cursor.position, channel.end, channel.passed
+        if self._columns:
+            return IndexedColumnsReader(at, channel.fetch_columns, end, passed)
+        return IndexedReader(at, channel.fetch, end, passed)
 
     def close(self) -> None:
         """Leave the channel open for others."""

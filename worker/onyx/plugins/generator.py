@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from onyx.errors import OnyxError
+from onyx.flow.columnar import result_columns
 from onyx.flow.segment import Segment
-from onyx.plugins.indexed import IndexedReader, partition_names
+from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
@@ -44,12 +48,20 @@ class GeneratorInput:
         size = None if total is None else max(0, -((number - total) // count))
         allow = self._allowance(partition, cursor.position)
 
-        def fetch(first: int, segments_max: int) -> list[Segment]:
+        def numbers(first: int, segments_max: int) -> range:
             wanted = segments_max if size is None else min(segments_max, size - first)
             wanted = allow(first, wanted)
             start = first * count + number
-            return self._make(range(start, start + wanted * count, count))
+            return range(start, start + wanted * count, count)
 
+        def fetch(first: int, segments_max: int) -> list[Segment]:
+            return self._make(numbers(first, segments_max))
+
+        def fetch_columns(first: int, segments_max: int) -> pa.RecordBatch:
+            return self._make_columns(numbers(first, segments_max))
+
+        if self._context.batch_format == "arrow":
+            return IndexedColumnsReader(cursor.position, fetch_columns, lambda: size)
         return IndexedReader(cursor.position, fetch, lambda: size)
 
     def close(self) -> None:
@@ -69,6 +81,21 @@ class GeneratorInput:
         if self._fn is None:
             return [{"n": number} for number in numbers]
         return [self._call(self._fn, number) for number in numbers]
+
+    def _make_columns(self, numbers: range) -> pa.RecordBatch:
+        column = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+        batch = pa.RecordBatch.from_arrays([pa.array(column)], ["n"])
+        if self._fn is None or not len(numbers):
+            return batch
+        try:
+            made = result_columns(self._fn(batch))
+        except BaseException as error:
+            raise function_error(self._context, str(self._options.fn), error) from error
+        found = 0 if made is None else len(made)
+        if made is None or found != len(numbers):
+            what = f"returned {found} rows for {len(numbers)} numbers; return one for each"
+            raise task_error(self._context, f"{self._options.fn} {what}")
+        return made.record_batch
 
     def _call(self, fn: Callable[[int], Any], number: int) -> Segment:
         try:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from onyx.flow.segment import Segment
 from onyx.plugins.protocol import Cursor
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Fetch = Callable[[int, int], list[Segment]]
 """`fetch(position, segments_max)`: the segments from a position on; fewer or none if there are no
 more now."""
+FetchColumns = Callable[[int, int], "pa.RecordBatch | list[Segment]"]
+"""The same as columns, or as dicts where columns do not hold them."""
 
 
 class IndexedReader:
@@ -52,6 +58,26 @@ class IndexedReader:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class IndexedColumnsReader(IndexedReader):
+    """The same for a source that fetches columns (`protocol.ColumnsReader`)."""
+
+    def __init__(
+        self,
+        position: int,
+        fetch: FetchColumns,
+        end: Callable[[], int | None],
+        passed: Callable[[int], None] = lambda position: None,
+    ) -> None:
+        super().__init__(position, lambda first, most: [], end, passed)
+        self._fetch_columns = fetch
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """What `fetch` gives from the position of the reader on."""
+        found = self._fetch_columns(self._position, segments_max)
+        self._position += len(found)
+        return found
 
 
 def partition_names(count: int) -> list[str]:

@@ -43,7 +43,8 @@ class GeneratorOptions(Options, frozen=True):
     """Segments a second in all; without it, as fast as they are processed."""
     fn: str | None = None
     """`package.module:name` of a function from the number (int, from 0) to the segment, which
-    must always be the same for the same number. Without it, segments are `{"n": number}`."""
+    must always be the same for the same number. Without it, segments are `{"n": number}`. With
+    `batchFormat: arrow` it gets a record batch with the numbers in `n` and gives a row for each."""
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """Numbers are dealt to so many partitions in turn; each is read by one peer."""
 

@@ -147,7 +147,7 @@ class ParquetReader:
             first = self._rows.position
             columns = self._rows.next(ROWS_AT_A_TIME)
             if columns is not None:
-                self._chunks.put(self._dicts(columns, first))
+                self._chunks.append(self._dicts(columns, first))
         segments = self._chunks.take(segments_max)
         assert isinstance(segments, list), "opened for columns"
         return segments
@@ -158,7 +158,7 @@ class ParquetReader:
             first = self._rows.position
             columns = self._rows.next(self._rows.rows_at_a_time(segments_max))
             if columns is not None:
-                self._chunks.put(self._extras.added(columns, first))
+                self._chunks.append(self._extras.added(columns, first))
         return unwrapped(self._chunks.take(segments_max))
 
     def exhausted(self) -> bool:

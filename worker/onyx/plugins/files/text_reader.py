@@ -168,7 +168,7 @@ class FileReader:
     def _next(self, segments_max: int) -> Segments:
         while len(self._chunks) < segments_max and not self._blocks.finished():
             try:
-                self._chunks.put(self._blocks.next())
+                self._chunks.append(self._blocks.next())
             except Unavailable:
                 if len(self._chunks):
                     break  # return what is decoded; the next call raises
