@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from onyx.model.job import CatalogEntry
 from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
+from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_sizing import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing, bytes_each
 
 OBSERVED = st.lists(
@@ -35,7 +36,7 @@ def test_a_size_is_within_its_bounds_and_enough_may_be_in_flight(observed):
     sizing = BatchSizing(entry())
     for each in observed:
         observe(sizing, *each)
-        assert 1 <= sizing.segments_max <= BATCH_SEGMENTS_MAX
+        assert 1 <= sizing.segments_max <= ROOTS_MAX
         assert sizing.pending_max >= 2 * sizing.segments_max
 
 

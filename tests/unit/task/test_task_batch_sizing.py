@@ -11,7 +11,7 @@ from tests.support.bench import Bench, chain
 
 from onyx.flow.columns import Columns
 from onyx.model.job import CatalogEntry
-from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
+from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_sizing import (
     BATCH_BYTES_MAX,
     COSTLY_MAX_S,
@@ -34,7 +34,7 @@ def work(
     took_s: Callable[[int], float],
     batches: int = 100,
     segment: dict[str, Any] = SMALL,
-    there: int = BATCH_SEGMENTS_MAX,
+    there: int = ROOTS_MAX,
     cpu_share: float = 1.0,
 ) -> BatchSizing:
     """Process batches of which each takes so long, by its size, with so many segments waiting, and
@@ -142,6 +142,10 @@ def test_the_bytes_of_columns_are_known() -> None:
 def test_what_cannot_be_encoded_has_no_bytes_and_changes_nothing() -> None:
     found = work(sizing(), lambda count: count * 1e-6, segment={"s": object()})
     assert found.segments_max * 1e-6 >= CPU_ENOUGH_S
+
+
+def test_a_batch_is_never_too_large_for_the_flight_recorder() -> None:
+    assert work(sizing(), lambda count: 0.0).segments_max == ROOTS_MAX
 
 
 def test_enough_may_be_in_flight_for_batches_that_have_grown() -> None:

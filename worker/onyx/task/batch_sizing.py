@@ -31,11 +31,12 @@ from onyx.errors import SegmentError
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
 from onyx.model.job import CatalogEntry
-from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
+from onyx.recorder import ROOTS_MAX
 
 FIRST_EXPONENT = 7
 """A task begins with batches of 128 segments."""
-LARGEST_EXPONENT = BATCH_SEGMENTS_MAX.bit_length() - 1
+LARGEST_EXPONENT = ROOTS_MAX.bit_length() - 1
+"""Larger batches are taken apart for the flight recorder."""
 BATCH_BYTES_MAX = 2_097_152
 """Of the segments of a batch, encoded; about. As dicts they take some ten times as much memory."""
 CPU_ENOUGH_S = 0.005
