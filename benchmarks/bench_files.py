@@ -1,4 +1,5 @@
-"""What reading and writing files costs a segment, beside plain Python loops over the same file.
+"""What reading and writing files costs a segment, beside plain Python loops over the same file, and
+for Parquet beside pyarrow.
 
     python -m benchmarks.bench_files [--segments 200000] [--json result.json]
 
@@ -14,8 +15,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import START, PluginContext
@@ -23,6 +27,8 @@ from onyx.plugins.registry import build_input, build_output
 from onyx.seams import SystemClock
 
 BATCH = 1_000
+ROWS = 10_000
+"""Of a batch of columns."""
 REPEATS = 3
 
 
@@ -54,14 +60,31 @@ def read_csv_plain(path: Path) -> int:
         return sum(1 for row in csv.DictReader(file) if row)
 
 
-def write_plugin(segments: list[dict[str, object]], directory: Path) -> int:
-    output = build_output("files", context({"path": str(directory), "rollSeconds": 3600}))
+def write_plugin(segments: list[dict[str, object]], directory: Path, form: str = "jsonl") -> int:
+    options = {"path": str(directory), "format": form, "rollSeconds": 3600}
+    output = build_output("files", context(options))
     for start in range(0, len(segments), BATCH):
         output.write(segments[start : start + BATCH])
     output.flush()
     assert output.durable() == len(segments)
     output.close()
     return len(segments)
+
+
+def write_columns(batches: list[pa.RecordBatch], directory: Path, form: str) -> int:
+    options = {"path": str(directory), "format": form, "rollSeconds": 3600}
+    output: Any = build_output("files", context(options))
+    for each in batches:
+        output.write_columns(each)
+    output.flush()
+    output.close()
+    return sum(each.num_rows for each in batches)
+
+
+def write_arrow_plain(batches: list[pa.RecordBatch], directory: Path) -> int:
+    directory.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_batches(batches), directory / "plain.parquet")
+    return sum(each.num_rows for each in batches)
 
 
 def write_plain(segments: list[dict[str, object]], directory: Path) -> int:
@@ -126,6 +149,15 @@ def measure(count: int, folder: Path) -> list[dict[str, object]]:
         ("write jsonl, 3 keys", lambda: write_plugin(data, out), lambda: write_plain(data, out),
          count)
     )  # fmt: skip
+    batches = pa.Table.from_pylist(data).combine_chunks().to_batches(max_chunksize=ROWS)
+    cases += [
+        ("write jsonl, 3 columns", lambda: write_columns(batches, out, "jsonl"),
+         lambda: write_plain(data, out), count),
+        ("write parquet, 3 keys", lambda: write_plugin(data, out, "parquet"),
+         lambda: write_arrow_plain(batches, out), count),
+        ("write parquet, 3 columns", lambda: write_columns(batches, out, "parquet"),
+         lambda: write_arrow_plain(batches, out), count),
+    ]  # fmt: skip
     results = []
     for label, ours, plain, size in cases:
         mine, theirs = compare(ours, plain, size)

@@ -96,6 +96,19 @@ def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path
         assert not {"metastore_db", "spark-warehouse", "artifacts"} & set(os.listdir())
 
 
+@pytest.mark.server
+def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) -> None:
+    request = request_for("stages_of_a_user:doubled", user_code)
+    unsigned = {"n": pa.array([250], pa.uint8()), "small": pa.array([[7]], pa.list_(pa.uint16()))}
+    wide = {"big": pa.array([2**64 - 1], pa.uint64()), "note": pa.array(["x"])}
+    pq.write_table(pa.table({**unsigned, **wide}), user_code / "1.parquet")
+    run_in_process(request, 120.0, lambda: True)
+    rows = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
+    assert sorted(rows) == [1, 2, 250]
+    assert (rows[250]["small"], rows[250]["big"], rows[250]["note"]) == ([7], 2**64 - 1, "x")
+    assert rows[1]["big"] is None
+
+
 def test_an_exception_of_a_stage_is_answered_with_its_place(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

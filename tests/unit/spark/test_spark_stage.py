@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
@@ -81,6 +82,17 @@ def total(root: Path) -> str:
 
 def unfinished(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and ".staging" in path.parts]
+
+
+def test_a_part_may_hold_dicts_and_columns(tmp_path: Path) -> None:
+    sink = spark_output(tmp_path, SummingRunner())
+    sink.write_columns(pa.record_batch({"n": pa.array([1, 2], pa.int32())}))
+    sink.write([{"n": 3}])
+    sink.flush()
+    assert sink.durable() == 3
+    sink.seal()
+    assert total(tmp_path) == "6"
+    assert len(list((tmp_path / "parts" / "job-1").glob("*.parquet"))) == 1
 
 
 def test_the_stage_gets_the_parts_of_all_peers_and_its_result_is_published(tmp_path: Path) -> None:

@@ -12,8 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
 from onyx.errors import UserFunctionError
+
+_SPARK_TYPES = {
+    pa.null(): pa.string(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 
 
 def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
@@ -52,8 +61,18 @@ def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:
 
 
 def _typed(field: pa.Field) -> pa.Field:
-    """A column that was null in every part: text, since Spark casts nothing to its void type."""
-    return field.with_type(pa.string()) if pa.types.is_null(field.type) else field
+    """With a type that Spark has."""
+    return field.with_type(_spark_type(field.type))
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    """Spark reads unsigned numbers as wider ones. A column that was null in every part is text,
+    since Spark casts nothing to its void type."""
+    if kinds.is_list(kind):
+        return pa.list_(_spark_type(kind.value_type))
+    if kinds.is_struct(kind):
+        return pa.struct([_typed(each) for each in kind.fields])
+    return _SPARK_TYPES.get(kind, kind)
 
 
 def _cast(frame: Any, wanted: Any) -> Any:
