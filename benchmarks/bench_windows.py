@@ -5,7 +5,8 @@
 CPU time of one thread for each segment, best of several runs. The stream is in order, of 1,000
 keys, with 100,000 segments a minute; after each batch the watermark rises, and after each ten
 batches changes are taken, as for a chunk of the state log. Groups are given, as their shards are
-when a task has been routed to by group.
+when a task has been routed to by group. Columns come in larger batches, and their groups are read
+from them as a task does.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from typing import Any
 
 from benchmarks.figures import Figure, Measured, run
 
+from onyx.flow.columns import from_dicts
 from onyx.flow.grouping import shard_of
+from onyx.flow.key_codes import KeyCodes
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.groups import hashable_keys
@@ -30,11 +34,13 @@ KEYS = 1_000
 SEGMENTS, SEGMENTS_QUICK = 500_000, 100_000
 SEGMENTS_A_MINUTE = 100_000
 BATCH = 2_000
+BATCH_COLUMNS = 10_000
 BATCHES_A_CHUNK = 10
 DISORDER_MS = 1_000
 START_MS = 1_600_000_000_000
 RUNS = 3
 GOAL_SUM_US, GOAL_COUNT_US = 0.35, 0.2
+GOAL_COLUMNS_US = 0.1
 MINUTE = (1, "minutes")
 AT_WATERMARK = {"type": "watermark", "refinement": "discarding"}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -83,7 +89,7 @@ def _none_needed(name: str) -> Callable[..., Any]:
     raise KeyError(name)
 
 
-def stream(many: int) -> list[list[dict[str, Any]]]:
+def stream(many: int, batch: int = BATCH) -> list[list[dict[str, Any]]]:
     """Batches in order of time."""
     chosen = random.Random(1)
     step_ms = MINUTE[0] * 60_000 / SEGMENTS_A_MINUTE
@@ -92,37 +98,71 @@ def stream(many: int) -> list[list[dict[str, Any]]]:
         {"t": START_MS + int(number * step_ms), "k": chosen.choice(keys), "v": chosen.random()}
         for number in range(many)
     ]
-    return [segments[begin : begin + BATCH] for begin in range(0, many, BATCH)]
+    return [segments[begin : begin + batch] for begin in range(0, many, batch)]
 
 
 def cpu_us(batches: list[list[dict[str, Any]]], made: TaskWindows) -> dict[str, float]:
     """Microseconds a segment, by part."""
-    spent = {"add": 0.0, "advance": 0.0, "changes": 0.0}
     groups = [hashable_keys([each["k"] for each in batch]) for batch in batches]
-    for number, batch in enumerate(batches):
+    ends = [batch[-1]["t"] for batch in batches]
+    return spent_us(
+        made,
+        ends,
+        lambda number: made.add(batches[number], groups[number], 0),
+        sum(map(len, batches)),
+    )
+
+
+def columns_us(batches: list[list[dict[str, Any]]], made: TaskWindows) -> dict[str, float]:
+    """The same for columns."""
+    given = [from_dicts(batch)[0] for batch in batches]
+    ends = [batch[-1]["t"] for batch in batches]
+    groups = GroupKeys()
+
+    def add(number: int) -> None:
+        columns = given[number]
+        made.add(columns, groups.of(KeyCodes.of_column(columns, "k")), 0)
+
+    return spent_us(made, ends, add, sum(map(len, batches)))
+
+
+def spent_us(
+    made: TaskWindows, ends: list[int], add: Callable[[int], object], many: int
+) -> dict[str, float]:
+    """Of so many segments; `ends` are the last places of batches."""
+    spent = {"add": 0.0, "advance": 0.0, "changes": 0.0}
+    for number, end in enumerate(ends):
         start = time.thread_time()
-        made.add(batch, groups[number], 0)
+        add(number)
         added = time.thread_time()
-        deque(made.advance(batch[-1]["t"] - DISORDER_MS), 0)
+        deque(made.advance(end - DISORDER_MS), 0)
         advanced = time.thread_time()
         if number % BATCHES_A_CHUNK == BATCHES_A_CHUNK - 1:
             made.take_changes()
         spent["add"] += added - start
         spent["advance"] += advanced - added
         spent["changes"] += time.thread_time() - advanced
-    many = sum(map(len, batches))
     return {part: seconds / many * 1e6 for part, seconds in spent.items()}
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    batches = stream(SEGMENTS_QUICK if options.quick else SEGMENTS)
+    many = SEGMENTS_QUICK if options.quick else SEGMENTS
+    dicts, columns = stream(many), stream(many, BATCH_COLUMNS)
     details = {}
     for name, (window, trigger) in CASES.items():
-        found = [cpu_us(batches, windows(window, trigger)) for _ in range(RUNS)]
-        details[name] = min(found, key=lambda parts: sum(parts.values()))
-        parts = "  ".join(f"{part} {us:6.3f}" for part, us in details[name].items())
-        print(f"{name:36} {sum(details[name].values()):6.3f} us/segment   {parts}")
-    goals = {"tumbling sum": GOAL_SUM_US, "global count": GOAL_COUNT_US}
+        for shown, us_of, batches in (
+            (name, cpu_us, dicts), (f"{name}, columns", columns_us, columns)
+        ):  # fmt: skip
+            found = [us_of(batches, windows(window, trigger)) for _ in range(RUNS)]
+            details[shown] = min(found, key=lambda parts: sum(parts.values()))
+            parts = "  ".join(f"{part} {us:6.3f}" for part, us in details[shown].items())
+            print(f"{shown:44} {sum(details[shown].values()):6.3f} us/segment   {parts}")
+    goals = {
+        "tumbling sum": GOAL_SUM_US,
+        "global count": GOAL_COUNT_US,
+        "tumbling sum, columns": GOAL_COLUMNS_US,
+        "global count, columns": GOAL_COLUMNS_US,
+    }
     return Measured(
         [
             Figure(

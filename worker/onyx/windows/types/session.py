@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Form, Frozen
-from onyx.windows.coded import Keyed, rows
+from onyx.windows.buckets import Frozen
+from onyx.windows.coded import Groups, Keyed, chosen, rows
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import dump_key, load_key
@@ -25,33 +24,11 @@ from onyx.windows.records import AddToSessions, Record, Records, SetSessions, ap
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.session_runs import Runs
+from onyx.windows.types.session_states import Owner, Session, dumped, form, loaded
 from onyx.windows.units import standard
 
-Owner = tuple[Any, Any]
-"""A group and a session key."""
 _lower = attrgetter("lower")
-
-
-class Session:
-    """One session; `fired` names the watermark triggers that have seen its last segment."""
-
-    __slots__ = ("fired", "lower", "owner", "state", "upper")
-
-    def __init__(self, owner: Owner, lower: Number, upper: Number, state: Any) -> None:
-        self.owner = owner
-        self.lower = lower
-        self.upper = upper
-        self.state = state
-        self.fired: list[str] = []
-
-
-class _Columns(NamedTuple):
-    """Sessions as plain data: the columns of `SetSessions`."""
-
-    lowers: list[Number]
-    uppers: list[Number]
-    states: list[Any]
-    fired: list[list[str]]
 
 
 class SessionExtents(Extents[Session]):
@@ -65,7 +42,7 @@ class SessionExtents(Extents[Session]):
         compiled = on_peer.compiled
         assert compiled.window.timeout_gap is not None, "checked when the job is parsed"
         self._gap = standard(compiled.window.timeout_gap)
-        self._groups = on_peer.holder.bucket(_form(self._aggregation), self._shards)
+        self._groups = on_peer.holder.bucket(form(self._aggregation), self._shards)
         self._of_segments = compiled.watermark_of_segments
         self._triggers = [each for each in compiled.triggers if each.by_watermark]
         self._passing: dict[tuple[str, int | None], Dues[Owner]] = {}
@@ -79,11 +56,73 @@ class SessionExtents(Extents[Session]):
     # Segments come.
 
     def add(self, taken: Taken, keys: Keyed) -> list[int]:
-        """Segment by segment: each may be near the one before."""
+        """Segment by segment, as each may be near the one before; of columns run by run."""
+        if isinstance(keys, Groups) and self._aggregation.closed:
+            runs = Runs.of(taken.places, keys, taken.session_keys, self._gap)
+            if runs is not None:
+                return self._add_runs(runs, taken)
         its_rows, its_keys = taken.by_row(), rows(keys)
         late = [i for i, key in enumerate(its_keys) if self._take_in(its_rows, i, key) is None]
         self._groups.used(its_keys)
         return late
+
+    def _add_runs(self, runs: Runs, taken: Taken) -> list[int]:
+        """What `_take_in` does with each segment, with a step for each run."""
+        alone = self._owners_alone(runs)
+        its_rows = taken.by_row() if alone else taken
+        sessions: dict[int, Session] = {}
+        late: list[int] = []
+        for row, run, upper in runs.events(alone):
+            number = runs.owner_of[run]
+            owner = runs.owners[number]
+            if number in alone:
+                if self._take_in(its_rows, row, owner[0]) is None:
+                    late.append(row)
+                continue
+            if run in sessions:
+                sessions[run].upper = max(sessions[run].upper, upper)
+            sessions[run] = self._join(owner, int(runs.places[row]))
+            self._changed[owner] = None
+        self._fold_runs(runs, sessions, taken)
+        self._groups.used(dict.fromkeys(group for group, _ in runs.owners))
+        return late
+
+    def _owners_alone(self, runs: Runs) -> set[int]:
+        """Owners whose segments go one by one: they may be late, or join several sessions, or one
+        that another run joins as well."""
+        alone = set(runs.merging)
+        joined: set[int] = set()
+        for run, number in enumerate(runs.owner_of):
+            owner, low, high = runs.owners[number], runs.lows[run], runs.highs[run]
+            near = [
+                each
+                for each in self._sessions(owner)
+                if each.lower - self._gap <= high and low <= each.upper + self._gap
+            ]
+            first = int(runs.places[runs.firsts[run]])
+            if near != self._near(owner, first) or len(near) > 1:
+                alone.add(number)
+            if not joined.isdisjoint(map(id, near)):
+                alone.add(number)
+            joined.update(map(id, near))
+            watermark = self._watermarks.of(self._shards[owner[0]])
+            if self._lateness is not None and self._is_past(low, watermark):
+                alone.add(number)
+        return alone
+
+    def _fold_runs(self, runs: Runs, sessions: dict[int, Session], taken: Taken) -> None:
+        """Get the values of runs into their sessions."""
+        where = runs.rows_of(sessions)
+        states = {run: session.state for run, session in sessions.items()}
+        numbers = chosen(Groups(runs.run_of, list(range(len(runs.owner_of)))), where)
+        values = chosen(taken.extracted, where)
+        try:
+            self._aggregation.fold_groups(states, numbers, values)
+        except TypeError as error:
+            raise self._aggregation.refuse(rows(values), error) from error
+        for run, session in sessions.items():
+            session.state = states[run]
+            session.upper = max(session.upper, runs.highs[run])
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
         """See `Extents.add_one`."""
@@ -262,7 +301,7 @@ class SessionExtents(Extents[Session]):
         """See `Extents.take_changes`."""
         for owner in self._changed:
             group, session_key = map(dump_key, owner)
-            columns = _dumped(self._aggregation, self._sessions(owner))
+            columns = dumped(self._aggregation, self._sessions(owner))
             record = SetSessions(self._window, group, session_key, *columns)
             append(records, self._shards[owner[0]], record)
         for owner, (places, updates) in self._updates.items():
@@ -294,7 +333,7 @@ class SessionExtents(Extents[Session]):
             case SetSessions(group=group, session_key=key):
                 owner = (load_key(group), load_key(key))
                 columns = record.lowers, record.uppers, record.states, record.fired
-                held = _loaded(self._aggregation, owner, *columns)
+                held = loaded(self._aggregation, owner, *columns)
                 self._groups[owner[0]][owner[1]] = held
                 for session in held:
                     self._await(session)
@@ -308,41 +347,3 @@ class SessionExtents(Extents[Session]):
             del self._changed[owner]
         for owner in [each for each in self._updates if self._shards[each[0]] in shards]:
             del self._updates[owner]
-
-
-def _dumped(aggregation: Aggregation, sessions: Sequence[Session]) -> _Columns:
-    return _Columns(
-        [each.lower for each in sessions],
-        [each.upper for each in sessions],
-        [aggregation.dump(each.state) for each in sessions],
-        [each.fired for each in sessions],
-    )
-
-
-def _loaded(
-    aggregation: Aggregation,
-    owner: Owner,
-    lowers: Sequence[Number],
-    uppers: Sequence[Number],
-    states: Sequence[Any],
-    fired: Sequence[Sequence[str]],
-) -> list[Session]:
-    found = []
-    for lower, upper, state, names in zip(lowers, uppers, states, fired, strict=True):
-        session = Session(owner, lower, upper, aggregation.load(state))
-        session.fired = list(names)
-        found.append(session)
-    return found
-
-
-def _form(aggregation: Aggregation) -> Form:
-    """Of the sessions of a group: for each session key its sessions."""
-
-    def dump(held: dict[Any, list[Session]]) -> list[Any]:
-        return [[dump_key(key), *_dumped(aggregation, each)] for key, each in held.items()]
-
-    def load(group: Any, data: list[Any]) -> dict[Any, list[Session]]:
-        owners = [((group, load_key(key)), columns) for key, *columns in data]
-        return {owner[1]: _loaded(aggregation, owner, *columns) for owner, columns in owners}
-
-    return Form(dict, dump, load)

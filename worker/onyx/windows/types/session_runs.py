@@ -1,0 +1,151 @@
+"""Runs: rows of a batch of columns that end up in one session, found for all owners at once.
+
+Sorted by owner and place, rows begin a run where the next one is further away than the gap. What
+then happens to a session, it gets from few rows: from the first of the run, which joins it or
+begins it, and from those that are below all before them, because they change when it is due. The
+others only move its upper end.
+
+That holds if each row is near those of its run that came before. An owner of whom that is not so
+has sessions that merge within the batch, and floats that were added apart: its rows go one by one
+(`merging`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onyx.flow.batch import Indices, Mask
+from onyx.flow.key_codes import compact
+from onyx.windows.assigning.assigner import Axis
+from onyx.windows.coded import Groups, Keyed
+from onyx.windows.types.session_states import Owner
+
+Ints = NDArray[np.int64]
+PLACE_MAX = 2**60
+"""Beyond it the arithmetic of 64 bits could overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a batch, in order of their first rows."""
+
+    owners: list[Owner]
+    places: Ints
+    """Of each row."""
+    run_of: Indices
+    """The run of each row."""
+    owner_of: list[int]
+    """The owner of each run."""
+    firsts: list[int]
+    """The first row of each run."""
+    lows: list[int]
+    highs: list[int]
+    merging: set[int]
+    """Owners of whom a row is not near those of its run that came before."""
+    turning: Mask
+    """Rows that are the first of their run, or below all before."""
+    uppers: Ints
+    """For each of these rows the greatest place of the run until then."""
+
+    @staticmethod
+    def of(places: Axis | None, groups: Groups, keys: Keyed | None, gap: int) -> Runs | None:
+        """The runs of a batch.
+
+        Args:
+            keys: the session key of each row, if the window has one.
+
+        Returns:
+            None if arrays cannot do it: places are fractions, or too far out.
+        """
+        if not isinstance(places, np.ndarray) or places.dtype != np.int64 or not len(places):
+            return None
+        places = places.astype(np.int64, copy=False)
+        if max(-int(places.min()), int(places.max()), gap) > PLACE_MAX:
+            return None
+        codes, owners = _owners(groups, keys)
+        order = np.lexsort((places, codes))
+        ordered, by_place = codes[order], places[order]
+        begins = np.empty(len(order), np.bool_)
+        begins[0] = True
+        begins[1:] = (np.diff(ordered) != 0) | (np.diff(by_place) > gap)
+        starts = np.flatnonzero(begins)
+        numbers = np.empty(len(order), np.intp)
+        numbers[order] = np.cumsum(begins) - 1
+        run_of, olds, firsts = compact(numbers, len(starts))
+        ends = np.append(starts[1:], len(order)) - 1
+        lows, highs = by_place[starts][olds], by_place[ends][olds]
+        if (int((highs - lows).max()) + 1) * len(starts) > PLACE_MAX:
+            return None
+        near, turning, uppers = _course(places - lows[run_of], run_of, gap)
+        return Runs(
+            owners,
+            places,
+            run_of,
+            codes[firsts].tolist(),
+            firsts.tolist(),
+            lows.tolist(),
+            highs.tolist(),
+            set(codes[~near].tolist()),
+            turning,
+            uppers + lows[run_of],
+        )
+
+    def events(self, alone: Collection[int]) -> Iterator[tuple[int, int, int]]:
+        """In order of arrival the rows that take a step, each with its run and the greatest place
+        until then: those that turn, and all rows of some owners."""
+        chosen = self.turning
+        if alone:
+            is_alone = np.zeros(len(self.owners), np.bool_)
+            is_alone[list(alone)] = True
+            chosen = chosen | is_alone[np.array(self.owner_of)][self.run_of]
+        rows = np.flatnonzero(chosen)
+        yield from zip(
+            rows.tolist(), self.run_of[rows].tolist(), self.uppers[rows].tolist(), strict=True
+        )
+
+    def rows_of(self, runs: Collection[int]) -> Indices | None:
+        """The rows of some runs; None: all rows."""
+        if len(runs) == len(self.owner_of):
+            return None
+        wanted = np.zeros(len(self.owner_of), np.bool_)
+        wanted[list(runs)] = True
+        return np.flatnonzero(wanted[self.run_of])
+
+
+def _owners(groups: Groups, keys: Keyed | None) -> tuple[Indices, list[Owner]]:
+    """For each row its owner, and the owners in order of their first rows."""
+    if keys is None:
+        return groups.codes, [(group, None) for group in groups.keys]
+    assert isinstance(keys, Groups), "of columns"
+    size = len(keys.keys)
+    codes, olds, _ = compact(groups.codes * size + keys.codes, len(groups.keys) * size)
+    pairs = [divmod(old, size) for old in olds.tolist()]
+    return codes, [(groups.keys[group], keys.keys[key]) for group, key in pairs]
+
+
+def _course(places: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, Ints]:
+    """Row by row in order of arrival: whether it is near those of its run before, whether it is the
+    first of them or below all, and the greatest until then.
+
+    Args:
+        places: above the lowest of the run. A run after the other is lifted over all before it (or
+            put below), so that extremes begin anew with each.
+    """
+    order = np.argsort(run_of, kind="stable")
+    runs, ordered = run_of[order], places[order]
+    apart = runs * (int(places.max()) + 1)
+    most = np.maximum.accumulate(ordered + apart) - apart
+    least = np.minimum.accumulate(ordered - apart) + apart
+    first = np.empty(len(order), np.bool_)
+    first[0], first[1:] = True, np.diff(runs) != 0
+    before, below = np.roll(most, 1), np.roll(least, 1)
+    near, turning = np.empty(len(order), np.bool_), np.empty(len(order), np.bool_)
+    near[order] = first | ((ordered <= before + gap) & (ordered >= below - gap))
+    turning[order] = first | (ordered < below)
+    uppers = np.empty_like(places)
+    uppers[order] = np.where(first, ordered, before)
+    return near, turning, uppers

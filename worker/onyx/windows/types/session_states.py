@@ -1,0 +1,74 @@
+"""Sessions, and how they are stored: of an owner all as columns, of a group all by session key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.buckets import Form
+from onyx.windows.firing import Number
+from onyx.windows.groups import dump_key, load_key
+
+Owner = tuple[Any, Any]
+"""A group and a session key."""
+
+
+class Session:
+    """One session; `fired` names the watermark triggers that have seen its last segment."""
+
+    __slots__ = ("fired", "lower", "owner", "state", "upper")
+
+    def __init__(self, owner: Owner, lower: Number, upper: Number, state: Any) -> None:
+        self.owner = owner
+        self.lower = lower
+        self.upper = upper
+        self.state = state
+        self.fired: list[str] = []
+
+
+class SessionColumns(NamedTuple):
+    """Sessions as plain data: the columns of `SetSessions`."""
+
+    lowers: list[Number]
+    uppers: list[Number]
+    states: list[Any]
+    fired: list[list[str]]
+
+
+def dumped(aggregation: Aggregation, sessions: Sequence[Session]) -> SessionColumns:
+    return SessionColumns(
+        [each.lower for each in sessions],
+        [each.upper for each in sessions],
+        [aggregation.dump(each.state) for each in sessions],
+        [each.fired for each in sessions],
+    )
+
+
+def loaded(
+    aggregation: Aggregation,
+    owner: Owner,
+    lowers: Sequence[Number],
+    uppers: Sequence[Number],
+    states: Sequence[Any],
+    fired: Sequence[Sequence[str]],
+) -> list[Session]:
+    found = []
+    for lower, upper, state, names in zip(lowers, uppers, states, fired, strict=True):
+        session = Session(owner, lower, upper, aggregation.load(state))
+        session.fired = list(names)
+        found.append(session)
+    return found
+
+
+def form(aggregation: Aggregation) -> Form:
+    """Of the sessions of a group: for each session key its sessions."""
+
+    def dump(held: dict[Any, list[Session]]) -> list[Any]:
+        return [[dump_key(key), *dumped(aggregation, each)] for key, each in held.items()]
+
+    def load(group: Any, data: list[Any]) -> dict[Any, list[Session]]:
+        owners = [((group, load_key(key)), columns) for key, *columns in data]
+        return {owner[1]: loaded(aggregation, owner, *columns) for owner, columns in owners}
+
+    return Form(dict, dump, load)
