@@ -102,7 +102,7 @@ class World:
             frame = source.arrived[number % len(source.arrived)]
             sink.link.receive(sink.stream, frame)
 
-    def send(self, source: str, size: int, kind: str = "dicts") -> None:
+    def send(self, source: str, size: int, kind: str = "dicts", more: bool = False) -> None:
         channel = Channel(JOB, VERSION, PeerId(source), TARGET)
         log = self.sent[source]
         if size == 0:
@@ -110,7 +110,7 @@ class World:
                 log.append("FLUSH")
             return
         numbers = list(range(len(log), len(log) + size))
-        if self.near.link.send(channel, Batch(SEGMENTS[kind](numbers))):
+        if self.near.link.send(channel, Batch(SEGMENTS[kind](numbers)), more):
             log += numbers
 
     def ack(self) -> None:
@@ -149,6 +149,7 @@ STEPS = st.lists(
             st.sampled_from(["p1", "p2"]),
             st.integers(0, 30),
             st.sampled_from(list(SEGMENTS)),
+            st.booleans(),
         ),
         st.tuples(st.just("ack")),
         st.tuples(st.just("write"), st.sampled_from(["near", "far"])),

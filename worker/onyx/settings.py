@@ -189,7 +189,7 @@ class LedgerSettings:
 
     frontier_interval_s: float = 2.0
     """Interval at which an input checkpoints the frontier of each partition."""
-    ack_interval_s: float = 0.005
+    ack_interval_s: float = 0.02
     """Longest delay of an ack; acks for the same root are combined meanwhile."""
     retry_delay_s: float = 0.1
     """Delay before the first retry of a segment by a flow condition; it doubles with each further

@@ -86,7 +86,9 @@ class Link:
     ) -> BoundedInbox:
         return self._network.inboxes.open((job, version, target), segments_max, wake, _nothing)
 
-    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+    def send(
+        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
+    ) -> bool:
         if self._network.reach(self._group, group) is None:
             return False
         inbox = self._network.inboxes.find((channel.job, channel.version, channel.target))

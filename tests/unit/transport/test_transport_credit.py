@@ -5,6 +5,7 @@ import pytest
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.credit import InChannel, OutChannel
 from onyx.transport.interface import Channel
+from onyx.transport.pacing import Urgency
 from onyx.transport.packet_queue import PacketQueue
 
 CHANNEL = Channel(JobId("job"), AllocationVersion(1), PeerId("a"), PeerId("b"))
@@ -58,9 +59,9 @@ def test_a_queue_numbers_packets_and_keeps_them_until_they_are_acknowledged():
     queue = PacketQueue(session=9)
     for packet in (b"one", b"two", b"three"):
         queue.append(packet)
-    assert queue.next_packets(6) == (1, [b"one", b"two"])
-    assert queue.next_packets(1) == (3, [b"three"])
-    assert queue.next_packets(100) == (4, [])
+    assert queue.next_packets(6, 6) == (1, [b"one", b"two"])
+    assert queue.next_packets(1, 1) == (3, [b"three"])
+    assert queue.next_packets(100, 100) == (4, [])
     assert queue.bytes == 11
     queue.acknowledge(2)
     assert queue.bytes == 5
@@ -71,22 +72,32 @@ def test_a_queue_sends_again_what_was_not_acknowledged_under_the_same_numbers():
     queue = PacketQueue(session=9)
     for packet in (b"one", b"two", b"three"):
         queue.append(packet)
-    queue.next_packets(6)
+    queue.next_packets(6, 6)
     queue.acknowledge(1)
     assert queue.rewind() == 1
-    assert queue.next_packets(100) == (2, [b"two", b"three"])
+    assert queue.next_packets(100, 100) == (2, [b"two", b"three"])
     assert queue.waiting_bytes == 0
     assert queue.bytes == 8
 
 
-def test_a_queue_is_urgent_as_long_as_an_urgent_packet_may_wait():
+def test_the_last_packet_of_a_frame_may_exceed_its_target_but_not_the_limit():
     queue = PacketQueue(session=9)
-    queue.append(b"ack", urgent=False)
-    assert not queue.urgent
-    queue.append(b"batch", urgent=True)
-    queue.next_packets(3)
-    assert queue.urgent
-    queue.next_packets(100)
-    assert not queue.urgent
+    for packet in (b"ack", b"large batch", b"ack"):
+        queue.append(packet)
+    assert queue.next_packets(5, 20) == (1, [b"ack", b"large batch"])
     queue.rewind()
-    assert queue.urgent
+    assert queue.next_packets(5, 13) == (1, [b"ack"])
+
+
+def test_a_queue_is_as_urgent_as_its_most_urgent_packet_until_all_have_gone():
+    queue = PacketQueue(session=9)
+    queue.append(b"ack", Urgency.PATIENT)
+    assert queue.urgency is Urgency.PATIENT
+    queue.append(b"flush", Urgency.FLUSH)
+    queue.append(b"batch", Urgency.GATHER)
+    queue.next_packets(3, 3)
+    assert queue.urgency is Urgency.FLUSH
+    queue.next_packets(100, 100)
+    assert queue.urgency is Urgency.PATIENT
+    queue.rewind()
+    assert queue.urgency is Urgency.ITEM

@@ -17,6 +17,7 @@ from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import Credit, FrameError, Item, Open, Schema
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import FLUSH, Channel
+from onyx.transport.pacing import Urgency
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
 
@@ -41,7 +42,7 @@ class Sender:
         for item in items:
             piece = item if item is FLUSH else encoded(Batch(item))
             assert self.sending.queue(out, [piece])
-        _, packets = self.sending.packets.next_packets(1_000_000)
+        _, packets = self.sending.packets.next_packets(1_000_000, 1_000_000)
         frame = decoder.decode(encoder.frame(1, 0, packets), 1_000_000)
         return [type(packet).__name__ for packet in frame.packets]
 
@@ -53,6 +54,16 @@ def test_a_schema_goes_before_the_first_batch_of_columns_and_when_it_changes():
     assert sender.send(NUMBERS.slice(1, 2), FLUSH) == ["Item", "Item"]
     assert sender.send(TEXTS) == ["Schema", "Item"]
     assert sender.send(NUMBERS) == ["Schema", "Item"]
+
+
+def test_what_waits_goes_at_once_when_a_sender_is_refused():
+    sender = Sender()
+    sender.send(DICTS)
+    out = sender.sending.admit(CHANNEL, 1)
+    sender.sending.queue(out, [encoded(Batch(DICTS))] * 60, Urgency.GATHER)
+    assert sender.sending.packets.urgency is Urgency.GATHER
+    assert sender.sending.admit(CHANNEL, 1) is None
+    assert sender.sending.packets.urgency is Urgency.FLUSH
 
 
 def test_a_new_session_sends_the_schema_again():

@@ -132,7 +132,9 @@ class GrpcTransport:
         """See `Transport`."""
         return self._local.open_inbox(job, version, target, segments_max, wake)
 
-    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+    def send(
+        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
+    ) -> bool:
         """See `Transport`. One thread at a time for each channel.
 
         Raises:
@@ -145,7 +147,7 @@ class GrpcTransport:
             return False
         if isinstance(item, Batch) and not len(item):
             return True
-        return connection.link.send(channel, item)
+        return connection.link.send(channel, item, more)
 
     def send_acks(
         self,

@@ -124,7 +124,7 @@ class BoundedInbox:
         was_empty = not self._queue
         self._queue.append(waiting)
         self._waiting += waiting.weight
-        self._hurrying += _hurries(waiting)
+        self._hurrying += hurries(waiting.item)
         return was_empty
 
     def take(self, segments_max: int) -> list[Delivery]:
@@ -135,7 +135,7 @@ class BoundedInbox:
             while self._queue and (not taken or total + self._queue[0].weight <= segments_max):
                 waiting = self._queue.popleft()
                 total += waiting.weight
-                self._hurrying -= _hurries(waiting)
+                self._hurrying -= hurries(waiting.item)
                 taken.append(waiting)
             self._waiting -= total
             room = self._refused and bool(taken)
@@ -201,8 +201,8 @@ class BoundedInbox:
         return left
 
 
-def _hurries(waiting: _Waiting) -> bool:
-    item = waiting.item
+def hurries(item: Batch | Control | Encoded) -> bool:
+    """Whether nobody should wait for more before this item."""
     return isinstance(item, Control) and item.kind in _HURRYING
 
 

@@ -150,8 +150,13 @@ class Transport(Protocol):
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         ...
 
-    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+    def send(
+        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
+    ) -> bool:
         """Queue a batch or control item. False: no room, try again after `on_room`.
+
+        Args:
+            more: the sender has another batch in hand, so this one may wait for it on the wire.
 
         Raises:
             SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.

@@ -17,6 +17,7 @@ receive.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from onyx.settings import TransportSettings
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
+    FRAME_OVERHEAD_BYTES,
     Acks,
     Close,
     Completions,
@@ -40,9 +42,9 @@ from onyx.transport.frames.packets import (
     Packet,
     Schema,
 )
-from onyx.transport.inbox import BoundedInbox, Inboxes, weight
+from onyx.transport.inbox import BoundedInbox, Inboxes, hurries, weight
 from onyx.transport.interface import Channel, Control, Handlers
-from onyx.transport.pacing import Pace
+from onyx.transport.pacing import Pace, Urgency
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
@@ -114,13 +116,15 @@ class Link:
         self._stream: Stream | None = None
         self._last_heard_s = around.clock.monotonic_s()
         self._pace = Pace(self._settings.frame_bytes_target, self._settings.heartbeat_interval_s)
+        self._asleep_until_s = -math.inf
+        """When the writer wakes up by itself; it is awake if that is past."""
         self._unannounced_bytes = 0
         self._announce_bytes = self._settings.link_bytes_max // ACKNOWLEDGE_SHARE
 
     # Sending
 
-    def send(self, channel: Channel, item: Batch | Control) -> bool:
-        """Queue an item, or refuse it for now.
+    def send(self, channel: Channel, item: Batch | Control, more: bool = False) -> bool:
+        """Queue an item, or refuse it for now. `more`: another is about to follow.
 
         Raises:
             SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.
@@ -130,20 +134,21 @@ class Link:
         if out is None:
             return False
         if isinstance(item, Control):
+            urgency = Urgency.FLUSH if hurries(item) else Urgency.ITEM
             with self._lock:
-                return self._sending.queue(out, (item,))
+                return self._sending.queue(out, (item,), urgency)
         pieces = list(encoded_pieces(item, self._settings.frame_bytes_max))
         with self._lock:
-            return self._sending.queue(out, pieces)
+            return self._sending.queue(out, pieces, Urgency.GATHER if more else Urgency.ITEM)
 
     def send_packets(self, packets: list[bytes], urgent: bool = False) -> bool:
-        """Queue acks or completions, all or none."""
+        """Queue acks or completions, all or none. `urgent`: somebody may be held up by them."""
         with self._lock:
             if self._sending.full():
                 self._sending.refuse()
                 return False
             for packet in packets:
-                self._sending.append(packet, urgent)
+                self._sending.append(packet, Urgency.REPLY if urgent else Urgency.PATIENT)
         return True
 
     # Streams
@@ -246,17 +251,18 @@ class Link:
         when the stream is closed or replaced."""
         while True:
             with self._lock:
-                while not self._over(stream) and self._wait_s(stream) > 0:
-                    self._work.wait(self._wait_s(stream))
+                self._sleep(stream)
                 if self._over(stream):
                     return
                 first, packets = self._sending.packets.next_packets(
-                    self._settings.frame_bytes_target
+                    self._settings.frame_bytes_target,
+                    self._settings.frame_bytes_max - FRAME_OVERHEAD_BYTES,
                 )
                 received = self._receiving.received
                 self._unannounced_bytes = 0
                 size = sum(map(len, packets))
-                self._pace.sent(self._around.clock.monotonic_s(), size)
+                left = self._sending.packets.waiting_bytes > 0
+                self._pace.sent(self._around.clock.monotonic_s(), size, left)
                 self.counters.sent_frames += 1
                 self.counters.sent_packets += len(packets)
                 self.counters.sent_bytes += size
@@ -266,18 +272,30 @@ class Link:
         replaced = self._stream not in (stream, None)
         return replaced or stream.closed.is_set() or self._sending.closed
 
-    def _wait_s(self, stream: Stream) -> float:
-        """Seconds until there may be a frame to send, zero or less if there is one now."""
-        if self._stream is not stream:
-            return self._settings.heartbeat_interval_s
+    def _sleep(self, stream: Stream) -> None:
+        """Sleep, with the lock released, until there is a frame to send or the stream is over."""
+        while not self._over(stream):
+            now_s = self._around.clock.monotonic_s()
+            wait_s = self._settings.heartbeat_interval_s
+            if self._stream is stream:
+                wait_s = self._wait_s(now_s)
+                if wait_s <= 0:
+                    break
+                wait_s = self._pace.sleep_s(now_s, wait_s)
+            self._asleep_until_s = now_s + wait_s
+            self._work.wait(wait_s)
+        self._asleep_until_s = -math.inf
+
+    def _wait_s(self, now_s: float) -> float:
         queue = self._sending.packets
-        patient = queue.waiting_bytes > 0 or self._unannounced_bytes >= self._announce_bytes
-        now_s = self._around.clock.monotonic_s()
-        return self._pace.wait_s(now_s, queue.waiting_bytes, queue.urgent, patient)
+        unannounced = self._unannounced_bytes >= self._announce_bytes
+        return self._pace.wait_s(now_s, queue.waiting_bytes, queue.urgency, unannounced)
 
     def _wake_writer(self) -> None:
-        full = self._sending.packets.waiting_bytes >= self._settings.frame_bytes_target
-        if full or not self._pace.resting(self._around.clock.monotonic_s()):
+        """Unless it sleeps no longer than until the next frame is due anyway."""
+        now_s = self._around.clock.monotonic_s()
+        self._pace.queued(now_s)
+        if now_s + self._wait_s(now_s) < self._asleep_until_s:
             self._work.notify()
 
     # Receiving

@@ -61,7 +61,9 @@ class LocalTransport:
         self.room()
         return inbox
 
-    def send(self, group: GroupId, channel: Channel, item: Batch | Control) -> bool:
+    def send(
+        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
+    ) -> bool:
         """See `Transport`; False for another group, and while the peer has no inbox."""
         if group != self._group:
             return False

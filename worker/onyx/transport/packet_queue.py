@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from onyx.transport.pacing import Urgency
+
 
 class PacketQueue:
     """Plain state, without threads, clock or network."""
@@ -24,8 +26,8 @@ class PacketQueue:
         self.bytes = 0
         """Of all packets held."""
         self.waiting_bytes = 0
-        self.urgent = False
-        """Whether one of the packets that wait is."""
+        self.urgency = Urgency.PATIENT
+        """Of the most urgent of the packets that wait, or one that has just gone."""
         self._waiting: deque[bytes] = deque()
         self._unacknowledged: deque[bytes] = deque()
 
@@ -34,25 +36,30 @@ class PacketQueue:
         """Number of the last packet sent."""
         return self.acknowledged + len(self._unacknowledged)
 
-    def append(self, packet: bytes, urgent: bool = True) -> None:
-        """Queue a packet. `urgent`: do not wait for others that fill its frame."""
+    def append(self, packet: bytes, urgency: Urgency = Urgency.ITEM) -> None:
+        """Queue a packet."""
         self._waiting.append(packet)
-        self.urgent |= urgent
+        self.urgency = max(self.urgency, urgency)
         self.bytes += len(packet)
         self.waiting_bytes += len(packet)
 
-    def next_packets(self, bytes_max: int) -> tuple[int, list[bytes]]:
-        """Number of the first, and the next packets up to `bytes_max` (always one if any waits)."""
+    def next_packets(self, bytes_target: int, bytes_max: int) -> tuple[int, list[bytes]]:
+        """Number of the first, and the next packets: until they have `bytes_target`, which the last
+        may exceed, so that a small packet before a large one needs no frame of its own. At most
+        `bytes_max`, but always one if any waits."""
         first = self.sent + 1
         taken: list[bytes] = []
         size = 0
-        while self._waiting and (not taken or size + len(self._waiting[0]) <= bytes_max):
+        while self._waiting and size < bytes_target:
+            if taken and size + len(self._waiting[0]) > bytes_max:
+                break
             packet = self._waiting.popleft()
             size += len(packet)
             taken.append(packet)
         self._unacknowledged.extend(taken)
         self.waiting_bytes -= size
-        self.urgent &= bool(self._waiting)
+        if not self._waiting:
+            self.urgency = Urgency.PATIENT
         return first, taken
 
     def acknowledge(self, received: int) -> None:
@@ -67,7 +74,8 @@ class PacketQueue:
         again = len(self._unacknowledged)
         self.waiting_bytes += sum(map(len, self._unacknowledged))
         self._waiting.extendleft(reversed(self._unacknowledged))
-        self.urgent |= again > 0
+        if again:
+            self.urgency = max(self.urgency, Urgency.ITEM)
         self._unacknowledged.clear()
         return again
 

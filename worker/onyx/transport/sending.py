@@ -17,6 +17,7 @@ from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import Credit, FrameError
 from onyx.transport.inbox import weight
 from onyx.transport.interface import Channel, Control
+from onyx.transport.pacing import Urgency
 from onyx.transport.packet_queue import PacketQueue
 
 CHANNELS_MAX = 4_096
@@ -34,7 +35,7 @@ class Sending:
         due_sooner: Callable[[], None],
     ) -> None:
         """`due_sooner` is called when the next frame may be due earlier than it was: the first
-        packet waits, the first that is urgent, or enough for a whole frame."""
+        packet waits, one more urgent than those before it, or enough for a whole frame."""
         self.packets = PacketQueue(session)
         self._link_bytes_max = settings.link_bytes_max
         self._frame_bytes_target = settings.frame_bytes_target
@@ -57,7 +58,12 @@ class Sending:
             return None
         return out
 
-    def queue(self, out: OutChannel, pieces: Iterable[Encoded | Control]) -> bool:
+    def queue(
+        self,
+        out: OutChannel,
+        pieces: Iterable[Encoded | Control],
+        urgency: Urgency = Urgency.ITEM,
+    ) -> bool:
         """Queue what was admitted; False if the channel has gone meanwhile.
 
         Raises:
@@ -70,7 +76,7 @@ class Sending:
             if isinstance(piece, Encoded) and piece.schema is not None:
                 self._send_schema(out, piece.schema)
             sequence = out.advance(weight(piece))
-            self.append(encoder.item_packet(out.number, sequence, piece), urgent=True)
+            self.append(encoder.item_packet(out.number, sequence, piece), urgency)
         return True
 
     def _send_schema(self, out: OutChannel, schema: pa.Schema) -> None:
@@ -80,11 +86,11 @@ class Sending:
             self.append(encoder.schema_packet(out.number, schema))
             out.schema = schema
 
-    def append(self, packet: bytes, urgent: bool = False) -> None:
-        """Queue a packet. `urgent`: do not wait for others that fill its frame."""
+    def append(self, packet: bytes, urgency: Urgency = Urgency.PATIENT) -> None:
+        """Queue a packet."""
         queue = self.packets
-        sooner = not queue.waiting_bytes or (urgent and not queue.urgent)
-        queue.append(packet, urgent)
+        sooner = not queue.waiting_bytes or urgency > queue.urgency
+        queue.append(packet, urgency)
         if sooner or queue.waiting_bytes >= self._frame_bytes_target:
             self._due_sooner()
 
@@ -93,9 +99,12 @@ class Sending:
         return self.closed or self.packets.bytes >= self._link_bytes_max
 
     def refuse(self) -> None:
-        """Remember that a sender waits for room."""
+        """Remember that a sender waits for room, which only what was sent can make."""
         self._refused = True
         self._counters.refused_sends += 1
+        if self.packets.waiting_bytes and self.packets.urgency < Urgency.FLUSH:
+            self.packets.urgency = Urgency.FLUSH
+            self._due_sooner()
 
     def take_refused(self) -> bool:
         """Whether a sender waits for room, once."""

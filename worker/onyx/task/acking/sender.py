@@ -2,7 +2,8 @@
 
 Folding by XOR keeps this bounded by the roots in flight, whatever the acker's speed. Acks leave
 when many have gathered, after `ack_interval_s`, or as soon as a flush has come: only then the input
-may be held up by them. If all ackers are in this process they leave whenever the task is idle.
+may be held up by them. If all ackers and inputs are in this process they leave whenever the task is
+idle. Otherwise the completions that follow would cost a message between processes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class AckSender:
         self._due_s = 0.0
         self._hurried = False
         self._refused: list[tuple[Site, U64, U64]] = []
-        groups = {site.group for site in wiring.ackers}
-        self._acks_here = groups == {wiring.me.group}
+        here = {wiring.me.group}
+        self._acks_here = {site.group for site in wiring.ackers} == here
+        owners = {site.group for _, sites in wiring.sources for site in sites}
+        self._completes_here = self._acks_here and owners == here
 
     def add(self, roots: U64, values: U64) -> None:
         """XOR `values[i]` into the tree `roots[i]`."""
@@ -62,7 +65,7 @@ class AckSender:
     def _due(self, idle: bool) -> bool:
         if self._hurried or self._gathered >= GATHERED_SEGMENTS_MAX:
             return True
-        return (idle and self._acks_here) or self._clock.monotonic_s() >= self._due_s
+        return (idle and self._completes_here) or self._clock.monotonic_s() >= self._due_s
 
     def _split(self) -> list[tuple[Site, U64, U64]]:
         """Parcels by acker. For the only acker in the same process nothing is folded: it does that

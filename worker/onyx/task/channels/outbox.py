@@ -77,24 +77,25 @@ class Outbox:
             if isinstance(pending.item, Batch)
         ]
 
-    def drain(self) -> bool:
-        """Hand over what can be handed over; True when nothing is left."""
+    def drain(self, more: bool = False) -> bool:
+        """Hand over what can be handed over; True when nothing is left. `more`: another batch is
+        about to be put."""
         while self._queue:
             pending = self._queue[0]
-            if not self._offer(pending):
+            if not self._offer(pending, more):
                 return False
             self._queue.popleft()
         return True
 
-    def _offer(self, pending: _Pending) -> bool:
+    def _offer(self, pending: _Pending, more: bool) -> bool:
         sites = pending.sites
         if len(sites) == 1:
             site = sites[0]
-            return self._transport.send(site.group, self._channels[site.peer], pending.item)
+            return self._transport.send(site.group, self._channels[site.peer], pending.item, more)
         turn = self._turns[pending.child]
         for step in range(len(sites)):
             site = sites[(turn + step) % len(sites)]
-            if self._transport.send(site.group, self._channels[site.peer], pending.item):
+            if self._transport.send(site.group, self._channels[site.peer], pending.item, more):
                 self._turns[pending.child] = turn + step + 1
                 return True
         return False

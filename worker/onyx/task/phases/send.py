@@ -53,12 +53,22 @@ def write_batch(
     if program.sink is not None and allocation.flush_wanted:
         program.sink.flush()
         allocation.flush_wanted = False
+    more = _more_follows(program, allocation, work)
     sent = not allocation.retries or _send_retries(transport, allocation)
-    if not (sent and allocation.outbox.drain()):
+    if not (sent and allocation.outbox.drain(more)):
         work.timer.refused(program.metrics)
         return WAITING
     work.timer.written(program.metrics)
     return ADVANCED
+
+
+def _more_follows(program: Program, allocation: Allocation, work: Work) -> bool:
+    """Whether another batch is about to be made: one that is whole mostly has a successor, and one
+    that waits will be read next."""
+    whole = program.sizing.segments_max
+    if program.source is not None:
+        return work.batch is not None and len(work.batch) >= whole
+    return bool(work.parts.waiting) or allocation.inbox.waiting_segments() >= whole
 
 
 def _send_retries(transport: Transport, allocation: Allocation) -> bool:
