@@ -108,6 +108,21 @@ def test_garbage_gives_the_same_records_wherever_blocks_and_readers_begin(
     assert _read_with_restarts(path, block_bytes, sorted(sizes), **options) == whole
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    rows=st.lists(st.tuples(FIELD, st.text("01.+-e xX_na(", max_size=4)), max_size=8),
+    kind=st.sampled_from(["int", "float", "bool", "str"]),
+    **READING,
+)
+def test_csv_is_the_same_in_columns(path, rows, kind, block_bytes, sizes):
+    path.write_bytes(_csv([["x", "y"], *rows]))
+    options = {"format": "csv", "types": {"y": kind}, "onBadRecord": "segment"}
+    options["recordBytesMax"] = 4096
+    dicts = _read_with_restarts(path, 64, [], **options)
+    columns = _read_with_restarts(path, block_bytes, sorted(sizes), "arrow", **options)
+    assert repr(without_nulls(columns)) == repr(without_nulls(dicts))
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3)
     | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9),
@@ -130,10 +145,12 @@ def test_json_lines_are_the_same_in_columns(path, rows, newline, block_bytes, si
 
 
 @settings(max_examples=300, deadline=None)
-@given(data=GARBAGE, kind=st.sampled_from(["jsonl", "text"]), **READING)
+@given(data=GARBAGE, kind=st.sampled_from(["csv", "jsonl", "text"]), **READING)
 def test_garbage_is_the_same_in_columns(path, data, kind, block_bytes, sizes):
     path.write_bytes(data)
     options = {"format": kind, "onBadRecord": "segment", "recordBytesMax": RECORD_BYTES_MAX}
+    if kind == "csv":
+        options |= {"header": False, "columns": ["x", "y"], "types": {"y": "int"}}
     dicts = _read_with_restarts(path, 64, [], **options)
     columns = _read_with_restarts(path, block_bytes, sorted(sizes), "arrow", **options)
     assert without_nulls(columns) == without_nulls(dicts)

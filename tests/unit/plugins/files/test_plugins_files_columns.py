@@ -12,7 +12,7 @@ from tests.support.plugin_context import plugin_context
 from tests.support.reading import read_columns, same_as_dicts
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns import Columns, from_dicts, to_dicts
 from onyx.plugins.files import text_reader
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_input
@@ -205,3 +205,82 @@ def test_an_empty_parquet_file_has_no_segments(tmp_path):
     path = parquet(tmp_path / "a.parquet", ROWS[:1], row_group_size=1)
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     assert parts(path) == []
+
+
+CSV = [
+    'n,x,t\r\n1,2.5,Zürich\r\n,,\r\n-7,1e3,"a"\r\n',
+    'n,x,t\n1,2,"with\n newline, and ""quotes"""\n\n3,4,end',
+    "n,x,t\n" + "12,0.5,text\n" * 30,
+    "n,x,t\n 12,+5,\n1,inf,nan\n007,.5,0x10\n",
+    "n,x,t\n0x10,1,hex\n2,nan(1),odd\n1_0,1_0,under\n",
+    "n,x,t\n1,2\n1,2,3,4\n5,6,7\n",
+    'n,x,t\n1,2,"never closed\n2,3,4\n',
+    "n,x,t\r1,2,3\r\n4,5,\rx\n",
+    "n,x,t\n18446744073709551615,1,t\n",
+    "n,x,t\n",
+    "",
+    "t,n,x\n\ufeffa,1,2\n\ufeff\x00b,3,4\n",
+]
+
+
+@pytest.mark.parametrize("data", CSV)
+@pytest.mark.parametrize("types", [{}, {"n": "int", "x": "float"}])
+def test_csv_is_the_same_as_dicts(tmp_path, data, types):
+    path = write(tmp_path / "a.csv", data)
+    options = {"onBadRecord": "segment", "types": types if data else {}, "recordNumber": "row"}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+
+
+@pytest.mark.parametrize("text", ["true", "FALSE", "1", "0", "", "maybe", " true", "2"])
+def test_bools_of_csv_are_the_same_as_dicts(tmp_path, text):
+    path = write(tmp_path / "a.csv", f"b,c\n{text},x\n")
+    options = {"onBadRecord": "segment", "types": {"b": "bool"}}
+    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+
+
+CSV_SCHEMA = pa.schema(
+    [
+        ("n", pa.int32()),
+        ("ok", pa.bool_()),
+        ("price", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("day", pa.date32()),
+    ]
+)
+
+
+def test_a_schema_says_types_and_columns_of_csv(tmp_path):
+    path = write(
+        tmp_path / "a.csv",
+        "n,left out,ok,price,at,day\n1,x,TRUE,1.5,2013-01-02T03:00:00Z,2013-01-02\n,,,,,\n",
+    )
+    (found,) = parts(path, schema=CSV_SCHEMA)
+    assert found.schema == CSV_SCHEMA
+    first, empty = to_dicts(Columns(found))
+    assert first == {
+        "n": 1,
+        "ok": True,
+        "price": Decimal("1.50"),
+        "at": datetime(2013, 1, 2, 3, tzinfo=UTC),
+        "day": date(2013, 1, 2),
+    }
+    assert set(empty.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x,true,1,,", "3000000000,true,1,,", "1,maybe,1,,", "1,true,1.555,,", "1,true,x,,"]
+)
+def test_a_field_that_the_schema_does_not_hold_is_left_to_the_engine(tmp_path, monkeypatch, wrong):
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 4096)
+    path = write(tmp_path / "a.csv", f"n,ok,price,at,day\n1,true,0.5,,2013-01-02\n{wrong}\n")
+    found = parts(path, schema=CSV_SCHEMA)
+    assert [type(each) for each in found] == [list]
+    columns, _, failures = from_dicts(found[0], CSV_SCHEMA)
+    assert [index for index, _ in failures] == [1]
+    assert to_dicts(columns)[0]["price"] == Decimal("0.50")
+
+
+def test_a_type_that_csv_lacks_is_refused(tmp_path):
+    path = write(tmp_path / "a.csv", "n\n1\n")
+    with pytest.raises(UserError, match="schema says list<item: int64> for column 'n', which has"):
+        parts(path, schema=pa.schema([("n", pa.list_(pa.int64()))]))

@@ -78,7 +78,7 @@ class CsvRecords:
         try:
             segments = [
                 dict(zip(self._columns, row, strict=True))
-                for row in _rows(lines.decode(), self._delimiter)
+                for row in rows_of(lines.decode(), self._delimiter)
             ]
             for column, convert in self._conversions:
                 for segment in segments:
@@ -157,7 +157,7 @@ def raw_rows(lines: bytes, delimiter: str) -> Iterator[tuple[list[str] | None, b
         start = end
 
 
-def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+def rows_of(text: str, delimiter: str) -> Iterator[list[str]]:
     """The rows of whole records.
 
     Raises:

@@ -15,6 +15,7 @@ from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
 from onyx.objects.urls import is_url
 from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
+from onyx.plugins.files.csv_columns import CsvColumns
 from onyx.plugins.files.csv_records import CsvRecords, read_header
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import Files
@@ -153,7 +154,13 @@ class FilesInput:
             columns, offset = self._headers[path]
         if columns:
             self._check_columns(path, columns)
-        return CsvRecords(columns, options.types, delimiter, bad), offset
+        if self._columns is None or not columns:
+            return CsvRecords(columns, options.types, delimiter, bad), offset
+        try:
+            made = CsvColumns(columns, options.types, delimiter, bad, self._context.schema)
+        except UserError as error:
+            raise task_error(self._context, str(error)) from error
+        return made, offset
 
     def _read_header(self, path: str, delimiter: str) -> tuple[list[str], int]:
         """Names of the columns and the offset after them; no names for an empty file."""
