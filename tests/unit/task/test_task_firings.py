@@ -9,7 +9,7 @@ import pytest
 
 from onyx.errors import UserFunctionError
 from onyx.model.job import Trigger, Window
-from onyx.task.windowed.trigger_calls import TriggerCalls
+from onyx.task.windowed.trigger_calls import TriggerCalls, checked
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))
@@ -19,7 +19,8 @@ WHERE = "trigger watermark of window hours:"
 
 
 def emitted(made: Any) -> list[dict[str, Any]]:
-    return TriggerCalls("count", {"m:f": lambda *arguments: made}, {}).emit(FIRING)
+    calls = TriggerCalls("count", {"m:f": lambda *arguments: made}, {})
+    return checked([(FIRING, calls.emit(FIRING))])
 
 
 @pytest.mark.parametrize(

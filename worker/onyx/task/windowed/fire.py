@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from onyx.task.windowed.state import Moment, Windowing
+from onyx.task.windowed.trigger_calls import Emitted, checked
 from onyx.windows.firing import Firing, Pages
 
 
@@ -62,12 +63,16 @@ def _page(windowing: Windowing) -> None:
 
 
 def carry_out(windowing: Windowing, firings: Iterable[Firing]) -> None:
-    """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable."""
+    """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
+    was emitted is looked at as a whole: thousands of groups fire at the end of a job."""
     calls = windowing.calls
+    emitted: dict[int, list[Emitted]] = {}
     with calls.failures():
         for firing in firings:
             if firing.shard in windowing.closed:
                 continue  # a timer or watermark after the last firing: nobody reads what it emits
             calls.sync(firing)
-            windowing.emit(firing.shard, calls.emit(firing))
+            emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
             windowing.changed(1)
+        for shard, made in emitted.items():
+            windowing.emit(shard, checked(made))

@@ -7,11 +7,11 @@ message has both. It has nothing of the state, which is the user's data.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from onyx.codec.refusals import refusal
+from onyx.codec.refusals import refused
 from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
@@ -21,6 +21,8 @@ from onyx.task.phases.table import Phase
 from onyx.windows.firing import Firing
 
 Function = Callable[..., Any]
+Emitted = tuple[Firing, list[Segment]]
+"""What one firing has emitted."""
 Where = Callable[[], str]
 """What is at fault, worked out only when something is."""
 
@@ -50,10 +52,10 @@ class TriggerCalls:
             self._call(name, partial(_where, firing.trigger, "sync", name), firing)
 
     def emit(self, firing: Firing) -> list[Segment]:
-        """The segments that the trigger's `emit` gives; none without one.
+        """The segments that the trigger's `emit` gives, for `checked`; none without one.
 
         Raises:
-            UserFunctionError: it has raised, or gave something else, or what cannot be sent.
+            UserFunctionError: it has raised, or gave something else.
         """
         name = firing.trigger.emit
         if name is None:
@@ -95,10 +97,24 @@ def _segments(where: Where, made: Any) -> list[Segment]:
     for each in found:
         if not isinstance(each, dict):
             raise _refused(where(), f"{describe_type(made)} that holds {describe_type(each)}")
-        error = refusal(each)
-        if error is not None:
-            raise UserFunctionError(f"{where()} returned a segment that cannot be sent: {error}")
     return list(found)
+
+
+def checked(emitted: Sequence[Emitted]) -> list[Segment]:
+    """All segments that were emitted, in order.
+
+    Raises:
+        UserFunctionError: one cannot be sent.
+    """
+    segments = [segment for _, made in emitted for segment in made]
+    found = refused(segments)
+    if found:
+        index, error = found[0]
+        firings = [firing for firing, made in emitted for _ in made]
+        trigger = firings[index].trigger
+        where = _where(trigger, "emit", trigger.emit or "")
+        raise UserFunctionError(f"{where} returned a segment that cannot be sent: {error}")
+    return segments
 
 
 def _refused(where: str, found: str) -> UserFunctionError:
