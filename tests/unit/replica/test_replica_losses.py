@@ -31,8 +31,8 @@ KEY = losses.key_of("parse", 0, 7, "ab")
 
 def test_a_batch_comes_under_suspicion_and_counts_against_nobody() -> None:
     log = lost(running(), "a", (0, 5, 9), (2, 1, 1))
-    assert losses.suspects(log.new, "j", "parse") == ((0, 5, 9), (2, 1, 1))
-    assert losses.suspects(log.new, "j", "read") == ()
+    assert losses.suspects(log.new.run("j"), "parse") == ((0, 5, 9), (2, 1, 1))
+    assert losses.suspects(log.new.run("j"), "read") == ()
     assert counts(log) == {}
     assert canonical.decode(canonical.encode(log.new)) == log.new
 
@@ -48,7 +48,7 @@ def test_one_segment_counts_and_the_batch_before_counts_for_it_as_well() -> None
 def test_one_segment_that_was_no_suspect_before_has_lost_one() -> None:
     log = lost(running(), "a", (0, 7, 7), id="ab")
     assert counts(log) == {KEY: 1}
-    assert losses.suspects(log.new, "j", "parse") == ((0, 7, 7),)
+    assert losses.suspects(log.new.run("j"), "parse") == ((0, 7, 7),)
 
 
 def test_a_report_that_comes_twice_counts_once() -> None:
@@ -84,7 +84,7 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     for number in range(losses.COUNTED_MAX + 10):
         lost(log, f"{number}", (0, 2 * number, 2 * number), id=f"{number:x}")
     assert len(counts(log)) == losses.COUNTED_MAX
-    runs = losses.suspects(log.new, "j", "parse")
+    runs = losses.suspects(log.new.run("j"), "parse")
     assert len(runs) == losses.SUSPECT_RUNS_MAX
     last = 2 * (losses.COUNTED_MAX + 9)
     assert runs[-1] == (0, last, last)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyx.ids import JobId, TaskName
-from onyx.replica.state import Replica, Run
+from onyx.replica.state import JobRun, Replica, Run
 
 SUSPECT_RUNS_MAX = 256
 """Of one task; the newest stay."""
@@ -25,9 +25,9 @@ def key_of(task: TaskName, partition: int, position: int, id: str) -> str:
     return f"{partition}:{position} {id} {task}"
 
 
-def suspects(replica: Replica, job: JobId, task: TaskName) -> tuple[Run, ...]:
-    """Runs of positions that are to be worked on one by one."""
-    return replica.run(job).suspects.get(task, ())
+def suspects(run: JobRun, task: TaskName) -> tuple[Run, ...]:
+    """Runs of positions that are to be worked on one by one, of a job that runs."""
+    return run.suspects.get(task, ()) if run.suspects else ()
 
 
 def counted(replica: Replica, job: JobId, key: str) -> int:

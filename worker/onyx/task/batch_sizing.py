@@ -90,14 +90,20 @@ class BatchSizing:
         """Whether the batch taken last is as large as it may be."""
         return self._full
 
-    def done(self, segments: list[Segment] | Columns, busy_s: float, cpu_s: float) -> None:
+    @property
+    def wants_cpu(self) -> bool:
+        """Whether the CPU time of the next batch may change the size: only if that one is full, as
+        a batch mostly is that follows on a full one."""
+        return self._full and self._fixed is None
+
+    def done(self, segments: list[Segment] | Columns, busy_s: float, cpu_s: float | None) -> None:
         """The batch taken last is processed.
 
         Args:
             segments: of the batch.
             busy_s: time spent on it: reading, applying and writing, without waiting for a
                 destination.
-            cpu_s: of the processor, in that time.
+            cpu_s: of the processor, in that time; None: not measured (`wants_cpu`).
         """
         if self._fixed is not None or not len(segments):
             return
@@ -106,7 +112,12 @@ class BatchSizing:
         before = self._exponent
         if took_s > (COSTLY_MAX_S if self._costly(exponent, took_s) else TIME_MAX_S):
             self._exponent = max(0, min(self._exponent, exponent) - 1)
-        elif self._full and exponent >= self._exponent and self._may_grow(exponent, took_s, cpu_s):
+        elif (
+            cpu_s is not None
+            and self._full
+            and exponent >= self._exponent
+            and self._may_grow(exponent, took_s, cpu_s)
+        ):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
         self._sample(segments, changed=self._exponent != before)
         self.segments_max = self._bounded()

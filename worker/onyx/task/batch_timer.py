@@ -28,13 +28,18 @@ class BatchTimer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._mark_s = self._read_s = self._apply_s = self._write_s = 0.0
-        self._began_cpu_s = self._cpu_s = 0.0
+        self._cpu_s = 0.0
+        self._began_cpu_s: float | None = None
         self._held = False
 
-    def begin(self) -> None:
-        """A batch is about to be read."""
+    def begin(self, cpu: bool = False) -> None:
+        """A batch is about to be read.
+
+        Args:
+            cpu: measure its CPU time as well, which takes two calls of the kernel.
+        """
         self._mark_s = self._clock.monotonic_s()
-        self._began_cpu_s = self._clock.thread_cpu_s()
+        self._began_cpu_s = self._clock.thread_cpu_s() if cpu else None
         self._held = False
 
     def read(self) -> None:
@@ -59,7 +64,8 @@ class BatchTimer:
             metrics.add(BACKPRESSURED_SECONDS, self._lap_s())
         else:
             self._write_s = self._lap_s()
-            self._cpu_s = self._clock.thread_cpu_s() - self._began_cpu_s
+            if self._began_cpu_s is not None:
+                self._cpu_s = self._clock.thread_cpu_s() - self._began_cpu_s
 
     def report(self, metrics: TaskMetrics, read: int, written: int) -> None:
         """Report the batch: segments read and written, and where its time went."""
@@ -74,9 +80,9 @@ class BatchTimer:
         return (self._read_s if reading else 0.0) + self._apply_s + self._write_s
 
     @property
-    def cpu_s(self) -> float:
-        """Work of this thread on the batch, by the processor."""
-        return self._cpu_s
+    def cpu_s(self) -> float | None:
+        """Work of this thread on the batch, by the processor; None if that was not measured."""
+        return None if self._began_cpu_s is None else self._cpu_s
 
     def _lap_s(self) -> float:
         before_s, self._mark_s = self._mark_s, self._clock.monotonic_s()

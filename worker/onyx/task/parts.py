@@ -30,6 +30,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry, Job
 from onyx.replica.command import Command
+from onyx.replica.state import JobRun, Replica
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
@@ -56,6 +57,27 @@ from onyx.windows.compiled import CompiledWindows
 from onyx.windows.prepared import Prepared
 
 
+class LatestRun:
+    """The running half of a job, by the newest replica. Each batch asks, and most find the replica
+    that the last one found."""
+
+    __slots__ = ("_job_id", "_newest", "_replica", "_run")
+
+    def __init__(self, newest: Callable[[], Replica], job_id: JobId) -> None:
+        """`newest`: the newest replica of this process."""
+        self._newest = newest
+        self._job_id = job_id
+        self._replica: Replica | None = None
+        self._run: JobRun
+
+    def __call__(self) -> JobRun:
+        """As of now; an empty one when the job does not run."""
+        replica = self._newest()
+        if replica is not self._replica:
+            self._replica, self._run = replica, replica.run(self._job_id)
+        return self._run
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Which peer works on which task of which job, and the process that both are in."""
@@ -70,6 +92,7 @@ class Assignment:
     wanted: Callable[[], bool]
     """False as soon as a Stop was posted, though the task may not have read it yet."""
     background: Background
+    latest_run: LatestRun
 
     @property
     def clock(self) -> Clock:

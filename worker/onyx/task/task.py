@@ -15,6 +15,7 @@ from onyx.task.messages import Message, Stop
 from onyx.task.parts import (
     Allocation,
     Assignment,
+    LatestRun,
     Program,
     Sealing,
     Status,
@@ -45,7 +46,15 @@ class Task:
     ) -> None:
         background = Background(services.background, wake)
         self.assignment = Assignment(
-            services, peer, job, task, kind, wake, lambda: self.wanted, background
+            services,
+            peer,
+            job,
+            task,
+            kind,
+            wake,
+            lambda: self.wanted,
+            background,
+            LatestRun(services.replica, job),
         )
         self.phase = Phase.LOAD_JOB
         self.successors = successors(kind)

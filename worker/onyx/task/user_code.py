@@ -44,7 +44,7 @@ class UserCode:
         batch, roots, id = work.batch, None, 0
         if batch is not None and phase not in NO_BATCH:
             roots = UNNAMED if batch.roots is None else batch.roots
-            if len(batch) == 1 and batch.ids is not None:
+            if batch.ids is not None and len(batch.ids) == 1:
                 id = int(batch.ids[0])
         entered = self.slot.begin(phase, roots, id, work.alone)
         self.held_back_in = None if entered else phase

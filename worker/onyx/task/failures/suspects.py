@@ -32,8 +32,10 @@ from onyx.task.phases.table import Phase
 def isolate(assignment: Assignment, work: Work) -> bool:
     """Split the batch that was read, if it has suspects; True when it was split."""
     batch = work.batch
-    runs = losses.suspects(assignment.services.replica(), assignment.job_id, assignment.task)
-    if batch is None or batch.roots is None or not (runs or len(batch) > ROOTS_MAX):
+    if batch is None or batch.roots is None:
+        return False
+    runs = losses.suspects(assignment.latest_run(), assignment.task)
+    if not (runs or len(batch.roots) > ROOTS_MAX):
         return False
     found = _among(batch.roots, runs)
     if not found.any() and len(batch) <= ROOTS_MAX:

@@ -27,7 +27,7 @@ def before_batch(program: Program) -> Answer:
 def read_batch(task: Task) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
     program, allocation, work = task.program, task.allocation, task.work
-    work.timer.begin()
+    work.timer.begin(program.sizing.wants_cpu)
     if program.delivery.keeps and _take_kept(program, allocation, work):
         work.timer.read()
         return ADVANCED
@@ -64,10 +64,9 @@ def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
 
 
 def _read_source(program: Program, source: Source) -> Batch | None:
-    services = program.services
-    if services.replica().run(program.job_id).draining:
+    if program.assignment.latest_run().draining:
         source.drain()
-    if source.checkpoint(services.settings.ledger.frontier_interval_s):
+    if source.checkpoint(program.services.settings.ledger.frontier_interval_s):
         program.metrics.set(SOURCE_PENDING, source.in_flight)
         program.metrics.set(SOURCE_OFFSET, source.completed)
     batch = source.read()
