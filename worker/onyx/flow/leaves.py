@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress, islice
-from operator import itemgetter
+from itertools import compress, islice, repeat
+from operator import is_not, itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
 
@@ -61,8 +61,6 @@ def of_some(leaves: Leaves, kept: Indices, failures: list[SegmentFailure]) -> Le
 
 _DICT, _LIST = {dict}, {list}
 _DICT_OR_NONE: set[type] = {dict, NoneType}
-_NOTHING = None
-"""A whole column is compared with it, which `is not None` cannot do."""
 _PERHAPS_EMPTY = {dict, NoneType, list, tuple}
 
 
@@ -80,9 +78,9 @@ def flatten(results: list[Any], failures: list[SegmentFailure]) -> Leaves:
         results = [result if type(result) is dict else None for result in results]
         kinds = _DICT_OR_NONE
     if kinds <= _DICT_OR_NONE:
-        there = np.fromiter(results, dtype=object, count=len(results)) != _NOTHING
-        segments = list(compress(results, there.tobytes()))
-        return Leaves(segments, there.nonzero()[0], None, failures)
+        there = bytes(map(is_not, results, repeat(None)))
+        parents = np.frombuffer(there, dtype=np.bool_).nonzero()[0]
+        return Leaves(list(compress(results, there)), parents, None, failures)
     if kinds == _LIST and _DICT.issuperset(map(type, segments := _joined(results))):
         return _of_lists(results, segments, failures)
     lists, wrong = _as_lists(results)

@@ -64,7 +64,7 @@ class _Range:
         """Positions that were acked since the last call and are at zero now, in order."""
         zero = self.values == 0
         self.open = RANGE_POSITIONS - int(np.count_nonzero(zero))
-        done = np.flatnonzero(np.logical_and(zero, self.acked, out=zero))
+        done: Indices = np.logical_and(zero, self.acked, out=zero).nonzero()[0]
         self.acked.fill(False)
         return done
 

@@ -379,7 +379,7 @@ class PendingWindow:
 
 def _increasing(roots: U64) -> U64:
     """The same roots in order, each once: as they mostly come."""
-    in_order = len(roots) < 2 or bool((roots[1:] > roots[:-1]).all())
+    in_order = len(roots) < 2 or np.count_nonzero(roots[1:] > roots[:-1]) == len(roots) - 1
     return roots if in_order else np.unique(roots)
 
 

@@ -60,7 +60,8 @@ class BatchSizing:
     """Of one task on one peer. Not thread-safe."""
 
     def __init__(self, entry: CatalogEntry) -> None:
-        self._fixed = entry.batch_size
+        self.fixed = entry.batch_size is not None
+        """The size never changes, and nobody need report what batches take."""
         self._fixed_pending = entry.max_pending
         self._exponent = FIRST_EXPONENT
         self._times_s: dict[int, float] = {}
@@ -94,7 +95,7 @@ class BatchSizing:
     def wants_cpu(self) -> bool:
         """Whether the CPU time of the next batch may change the size: only if that one is full, as
         a batch mostly is that follows on a full one."""
-        return self._full and self._fixed is None
+        return self._full and not self.fixed
 
     def done(self, segments: list[Segment] | Columns, busy_s: float, cpu_s: float | None) -> None:
         """The batch taken last is processed.
@@ -105,7 +106,7 @@ class BatchSizing:
                 destination.
             cpu_s: of the processor, in that time; None: not measured (`wants_cpu`).
         """
-        if self._fixed is not None or not len(segments):
+        if self.fixed or not len(segments):
             return
         exponent = len(segments).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))

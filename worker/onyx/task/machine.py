@@ -155,8 +155,9 @@ def step(task: Task) -> Progress:
     if answer is WAITING:
         return WAITING
     task.phase = task.successors[phase] if answer is ADVANCED else _named(answer)
-    status.log_waiting_s = None
-    status.obstacle = ""
+    if status.log_waiting_s is not None:
+        status.log_waiting_s = None
+        status.obstacle = ""
     return ADVANCED
 
 

@@ -33,8 +33,9 @@ def after_batch(task: Task) -> Answer:
     allocation.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         work.timer.report(program.metrics, len(batch), len(leaves))
-        reading = program.source is None or program.sizing.full
-        program.sizing.done(batch.segments, work.timer.busy_s(reading), work.timer.cpu_s)
+        if not program.sizing.fixed:
+            reading = program.source is None or program.sizing.full
+            program.sizing.done(batch.segments, work.timer.busy_s(reading), work.timer.cpu_s)
         report_queue(program, allocation)
     work.forget_batch()
     task.status.batches += 1

@@ -188,7 +188,8 @@ class Source:
         """The next batch to send, retries first; None when there is nothing or no room now."""
         self._check_timeouts(self._clock.monotonic_s())
         self._waiting_for_room = 0
-        waiting, in_flight = list(self.partitions.values()), self.in_flight
+        waiting = list(self.partitions.values())
+        in_flight = sum([each.window.in_flight for each in waiting])
         for step in range(len(waiting)):
             partition = waiting[(self._turn + step) % len(waiting)]
             if partition.to_retry:
