@@ -20,7 +20,7 @@ class Batch:
         self.timer = BatchTimer(self.clock)
 
     def run(self, read_s: int, apply_s: int, write_s: int, *held_s: int) -> None:
-        self.timer.begin()
+        self.timer.begin(cpu=True)
         self.clock.advance(read_s)
         self.timer.read()
         self.clock.advance(apply_s)
@@ -74,3 +74,10 @@ def test_the_work_on_a_batch_is_told_without_back_pressure() -> None:
     batch.run(1, 20, 300, 4_000)
     assert (batch.timer.busy_s(reading=True), batch.timer.busy_s(reading=False)) == (321, 320)
     assert batch.timer.cpu_s == 321
+
+
+def test_cpu_time_is_measured_only_where_it_is_asked_for() -> None:
+    batch = Batch()
+    batch.timer.begin()
+    batch.timer.written(batch.metrics)
+    assert batch.timer.cpu_s is None
