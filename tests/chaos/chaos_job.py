@@ -11,6 +11,8 @@ import json
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.registry import build_input
 
@@ -47,11 +49,16 @@ class GatedReader:
         self._limit = 0
 
     def read(self, segments_max: int):
+        return self._through(self._reader.read, segments_max)
+
+    def _through(self, read, segments_max: int):
         if self._position >= self._limit:
             self._limit = int(self._gate.read_text())
         wanted = min(segments_max, self._limit - self._position)
-        segments = self._reader.read(wanted) if wanted > 0 else []
-        self._position += len(segments)
+        segments = read(wanted) if wanted > 0 else []
+        self._position += (
+            segments.num_rows if isinstance(segments, pa.RecordBatch) else len(segments)
+        )
         return segments
 
     def exhausted(self) -> bool:
@@ -62,6 +69,11 @@ class GatedReader:
 
     def close(self) -> None:
         self._reader.close()
+
+
+class GatedColumnsReader(GatedReader):
+    def read_columns(self, segments_max: int):
+        return self._through(self._reader.read_columns, segments_max)
 
 
 def parse(pause_s, segment):

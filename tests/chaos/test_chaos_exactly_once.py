@@ -13,9 +13,10 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
 def test_windows_are_exactly_right_after_ten_kills_and_a_rescaling(
-    zookeeper: ZooKeeperServer, tmp_path: Path
+    zookeeper: ZooKeeperServer, tmp_path: Path, columns: bool
 ) -> None:
     faults = Faults(kills=10, stops=1, seed=7, pause_max_s=0.5)
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
-        run(cluster, tmp_path, 200_000, faults)
+        run(cluster, tmp_path, 200_000, faults, columns)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from chaos_job import GatedReader
+from chaos_job import GatedColumnsReader, GatedReader
 
-from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
+from onyx.plugins.protocol import ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.plugins.registry import build_input
 
 KEYS = 1_000
@@ -39,7 +39,9 @@ class GatedGenerator:
         return self._inner.partitions()
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
-        return GatedReader(self._inner.open(partition, cursor), self._gate, cursor.position)
+        reader = self._inner.open(partition, cursor)
+        kind = GatedColumnsReader if isinstance(reader, ColumnsReader) else GatedReader
+        return kind(reader, self._gate, cursor.position)
 
     def close(self) -> None:
         self._inner.close()

@@ -51,8 +51,13 @@ class Faults:
     """Called before each fault with its number."""
 
 
-def manifest(folder: Path, segments: int) -> dict[str, Any]:
-    """Sums by key and time as the watermark passes, and a count by key at the end."""
+def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, Any]:
+    """Sums by key and time as the watermark passes, and a count by key at the end.
+
+    Args:
+        columns: all tasks but the output work on columns.
+    """
+    form = {"batchFormat": "arrow" if columns else "dicts"}
     read = {"segments": segments, "fn": "windows_job:measured", "partitions": PARTITIONS}
     write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     return {
@@ -68,17 +73,20 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
                     "type": "input",
                     "plugin": "windows_job:gated_generator",
                     "batchSize": 500,
+                    **form,
                     "maxPeers": 2,
                     "watermarkKey": "time",
                     # Partitions are read in turn, but not in step.
                     "allowedDisorder": [DISORDER_MS, "milliseconds"],
                     "options": {**read, "gate": str(folder / "gate")},
                 },
-                {"name": "pass", "type": "function", "fn": "windows_job:same", "batchSize": 500},
+                {"name": "pass", "type": "function", "fn": "windows_job:same", "batchSize": 500,
+                 **form},
                 {
                     "name": "sum",
                     "type": "reduce",
                     "batchSize": 500,
+                    **form,
                     "groupByKey": "key",
                     "minPeers": 1,
                     "fluxPolicy": "continue",
@@ -124,14 +132,16 @@ def written(folder: Path) -> Counter[Row]:
     return rows
 
 
-def run(cluster: Cluster, folder: Path, segments: int, faults: Faults) -> None:
-    """Run the job through all faults to its end.
+def run(
+    cluster: Cluster, folder: Path, segments: int, faults: Faults, columns: bool = False
+) -> None:
+    """Run the job, of dicts or of columns, through all faults to its end.
 
     Raises:
         AssertionError: it does not recover, or what it wrote is not what was expected.
     """
     gate = Gate(folder / "gate", segments // PARTITIONS)
-    disturb(cluster, manifest(folder, segments), gate, faults)
+    disturb(cluster, manifest(folder, segments, columns), gate, faults)
     compare(written(folder), expected(segments))
 
 
@@ -215,6 +225,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--stops", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--columns", action="store_true", help="record batches in place of dicts")
     given = parser.parse_args()
     faults = Faults(
         given.kills, given.stops, given.seed, reported=lambda text: print(text, flush=True)
@@ -225,7 +236,7 @@ def main() -> None:
             ZooKeeperServer(folder / "zookeeper") as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
-            run(cluster, folder, given.segments, faults)
+            run(cluster, folder, given.segments, faults, given.columns)
     print(f"{given.segments:,} segments: every window exactly right")
 
 
