@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
@@ -65,6 +66,8 @@ class Kept:
 
     def __init__(self, bench: Bench, task: str) -> None:
         self.written: list[Segment] = []
+        self.batches: list[str] = []
+        """Whether each batch came as `dicts` or as `columns`."""
         self.calls: list[str] = []
         self.durable_count = 0
         self.seal_failures = bench.seal_failures
@@ -73,6 +76,11 @@ class Kept:
 
     def write(self, segments: list[Segment]) -> None:
         self.written += segments
+        self.batches.append("dicts")
+
+    def write_columns(self, columns: pa.RecordBatch) -> None:
+        self.written += columns.to_pylist()
+        self.batches.append("columns")
 
     def durable(self) -> int:
         return self.durable_count
