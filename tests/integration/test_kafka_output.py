@@ -86,6 +86,17 @@ def test_columns_and_dicts_are_messages_in_their_order(kafka: KafkaBroker) -> No
     assert kafka.rows(topic) == numbers(0, 1, 2, 3)
 
 
+def test_an_arrow_message_counts_all_its_segments(kafka: KafkaBroker, topic: str) -> None:
+    output = kafka_output(kafka, topic, format="arrow")
+    output.write_columns(columns(0, 1, 2))
+    output.write(numbers(3))
+    output.flush()
+    assert output.durable() == 4
+    output.close()
+    tables = [pa.ipc.open_stream(each.value()).read_all() for each in kafka.messages(topic)]
+    assert sorted(n for table in tables for n in table["n"].to_pylist()) == [0, 1, 2, 3]
+
+
 def test_columns_are_written_once_in_a_transaction_with_dicts(kafka: KafkaBroker) -> None:
     topic = kafka.create(f"out-{next(_names)}")
     output = kafka_output(kafka, topic)

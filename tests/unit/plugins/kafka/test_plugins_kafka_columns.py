@@ -70,3 +70,44 @@ def test_headers_are_those_of_dicts() -> None:
 def test_what_is_no_message_is_refused_with_its_key(given: Any, why: str) -> None:
     with pytest.raises(UserError, match=why):
         messages(keyField="k", timestampField="at").of_columns(batch(**given))
+
+
+def read(found: list[Any]) -> list[dict[str, Any]]:
+    return [row for each in found for row in pa.ipc.open_stream(each.value).read_all().to_pylist()]
+
+
+def test_an_arrow_message_holds_the_rows_of_a_batch() -> None:
+    rows = batch(n=[1, 2], name=["a", None])
+    made = messages(format="arrow")
+    (message,) = made.of_columns(rows)
+    assert pa.ipc.open_stream(message.value).schema == rows.record_batch.schema
+    assert (message.key, message.timestamp_ms, message.headers) == (None, 0, [])
+    assert read([message]) == to_dicts(rows)
+    assert read(made.of(to_dicts(rows))) == to_dicts(rows)
+    assert made.of_columns(rows.slice(0, 0)) == []
+
+
+def test_a_batch_that_is_too_large_becomes_several_arrow_messages() -> None:
+    rows = batch(n=list(range(1_000)))
+    made = messages(format="arrow", config={"message.max.bytes": 4_000})
+    found = made.of_columns(rows)
+    assert len(found) > 1
+    assert all(len(each.value or b"") <= 4_000 for each in found)
+    assert read(found) == to_dicts(rows)
+
+
+def test_a_row_that_is_too_large_for_an_arrow_message_is_refused() -> None:
+    made = messages(format="arrow", config={"message.max.bytes": 4_000})
+    with pytest.raises(UserError, match="is too large"):
+        made.of_columns(batch(s=["x" * 4_000, "y"]))
+
+
+def test_dicts_without_a_common_schema_are_refused_with_the_key() -> None:
+    with pytest.raises(UserError, match="segment 1 of a batch does not fit the others: key 'n'"):
+        messages(format="arrow").of([{"n": 1}, {"n": "one"}])
+
+
+@pytest.mark.parametrize("option", ["keyField", "timestampField", "headersField", "valueField"])
+def test_arrow_has_no_options_of_one_segment(option: str) -> None:
+    with pytest.raises(UserError, match=f"{option}.* is of one segment"):
+        messages(**{"format": "arrow", option: "k"})

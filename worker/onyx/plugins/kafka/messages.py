@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.column_values import is_within, python_values
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns import Columns, from_dicts, to_dicts
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.kafka.options import OutputOptions
@@ -49,12 +49,14 @@ class Messages:
         """Of a message; a topic may take less."""
 
     def of(self, segments: Sequence[Segment]) -> list[OutMessage]:
-        """One for each.
+        """One for each; with format `arrow` one for many.
 
         Raises:
             UserError: a value has no form in this format, or is too large; its key is named.
         """
         options = self._options
+        if options.format == "arrow":
+            return self._arrow_messages(self._columns(segments))
         if options.format == "json":
             values: Sequence[bytes | None] = self._json.encode_each(segments)
         else:
@@ -72,6 +74,8 @@ class Messages:
             UserError: as `of`.
         """
         options = self._options
+        if options.format == "arrow":
+            return self._arrow_messages(columns)
         if options.headers_field is not None:
             return self.of(to_dicts(columns))
         if options.format == "json":
@@ -86,6 +90,25 @@ class Messages:
             for message in messages:
                 self._check_size(message)
         return messages
+
+    def _columns(self, segments: Sequence[Segment]) -> Columns:
+        columns, _, failures = from_dicts(segments)
+        if failures:
+            what = f"segment {failures[0][0]} of a batch does not fit the others"
+            raise task_error(self._context, f"{what}: {failures[0][1]}")
+        return columns
+
+    def _arrow_messages(self, columns: Columns) -> list[OutMessage]:
+        """One message, or more if it would be too large."""
+        if not len(columns):
+            return []
+        message = OutMessage(_stream(columns), None, 0, [])
+        half = len(columns) // 2
+        if half and len(message.value or b"") + FRAME_BYTES > self.bytes_max:
+            first, second = columns.slice(0, half), columns.slice(half, len(columns))
+            return [*self._arrow_messages(first), *self._arrow_messages(second)]
+        self._check_size(message)
+        return [message]
 
     def _bytes_of(self, columns: Columns, field: str | None) -> list[bytes | None]:
         if field is None or not columns.has(field):
@@ -168,6 +191,16 @@ class Messages:
         return task_error(
             self._context, f"key {field!r} holds a {type(value).__name__}; {wanted} is wanted"
         )
+
+
+def _stream(columns: Columns) -> bytes:
+    """The rows with their schema: a stream of the Arrow IPC format."""
+    batch = columns.record_batch
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as stream:
+        stream.write_batch(batch)
+    encoded: bytes = out.getvalue().to_pybytes()
+    return encoded
 
 
 def _longest(values: Sequence[bytes | None]) -> int:

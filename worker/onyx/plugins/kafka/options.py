@@ -98,8 +98,9 @@ class InputOptions(KafkaOptions, frozen=True):
 class OutputOptions(KafkaOptions, frozen=True):
     """Options of the output."""
 
-    format: Literal["json", "text", "bytes"] = "json"
-    """`json`: the segment is the value. Otherwise the value is what is under `valueField`."""
+    format: Literal["json", "text", "bytes", "arrow"] = "json"
+    """`json`: the segment is the value; `text`, `bytes`: what is under `valueField`. `arrow`: a
+    message holds the segments of a batch, as a stream of the Arrow IPC format."""
     value_field: str | None = None
     """text, bytes: key of the segment that holds the value; null writes a message without one."""
     nan: Literal["error", "null", "text"] = "error"
@@ -124,10 +125,19 @@ class OutputOptions(KafkaOptions, frozen=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
-        if self.format != "json" and self.value_field is None:
+        if self.format == "arrow":
+            yield from self._wrong_for_arrow()
+        elif self.format != "json" and self.value_field is None:
             yield Problem("valueField", f"is missing: format {self.format} needs to know the key")
         if self.format == "json" and self.value_field is not None:
             yield Problem("valueField", "is for format text or bytes", "json is the whole segment")
+
+    def _wrong_for_arrow(self) -> Iterator[Problem]:
+        given = {"valueField": self.value_field, "keyField": self.key_field}
+        given |= {"timestampField": self.timestamp_field, "headersField": self.headers_field}
+        for option, value in given.items():
+            if value is not None:
+                yield Problem(option, "is of one segment, but a message of format arrow has many")
 
 
 def start_ms(time: str) -> int:

@@ -32,9 +32,9 @@ LINGER_MS = 5
 class _Batch:
     """The messages of one `write`."""
 
-    def __init__(self, size: int, refused: Callable[[KafkaError], None]) -> None:
-        self.size = size
-        self.left = size
+    def __init__(self, segments: int, messages: int, refused: Callable[[KafkaError], None]) -> None:
+        self.segments = segments
+        self.left = messages
         self._refused = refused
 
     def reported(self, error: KafkaError | None, _: object) -> None:
@@ -70,19 +70,19 @@ class ReportedWriter:
     def write(self, segments: list[Segment]) -> None:
         """Raises UserError when a segment cannot be a message or was refused, Unavailable when
         there is no room now: nothing was taken."""
-        self._take(lambda: self._messages.of(segments))
+        self._take(len(segments), lambda: self._messages.of(segments))
 
     def write_columns(self, columns: Columns) -> None:
         """The same for segments in columns."""
-        self._take(lambda: self._messages.of_columns(columns))
+        self._take(len(columns), lambda: self._messages.of_columns(columns))
 
-    def _take(self, make: Callable[[], Sequence[OutMessage]]) -> None:
+    def _take(self, segments: int, make: Callable[[], Sequence[OutMessage]]) -> None:
         self._pump()
         if self._waiting:
             raise Unavailable(f"task {self._client.context.task!r}: {self._doing}: no room now")
         messages = make()
         if messages:
-            batch = _Batch(len(messages), self._refused)
+            batch = _Batch(segments, len(messages), self._refused)
             self._batches.append(batch)
             self._waiting.extend((batch, message) for message in messages)
             self._pump()
@@ -91,7 +91,7 @@ class ReportedWriter:
         """Segments of the batches that the brokers have acknowledged, up to the first that is
         not."""
         while self._batches and not self._batches[0].left:
-            self._durable += self._batches.popleft().size
+            self._durable += self._batches.popleft().segments
         return self._durable
 
     def flush(self) -> None:
