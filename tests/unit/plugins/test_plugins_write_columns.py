@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.flow.columns import Columns, from_dicts, of_table, to_dicts
+from onyx.plugins import channel, function, jsonl
 from onyx.plugins.channel import open_channel
+from onyx.plugins.parts import formats
 from onyx.plugins.registry import build_output
 
 Segments = list[dict[str, Any]]
@@ -164,36 +168,36 @@ def test_the_blackhole_counts_rows() -> None:
 
 
 def test_a_channel_takes_both_and_gives_either() -> None:
-    channel = open_channel("out", segments_max=4)
+    queue = open_channel("out", segments_max=4)
     output: Any = build_output("channel", plugin_context({"channel": "out"}))
     output.write(numbers(1))
     output.write_columns(batch(2, 3, 4, 5, 6))
     assert output.durable() == 4
-    assert channel.take(2) == numbers(1, 2)
+    assert queue.take(2) == numbers(1, 2)
     output.tick()
     assert output.durable() == 6
-    taken = channel.take_columns()
+    taken = queue.take_columns()
     assert taken.to_pylist() == numbers(3, 4, 5, 6)
     assert taken.schema == pa.schema([("n", pa.int64())])
     output.seal()
-    assert channel.take_columns().num_rows == 0
+    assert queue.take_columns().num_rows == 0
 
 
 def test_rows_put_into_a_channel_are_read_as_segments() -> None:
-    channel = open_channel("in", segments_max=4)
-    channel.put_columns(pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())}))
-    channel.put({"n": 3})
-    assert channel.fetch(1, 5) == numbers(2, 3)
+    queue = open_channel("in", segments_max=4)
+    queue.put_columns(pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())}))
+    queue.put({"n": 3})
+    assert queue.fetch(1, 5) == numbers(2, 3)
     with pytest.raises(UserError, match="no room"):
-        channel.put_columns(batch(4, 5), timeout_s=0)
-    assert channel.fetch(0, 5) == numbers(1, 2, 3, 4)
+        queue.put_columns(batch(4, 5), timeout_s=0)
+    assert queue.fetch(0, 5) == numbers(1, 2, 3, 4)
 
 
 def test_dicts_that_are_no_columns_are_reported_by_a_channel() -> None:
-    channel = open_channel("odd")
-    channel.put({"n": 1}, {"n": "one"})
+    queue = open_channel("odd")
+    queue.put({"n": 1}, {"n": "one"})
     with pytest.raises(UserError, match="segment 1 of the channel: key 'n' holds a str"):
-        channel.take_columns()
+        queue.take_columns()
 
 
 @pytest.mark.parametrize(
@@ -217,3 +221,44 @@ def test_a_function_gets_what_the_batch_format_says(
     output.write_columns(batch(1, 2))
     assert found == calls
     assert output.durable() == 2
+
+
+USUAL = Columns.of(
+    pa.RecordBatch.from_pydict({
+        "n": [1, None], "x": [0.5, None], "s": ['"', None], "b": [True, None],
+        "at": [datetime(2026, 3, 1, tzinfo=UTC), None], "day": [date(2026, 3, 1), None],
+        "price": [Decimal("1.50"), None], "many": [[1, 2], None],
+    })
+).record_batch  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("plugin", "options"),
+    [
+        ("files", {"format": "jsonl"}),
+        ("files", {"format": "jsonl", "nan": "text", "compression": "gzip"}),
+        ("files", {"format": "parquet"}),
+        ("stdout", {}),
+        ("blackhole", {}),
+        ("channel", {"channel": "seen"}),
+        ("function", {"fn": "m:f", "batch": True}),
+    ],
+    ids=str,
+)
+def test_no_dicts_are_made_of_columns(
+    plugin: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(columns: Columns) -> None:
+        raise AssertionError("made dicts of columns")
+
+    for module in (jsonl, channel, function, formats):
+        monkeypatch.setattr(module, "to_dicts", refuse, raising=False)
+    seen = open_channel("seen")
+    given = {**options, "path": str(tmp_path)} if plugin == "files" else options
+    context = plugin_context(given, functions={"m:f": lambda rows: None}, batch_format="arrow")
+    output: Any = build_output(plugin, context)
+    output.write_columns(USUAL)
+    output.flush()
+    assert output.durable() == 2
+    output.close()
+    assert seen.take_columns().num_rows == (2 if plugin == "channel" else 0)
