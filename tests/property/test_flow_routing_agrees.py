@@ -6,9 +6,11 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.flow import evaluation
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns import Columns, from_dicts
@@ -130,8 +132,15 @@ def letter(parent, error):
     st.sets(st.integers(0, 7)),
     st.sampled_from([None, "d"]),
     st.sampled_from([None, "b"]),
+    st.booleans(),
 )
-def test_a_batch_is_routed_as_its_segments_are(entries, plan, exhausted, dead, refusing):
+def test_a_batch_is_routed_as_its_segments_are(entries, plan, exhausted, dead, refusing, together):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "TOGETHER_MIN", 0 if together else 1_000)
+        check_routing(entries, plan, exhausted, dead, refusing)
+
+
+def check_routing(entries, plan, exhausted, dead, refusing):
     catalog = (CatalogEntry("a", "function", 1, dead_letter=dead),)
     job = Job("j", WORKFLOW, catalog, flow_conditions=tuple(entries))
     compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)

@@ -44,3 +44,8 @@ def test_the_functions_of_the_page_do_what_it_says(functions, name, params, key,
     assert [row[key] for row in as_dicts(leaves.segments)] == values
     assert (None if leaves.parents is None else leaves.parents.tolist()) == parents
     assert all("__row__" not in row for row in as_dicts(leaves.segments))
+
+
+def test_the_predicate_of_the_page_answers_for_each_row(functions):
+    rows = from_dicts(TRIPS)[0].record_batch
+    assert functions["far_off"]({}, rows, 0.9).to_pylist() == [True, False, False]

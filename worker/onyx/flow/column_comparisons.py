@@ -61,10 +61,12 @@ class ColumnComparison:
         """For each row whether the comparison holds."""
         comparison, count = self._comparison, len(columns)
         inverted = comparison.operator == "!="
-        if not columns.has(comparison.key):
+        batch = columns.record_batch
+        place = batch.schema.get_field_index(comparison.key)
+        if place < 0:
             every = inverted or comparison.operator == "is-null"
             return Answers(np.full(count, every, dtype=np.bool_))
-        column = columns.column(comparison.key)
+        column = batch.column(place)
         if comparison.operator == "is-null":
             return Answers(mask_of(column.is_null()))
         holds = self._holds(column.type)

@@ -25,7 +25,7 @@ from typing import Any
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
 from onyx.flow.masks import Ask, ask_of, one_by_one
-from onyx.flow.predicates import Resolve, Test, calls_functions, read, segment_test
+from onyx.flow.predicates import Resolve, Test, calls_functions, compares, read, segment_test
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
 
@@ -41,7 +41,9 @@ class Compiled:
     test: Test
     """What it says of one segment or exception."""
     ask: Ask
-    """What it says of the columns of a batch."""
+    """What it says of a whole batch."""
+    compares: bool
+    """It has comparisons, which are faster over a whole batch."""
     takes_columns: bool
     """Its functions take columns, so that dicts are converted for it."""
     to: frozenset[str]
@@ -288,6 +290,7 @@ def _compile(
     return Compiled(
         test=one_by_one(ask) if takes_columns else segment_test(node),
         ask=ask,
+        compares=compares(node),
         takes_columns=takes_columns,
         to=_targets(condition.to, everyone),
         errors_to=None if errors_to is None else _targets(errors_to, everyone),

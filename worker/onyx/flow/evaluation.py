@@ -18,15 +18,16 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.masks import Asked, Question, ask_each
 from onyx.flow.segment_failure import SegmentFailure
 
+TOGETHER_MIN = 32
+"""Dicts of a batch that are compared together: fewer are faster one by one."""
+
 
 class Rows:
     """Segments as dicts: rows of columns are converted when they are first needed."""
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
-        self._known: list[Segment | None] = []
-        if isinstance(segments, Columns):
-            self._known = [None] * len(segments)
+        self._known: dict[int, Segment] = {}
 
     def at(self, places: Indices | None) -> list[Segment]:
         """Those at these indices; None: all."""
@@ -34,14 +35,13 @@ class Rows:
             if places is None:
                 return self._segments
             return [self._segments[place] for place in places.tolist()]
-        wanted = range(len(self._known)) if places is None else places.tolist()
+        wanted = range(len(self._segments)) if places is None else places.tolist()
         known = self._known
-        unknown = [place for place in wanted if known[place] is None]
+        unknown = [place for place in wanted if place not in known]
         if unknown:
             made = to_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
-            for place, row in zip(unknown, made, strict=True):
-                known[place] = row
-        return [segment for place in wanted if (segment := known[place]) is not None]
+            known.update(zip(unknown, made, strict=True))
+        return [known[place] for place in wanted]
 
     def one(self, place: int) -> Segment:
         """The segment at this index."""
@@ -69,6 +69,8 @@ class Evaluation:
             return self._over(segments, condition, wanted)
         if condition.takes_columns:
             return self._over_converted(segments, condition, wanted)
+        if condition.compares and len(wanted) >= TOGETHER_MIN:
+            return self._over(segments, condition, wanted)
         if wanted.all():
             return ask_each(condition.test, self._event, *self._asked(None))
         places = np.flatnonzero(wanted)
@@ -78,9 +80,9 @@ class Evaluation:
         return holds, [(int(places[place]), error) for place, error in errors]
 
     def _over(
-        self, columns: Columns, condition: Compiled, wanted: Mask
+        self, segments: Segments, condition: Compiled, wanted: Mask
     ) -> tuple[Mask, list[SegmentFailure]]:
-        question = Question(self._event, columns, self._asked)
+        question = Question(self._event, segments, self._asked)
         holds = question.unfailed(wanted & condition.ask(question, wanted))
         return holds, sorted(question.errors.items())
 

@@ -1,10 +1,11 @@
-"""Predicates over columns: one mask a batch instead of an answer a segment.
+"""Predicates over the whole batch: one mask instead of an answer a segment.
 
 A node is asked about all rows at once, with a mask of those that matter: rows that an earlier
 condition or operand has decided do not. Comparisons and functions over columns look at the whole
 batch, which is cheaper than copying a part of it; what they say of the other rows counts for
-nothing, not even when it is an error. A function over dicts is called for the rows that matter,
-and only those are converted.
+nothing, not even when it is an error. Comparisons look at a batch of dicts in the same way, key by
+key, which takes a third of the time of a call for each. A function over dicts is called for the
+rows that matter, and only those are converted.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserFunctionError, contained
-from onyx.flow.batch import Indices, Mask, Segment
+from onyx.flow.batch import Indices, Mask, Segment, Segments
 from onyx.flow.column_comparisons import ColumnComparison, mask_of
 from onyx.flow.columns import Columns, from_dicts
-from onyx.flow.comparisons import Comparison
+from onyx.flow.comparisons import Answer, Comparison
 from onyx.flow.leaves import describe_type
 from onyx.flow.predicates import Call, Combination, Node, Test, segment_test
 from onyx.flow.segment_failure import SegmentFailure
@@ -44,9 +45,9 @@ class Rows(Protocol):
 class Question:
     """What is asked about the leaves of one batch, and the rows that could not be answered."""
 
-    def __init__(self, event: Any, columns: Columns, rows: Rows) -> None:
+    def __init__(self, event: Any, segments: Segments, rows: Rows) -> None:
         self.event = event
-        self.columns = columns
+        self.segments = segments
         self.rows = rows
         self.errors: dict[int, Exception] = {}
         """By row, the first that was raised."""
@@ -76,7 +77,7 @@ def ask_of(node: Node, of_columns: bool) -> Ask:
         of_columns: its functions take columns, and otherwise one segment.
     """
     if isinstance(node, Comparison):
-        return _comparing(ColumnComparison(node))
+        return _comparing(node)
     if isinstance(node, Call):
         return _of_columns(node) if of_columns else _of_dicts(segment_test(node))
     operands = [ask_of(each, of_columns) for each in node.operands]
@@ -121,14 +122,33 @@ def ask_each(
             append(0)
 
 
-def _comparing(comparison: ColumnComparison) -> Ask:
+def _comparing(comparison: Comparison) -> Ask:
+    over_columns, key = ColumnComparison(comparison), comparison.key
+    of_all, of_one = comparison.of_all(), comparison.answer()
+
     def ask(question: Question, wanted: Mask) -> Mask:
-        answers = comparison.answers(question.columns)
+        segments = question.segments
+        if isinstance(segments, list):
+            values = [segment.get(key) for segment in segments]
+            holds = of_all(values)
+            return _each(of_one, values, question, wanted) if holds is None else holds
+        answers = over_columns.answers(segments)
         if answers.refused is not None and answers.error is not None:
             question.fail(answers.refused & wanted, answers.error)
         return answers.holds
 
     return ask
+
+
+def _each(of_one: Answer, values: list[Any], question: Question, wanted: Mask) -> Mask:
+    """For values of which one has an unusual type."""
+    holds = np.zeros_like(wanted)
+    for place in np.flatnonzero(wanted).tolist():
+        try:
+            holds[place] = of_one(values[place])
+        except Exception as error:
+            question.errors.setdefault(place, error)
+    return holds
 
 
 def _of_columns(call: Call) -> Ask:
@@ -137,8 +157,10 @@ def _of_columns(call: Call) -> Ask:
     def ask(question: Question, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
+        rows = question.segments
+        assert isinstance(rows, Columns), "they are converted for it"
         try:
-            answer = fn(question.event, question.columns.record_batch, *params)
+            answer = fn(question.event, rows.record_batch, *params)
             return _as_mask(answer, len(wanted), fn)
         except BaseException as error:
             question.fail(wanted, contained(error, "the predicate"))

@@ -79,6 +79,13 @@ def calls_functions(node: Node) -> bool:
     return isinstance(node, Call)
 
 
+def compares(node: Node) -> bool:
+    """Whether there is a comparison in it."""
+    if isinstance(node, Combination):
+        return any(map(compares, node.operands))
+    return isinstance(node, Comparison)
+
+
 def segment_test(node: Node) -> Test:
     """The function that decides about one segment.
 
