@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from tests.support.kafka_broker import PASSWORD, USER, KafkaBroker
 from tests.support.plugin_context import plugin_context
+from tests.support.reading import same_as_dicts
 
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
@@ -294,3 +296,38 @@ def test_who_waits_for_a_server_tells_so_once_in_a_while(
     (record,) = caplog.records
     assert "task work waits for Kafka: " in record.getMessage()
     assert "127.0.0.1:1 failed: Connection refused (bootstrapServers" in record.getMessage()
+
+
+def arrow(*values: int) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"n": pa.array(values, pa.int64())})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def columns_input(broker: KafkaBroker, topic: str, batch_format: str, **options: Any) -> Input:
+    given = {"bootstrapServers": broker.address, "topic": topic, "bounded": True, **options}
+    context = plugin_context(given, clock=SystemClock(), batch_format=batch_format)  # type: ignore[arg-type]
+    return build_input("kafka", context)
+
+
+def test_messages_are_the_same_as_columns(kafka: KafkaBroker) -> None:
+    topic = kafka.create("in-columns")
+    kafka.produce(topic, numbers(0, 12), partition=0)
+    options = {"offsetField": "at", "partitionField": "of"}
+    same_as_dicts(lambda kind: columns_input(kafka, topic, kind, **options), f"{topic}/0")
+
+
+def test_rows_of_arrow_messages_have_positions(kafka: KafkaBroker) -> None:
+    topic = kafka.create("in-arrow")
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for rows in ([0, 1, 2], [], [3], [4, 5, 6, 7]):
+        producer.produce(topic, arrow(*rows), partition=0)
+    producer.flush()
+    check_input(
+        lambda: columns_input(kafka, topic, "dicts", format="arrow"),
+        {f"{topic}/0": numbers(0, 8)},
+    )
+    same_as_dicts(lambda kind: columns_input(kafka, topic, kind, format="arrow"), f"{topic}/0")

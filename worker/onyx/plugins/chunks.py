@@ -6,6 +6,7 @@ blocks are cut without a copy, and neighbours of the same types are joined.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import takewhile
 
 import pyarrow as pa
@@ -34,6 +35,20 @@ def first_alike(runs: list[Segments]) -> Segments:
 def unwrapped(segments: Segments) -> pa.RecordBatch | list[Segment]:
     """As `ColumnsReader.read_columns` gives them."""
     return segments.record_batch if isinstance(segments, Columns) else segments
+
+
+def with_columns(columns: Columns, added: Mapping[str, pa.Array]) -> Columns:
+    """The columns with others beside them, or in the place of those that have their names."""
+    batch = columns.record_batch
+    for name, values in added.items():
+        index = batch.schema.get_field_index(name)
+        if index >= 0:
+            batch = batch.set_column(index, name, values)
+        elif batch.schema.names:
+            batch = batch.append_column(name, values)
+        else:
+            batch = pa.RecordBatch.from_arrays([values], names=[name])
+    return Columns(batch) if added else columns
 
 
 def _alike(one: Segments, other: Segments) -> bool:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
+from onyx.plugins.chunks import with_columns
 
 
 class Extras:
@@ -29,19 +30,9 @@ class Extras:
 
     def added(self, columns: Columns, first: int) -> Columns:
         """The columns with these beside them, or in the place of those that have their names."""
-        batch, count = columns.record_batch, len(columns)
+        count, found = len(columns), dict[str, pa.Array]()
         if self._number_key is not None:
-            numbers = pa.array(np.arange(first, first + count, dtype=np.int64))
-            batch = _set(batch, self._number_key, numbers)
+            found[self._number_key] = pa.array(np.arange(first, first + count, dtype=np.int64))
         if self._file_key is not None:
-            batch = _set(batch, self._file_key, pa.repeat(self._file, count))
-        return columns if batch is columns.record_batch else Columns(batch)
-
-
-def _set(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
-    index = batch.schema.get_field_index(name)
-    if index >= 0:
-        return batch.set_column(index, name, values)
-    if not batch.schema.names:
-        return pa.RecordBatch.from_arrays([values], names=[name])
-    return batch.append_column(name, values)
+            found[self._file_key] = pa.repeat(self._file, count)
+        return with_columns(columns, found)

@@ -13,11 +13,18 @@ from collections.abc import Sequence
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.client import (
     REQUEST_TIMEOUT_S,
     KafkaClient,
     as_exception,
     refused_settings,
+)
+from onyx.plugins.kafka.message_columns import (
+    ArrowMessages,
+    ColumnMessages,
+    Decoded,
+    DictMessages,
 )
 from onyx.plugins.kafka.options import InputOptions, start_ms
 from onyx.plugins.kafka.reader import KafkaReader, Known, Place
@@ -27,6 +34,9 @@ from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords
 
 SPARE_CONSUMERS_MAX = 2
+MESSAGES_MAX = 65_536
+ARROW_MESSAGES_MAX = 16
+"""Decoded at a time: such a message has as many rows as its writer liked."""
 PREFETCH_KIB = 16_384
 """Read ahead for each partition, unless `config` says otherwise."""
 FETCH_WAIT_MS = 100
@@ -44,6 +54,8 @@ class KafkaInput:
     def __init__(self, context: PluginContext, options: InputOptions) -> None:
         self._client = KafkaClient(context, options)
         self._options = options
+        self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
+        self._check_fields()
         self._known: dict[str, Known] = {}
         self._spare: list[Consumer] = []
         self._spare.append(self._consumer())
@@ -81,13 +93,32 @@ class KafkaInput:
         try:
             with self._client.explained(f"looking for the offsets of {where}", consumer.poll):
                 place = self._place(consumer, number, cursor)
+            most = ARROW_MESSAGES_MAX if self._options.format == "arrow" else MESSAGES_MAX
             return KafkaReader(
-                self._client, consumer, number, place, MessageRecords(self._options, bad), known,
-                self._give_back,
+                self._client, consumer, number, place, self._records(bad), known,
+                self._give_back, most,
             )  # fmt: skip
         except BaseException:
             self._give_back(consumer)
             raise
+
+    def _records(self, bad: BadRecords) -> Decoded:
+        options, columns = self._options, self._columns
+        if options.format == "arrow":
+            return ArrowMessages(options, bad, columns is not None)
+        records = MessageRecords(options, bad)
+        if columns is None:
+            return DictMessages(records)
+        return ColumnMessages(options, records, bad, columns)
+
+    def _check_fields(self) -> None:
+        """A schema names all columns that there are."""
+        schema, options = self._client.context.schema, self._options
+        for name in ("key", "partition", "offset", "timestamp", "headers"):
+            key = getattr(options, f"{name}_field")
+            if schema is not None and key is not None and key not in schema.names:
+                what = f"names {key!r}, which the schema of the task lacks; add it there"
+                raise option_error(self._client.context, f"{name}Field", what)
 
     def close(self) -> None:
         """Close the consumers that no reader uses."""

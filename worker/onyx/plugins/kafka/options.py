@@ -67,8 +67,9 @@ class InputOptions(KafkaOptions, frozen=True):
     messages of that time or later."""
     bounded: bool = False
     """End at what is there when the job begins, instead of waiting for more."""
-    format: Literal["json", "text", "bytes"] = "json"
-    """`json`: the value is an object, the segment. Otherwise it is `{"value": ...}`."""
+    format: Literal["json", "text", "bytes", "arrow"] = "json"
+    """`json`: the value is an object, the segment. `arrow`: it is an Arrow IPC stream, and each of
+    its rows is a segment. Otherwise the segment is `{"value": ...}`."""
     key_field: str | None = None
     """Key under which each segment gets the message's key, as text."""
     partition_field: str | None = None
@@ -87,6 +88,8 @@ class InputOptions(KafkaOptions, frozen=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        if self.format == "arrow" and self.headers_field is not None:
+            yield Problem("headersField", "is not for format arrow")
         if self.start_from not in ("earliest", "latest"):
             try:
                 start_ms(self.start_from)

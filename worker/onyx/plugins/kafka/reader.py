@@ -1,4 +1,5 @@
 """Reads one partition of a topic: a position is the number of a message, counted from a start.
+Where a message holds several rows, it is the number of a row.
 
 Kafka's offsets have gaps: markers of transactions, and messages of aborted ones. Positions have
 none.
@@ -15,12 +16,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from onyx.errors import Unavailable, UserError
+from onyx.flow.batch import Segments
 from onyx.flow.segment import Segment
+from onyx.plugins.chunks import Chunks, unwrapped
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
-from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.kafka.message_columns import Decoded
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import Cursor
 
@@ -62,11 +66,13 @@ class KafkaReader:
         consumer: Consumer,
         partition: int,
         place: Place,
-        records: MessageRecords,
+        records: Decoded,
         known: Known,
         done: Callable[[Consumer], None],
+        messages_max: int,
     ) -> None:
-        """`consumer` has nothing assigned; `done` takes it back."""
+        """`consumer` has nothing assigned; `done` takes it back. At most `messages_max` are decoded
+        at a time."""
         self._client = client
         self._consumer: Consumer | None = consumer
         self._partition = partition
@@ -75,6 +81,9 @@ class KafkaReader:
         self._end = place.end
         self._places = deque([place])
         self._records = records
+        self._messages_max = messages_max
+        self._chunks = Chunks()
+        """Decoded and not taken; `_position` is behind them."""
         self._known = known
         self._done = done
         with client.explained(self._doing):
@@ -83,21 +92,17 @@ class KafkaReader:
     def read(self, segments_max: int) -> list[Segment]:
         """Raises UserError when messages are gone or cannot be read, Unavailable when one that was
         there cannot be reached now."""
-        if self.exhausted() or segments_max <= 0:
-            return []
-        if self._offset > self._places[-1].offset:
-            self._places.append(Place(self._position, self._offset, self._end))
-        messages = self._messages(segments_max)
-        if not messages:
-            return []
-        segments = self._records.segments(messages)
-        self._position += len(segments)
-        self._known.read = max(self._known.read, self._position)
+        segments = self._next(segments_max)
+        assert isinstance(segments, list), "opened for columns"
         return segments
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """The next of one kind, in the same way."""
+        return unwrapped(self._next(segments_max))
 
     def exhausted(self) -> bool:
         """Whether a bounded partition is read to its end."""
-        return self._end is not None and self._offset >= self._end
+        return not len(self._chunks) and self._consumed()
 
     def cursor(self, position: int) -> Cursor:
         """The last remembered place at or before `position`; a place is remembered for every
@@ -112,6 +117,24 @@ class KafkaReader:
         if consumer is not None:
             self._done(consumer)
 
+    def _next(self, segments_max: int) -> Segments:
+        if segments_max <= 0:
+            return []
+        while not len(self._chunks) and not self._consumed():
+            if self._offset > self._places[-1].offset:
+                self._places.append(Place(self._position, self._offset, self._end))
+            messages = self._messages(min(segments_max, self._messages_max))
+            if not messages:
+                break
+            for piece in self._records.segments(messages):
+                self._chunks.append(piece)
+            self._position += len(self._chunks)
+            self._known.read = max(self._known.read, self._position)
+        return self._chunks.take(segments_max)
+
+    def _consumed(self) -> bool:
+        return self._end is not None and self._offset >= self._end
+
     def _messages(self, count_max: int) -> list[Message]:
         """Messages that there are now. Waits for messages that were read before, because a replay
         must get them: an empty answer would say that the partition has ended there."""
@@ -119,7 +142,7 @@ class KafkaReader:
             return self._consume(count_max, 0) or self._consume(1, POLL_S)
         clock = self._client.context.clock
         ends_s = clock.monotonic_s() + REQUEST_TIMEOUT_S
-        while not self.exhausted():
+        while not self._consumed():
             messages = self._consume(count_max, 0) or self._consume(1, AGAIN_POLL_S)
             if messages:
                 return messages

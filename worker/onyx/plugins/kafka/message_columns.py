@@ -1,0 +1,153 @@
+"""Decodes messages of Kafka as columns.
+
+The segments are those of `records`, at the same positions: messages that the columns do not hold
+are decoded there. A message of format `arrow` is an Arrow IPC stream of any number of rows, and
+each of its rows is a segment: positions count rows, and a cursor is at the start of a message. One
+row a message was rejected, because a message costs more than all else that is done for a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from onyx.codec.refusals import refused
+from onyx.errors import UserError
+from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.columns import Columns, of_table
+from onyx.flow.segment import Segment
+from onyx.plugins.chunks import with_columns
+from onyx.plugins.json_columns import JsonColumns
+from onyx.plugins.kafka.options import InputOptions
+from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.records import BadRecords
+
+_WRONG = (pa.ArrowException, OSError, EOFError, ValueError, UserError)
+
+
+class Decoded(Protocol):
+    """What makes segments of messages, in their order."""
+
+    def segments(self, messages: Sequence[Message]) -> list[Segments]:
+        """Of all of them, in one or several pieces.
+
+        Raises:
+            UserError: a message is no record of the format, and bad ones are not kept.
+        """
+        ...
+
+
+class DictMessages:
+    """A dict for each."""
+
+    def __init__(self, records: MessageRecords) -> None:
+        self._records = records
+
+    def segments(self, messages: Sequence[Message]) -> list[Segments]:
+        """See `Decoded`."""
+        return [self._records.segments(messages)]
+
+
+class ColumnMessages:
+    """A row for each: formats `json`, `text` and `bytes`."""
+
+    def __init__(
+        self, options: InputOptions, records: MessageRecords, bad: BadRecords, json: JsonColumns
+    ) -> None:
+        """`json`: shared by all partitions of the task."""
+        self._options = options
+        self._records = records
+        self._bad = bad
+        self._json = json
+
+    def segments(self, messages: Sequence[Message]) -> list[Segments]:
+        """Columns; dicts if one is bad, or if there is no column that holds all values of a key."""
+        columns = None if self._options.headers_field is not None else self._columns(messages)
+        if columns is not None:
+            return [columns]
+        kept = self._bad.kept
+        segments = self._records.segments(messages)
+        return [segments if self._bad.kept > kept else self._json.of_dicts(segments)]
+
+    def _columns(self, messages: Sequence[Message]) -> Columns | None:
+        values = [message.value() for message in messages]
+        try:
+            columns = self._values(values)
+            if columns is None:
+                return None
+            return with_fields(columns, self._options, messages, [1] * len(messages))
+        except (ValueError, TypeError):
+            return None
+
+    def _values(self, values: list[bytes | None]) -> Columns | None:
+        if self._options.format == "json":
+            return self._json.of_values([b"{}" if each is None else each for each in values])
+        if self._options.format == "text":
+            texts = [None if each is None else each.decode() for each in values]
+            return Columns(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["value"]))
+        return Columns(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"]))
+
+
+class ArrowMessages:
+    """The rows of each, an Arrow IPC stream."""
+
+    def __init__(self, options: InputOptions, bad: BadRecords, columns: bool) -> None:
+        """`columns`: give columns, and no dicts."""
+        self._options = options
+        self._bad = bad
+        self._columns = columns
+
+    def segments(self, messages: Sequence[Message]) -> list[Segments]:
+        """A piece for each message."""
+        return [self._rows(message) for message in messages]
+
+    def _rows(self, message: Message) -> Segments:
+        value = message.value()
+        if value is None:
+            return []
+        try:
+            with pa.ipc.open_stream(value) as stream:
+                table = stream.read_all()
+            table.validate(full=True)  # the offsets of a damaged message lead anywhere
+            rows = with_fields(of_table(table), self._options, [message], [table.num_rows])
+        except _WRONG as error:
+            return [self._bad.segment(message.offset() or 0, f"no arrow ({error})", value)]
+        return rows if self._columns else self._dicts(rows, message)
+
+    def _dicts(self, rows: Columns, message: Message) -> list[Segment]:
+        segments = as_dicts(rows)
+        for index, error in refused(segments):
+            raw = repr(segments[index])
+            segments[index] = self._bad.segment(message.offset() or 0, str(error), raw)
+        return segments
+
+
+def with_fields(
+    columns: Columns, options: InputOptions, messages: Sequence[Message], rows: Sequence[int]
+) -> Columns:
+    """The columns with what the options add, for so many rows of each message.
+
+    Raises:
+        UnicodeDecodeError: a key is no text.
+    """
+    found: dict[str, pa.Array] = {}
+    if options.key_field is not None:
+        keys = [message.key() for message in messages]
+        texts = [None if each is None else each.decode() for each in keys]
+        found[options.key_field] = pa.array(texts, pa.string())
+    if options.partition_field is not None:
+        numbers = [message.partition() for message in messages]
+        found[options.partition_field] = pa.array(numbers, pa.int64())
+    if options.offset_field is not None:
+        offsets = [message.offset() for message in messages]
+        found[options.offset_field] = pa.array(offsets, pa.int64())
+    if options.timestamp_field is not None:
+        times = [message.timestamp() for message in messages]
+        at_ms = [None if kind == TIMESTAMP_NOT_AVAILABLE else each for kind, each in times]
+        found[options.timestamp_field] = pa.array(at_ms, pa.int64())
+    if list(rows) != [1] * len(messages):
+        found = {name: pa.repeat(values[0], rows[0]) for name, values in found.items()}
+    return with_columns(columns, found)
