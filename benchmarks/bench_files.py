@@ -14,15 +14,16 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
-from onyx.plugins.protocol import START, PluginContext
+from onyx.plugins.protocol import START, ColumnsReader, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.seams import SystemClock
 
@@ -32,10 +33,12 @@ ROWS = 10_000
 REPEATS = 3
 
 
-def context(options: dict[str, object]) -> PluginContext:
+def context(
+    options: dict[str, object], batch_format: Literal["dicts", "arrow"] = "dicts"
+) -> PluginContext:
     return PluginContext(
         JobId("bench"), "bench", TaskName("task"), PeerId("peer"), Slot(0), GroupId("group"),
-        options, BATCH, SystemClock(), lambda name: print,
+        options, BATCH, SystemClock(), lambda name: print, batch_format,
     )  # fmt: skip
 
 
@@ -47,6 +50,21 @@ def read_plugin(path: Path) -> int:
         count += len(reader.read(BATCH))
     reader.close()
     return count
+
+
+def read_columns(path: Path) -> int:
+    reader = build_input("files", context({"path": str(path)}, "arrow")).open(str(path), START)
+    assert isinstance(reader, ColumnsReader)
+    count = 0
+    while not reader.exhausted():
+        count += len(reader.read_columns(ROWS))
+    reader.close()
+    return count
+
+
+def read_parquet_plain(path: Path) -> int:
+    with pq.ParquetFile(path) as file:
+        return sum(batch.num_rows for batch in file.iter_batches(ROWS))
 
 
 def read_jsonl_plain(path: Path) -> int:
@@ -143,7 +161,16 @@ def measure(count: int, folder: Path) -> list[dict[str, object]]:
         ("read csv, 20 columns, quoted", "quoted.csv", count // 4),
     ):
         path = folder / name
-        cases.append((label, lambda p=path: read_plugin(p), lambda p=path: read_csv_plain(p), size))
+        for kind, read in (("", read_plugin), (" as columns", read_columns)):
+            cases.append((label + kind, partial(read, path), partial(read_csv_plain, path), size))
+    parquet = folder / "small.parquet"
+    pq.write_table(pa.Table.from_pylist(data), parquet)
+    cases += [
+        ("read jsonl, 3 columns", lambda: read_columns(lines), lambda: read_jsonl_plain(lines),
+         count),
+        ("read parquet, 3 columns", lambda: read_columns(parquet),
+         lambda: read_parquet_plain(parquet), count),
+    ]  # fmt: skip
     out = folder / "out"
     cases.append(
         ("write jsonl, 3 keys", lambda: write_plugin(data, out), lambda: write_plain(data, out),
@@ -175,9 +202,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(arguments.segments, Path(folder))
-    print(f"{'CPU ns a segment':32} {'onyx':>8} {'plain':>8} {'ratio':>6}")
+    print(f"{'CPU ns a segment':42} {'onyx':>8} {'plain':>8} {'ratio':>6}")
     for row in results:
-        print(f"{row['case']:32} {row['onyx_ns']:>8} {row['plain_ns']:>8} {row['ratio']:>6}")
+        print(f"{row['case']:42} {row['onyx_ns']:>8} {row['plain_ns']:>8} {row['ratio']:>6}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2))
 

@@ -44,6 +44,11 @@ class JsonColumns:
         if schema is not None:
             self._know(dict(zip(schema.names, schema.types, strict=True)))
 
+    @property
+    def known(self) -> bool:
+        """Whether there are columns by which objects can be decoded."""
+        return self._typed is not None
+
     def of_lines(self, lines: bytes, count: int) -> Columns | None:
         """The objects of so many lines; None if they are others than the known columns hold."""
         typed = self._typed

@@ -14,6 +14,7 @@ from tests.support.reading import read_columns, same_as_dicts
 from onyx.errors import UserError
 from onyx.flow.columns import Columns, from_dicts, to_dicts
 from onyx.plugins.files import text_reader
+from onyx.plugins.files.line_records import JsonLineRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_input
 
@@ -90,6 +91,23 @@ def test_a_type_becomes_wider_and_stays_so(tmp_path):
     found = parts(path, segments_max=1)
     assert [each.column("n").to_pylist() for each in found] == [[each] for each in values]
     assert [types(each)["n"] for each in found] == ["int64"] * 4 + ["double"] * 8
+
+
+def test_types_are_learned_from_the_start_of_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 4096)
+    monkeypatch.setattr("onyx.plugins.files.line_columns.SAMPLE_BYTES", 20)
+    path = write(tmp_path / "a.jsonl", "".join(f'{{"n":{n}}}\n' for n in range(99)))
+    decoded = []
+    decode = JsonLineRecords.decode
+    monkeypatch.setattr(
+        JsonLineRecords,
+        "decode",
+        lambda self, lines, *rest: decoded.append(lines) or decode(self, lines, *rest),
+    )
+    (found,) = parts(path)
+    assert found["n"].to_pylist() == list(range(99))
+    assert decoded == [b'{"n":0}\n{"n":1}\n{"n":2}\n']
+    same_as_dicts(lambda kind: files(path, kind), str(path))
 
 
 def test_a_new_key_is_a_column_from_then_on_in_all_files(tmp_path, monkeypatch):

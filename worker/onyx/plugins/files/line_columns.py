@@ -14,6 +14,8 @@ from onyx.plugins.files.line_records import JsonLineRecords, TextRecords, count_
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.records import BadRecords, whole_lines
 
+SAMPLE_BYTES = 16_384
+"""From which types are learned at first: what is not decoded by known types is a dict before."""
 _LINE = pa.schema([("line", pa.string())])
 
 
@@ -29,12 +31,14 @@ class JsonLineColumns:
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
         """Columns; dicts for a block with a bad record, or with one that no columns hold."""
         lines = whole_lines(data, at_end)
+        if not self._columns.known:
+            lines = lines[: lines.find(b"\n", SAMPLE_BYTES) + 1] or lines
         count = count_objects(lines)
         columns = self._columns.of_lines(lines, count) if count else None
         if columns is not None:
             return columns, len(lines)
         kept = self._bad.kept
-        segments, used = self._dicts.decode(lines, first, at_end)
+        segments, used = self._dicts.decode(lines, first, True)
         if self._bad.kept > kept:
             return segments, used
         return self._columns.of_dicts(segments), used
