@@ -122,9 +122,11 @@ def chosen(values: Any, indices: Indices | None) -> Any:
 
 
 def rows(values: Any) -> Any:
-    """Items or groups of a batch as Python has them, one a segment."""
+    """Items or groups of a batch as Python has them, one a segment; of columns parts of one row."""
     if isinstance(values, Groups):
         return values.rows()
+    if isinstance(values, Columns):
+        return [values.slice(row, row + 1) for row in range(len(values))]
     return values.tolist() if isinstance(values, np.ndarray) else values
 
 

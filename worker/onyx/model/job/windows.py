@@ -38,6 +38,13 @@ class Window:
         ),
     ]
     """What is computed over an extent: a name, or a name and keys of the segment."""
+    batch_format: Annotated[
+        Literal["dicts", "arrow"],
+        Key(restriction="arrow only for an aggregation of your own, without an ordered log."),
+    ] = "dicts"
+    """What `create_state_update` of an aggregation of your own gets: `dicts` is a segment, `arrow`
+    a pyarrow.RecordBatch with all segments of a batch that are in one extent and group. Of a
+    session, or where triggers look at each segment, it has one row."""
     window_key: Annotated[
         str | None, Key(required_for=("fixed", "sliding", "session"), origin="window/window-key")
     ] = None

@@ -86,6 +86,17 @@ def _check_aggregation(draft: Draft, path: str, report: Report) -> None:
         report.add(where, f"{name} takes no key", f"write {name}")
     if name in names.INITIAL_VALUE_AGGREGATIONS and draft.get("init") is None:
         report.add(at(path, "init"), f"is missing, but {name} needs a first state")
+    if good(draft, "batch_format") == "arrow":
+        _check_batch_format(draft, name, at(path, "batchFormat"), report)
+
+
+def _check_batch_format(draft: Draft, aggregation: str, path: str, report: Report) -> None:
+    if aggregation in names.AGGREGATIONS:
+        what = f"is arrow, but {aggregation} takes segments of both formats"
+        report.add(path, what, "remove it")
+    elif "ordered-log" in (good(draft, "storage_strategy") or ()):
+        what = "is arrow, but an ordered-log keeps single segments"
+        report.add(path, what, "remove one of them")
 
 
 def check_trigger(draft: Draft, path: str, report: Report) -> None:

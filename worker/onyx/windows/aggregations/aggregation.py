@@ -22,7 +22,7 @@ from typing import Any
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns, to_dicts
 from onyx.windows.buckets import Form
-from onyx.windows.coded import Groups, Values, rows
+from onyx.windows.coded import Groups, Keyed, Values, rows
 
 Segments = Sequence[Segment] | Columns
 States = MutableMapping[Any, Any]
@@ -76,6 +76,10 @@ class Aggregation:
         for key, each in zip(keys, extracted, strict=True):
             state = bucket[key]
             bucket[key] = apply(state, create(state, each))
+
+    def steps(self, keys: Keyed, extracted: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        """For each update that a batch makes, in order, its group and what `create` looks at."""
+        return rows(keys), rows(extracted)
 
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """The same for rows of columns."""

@@ -15,7 +15,7 @@ from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.collecting import CollectByKey, CollectKeyValue, Conj
 from onyx.windows.aggregations.count import Count
 from onyx.windows.aggregations.numbers import Average, Max, Min, Sum
-from onyx.windows.aggregations.user import UserAggregation
+from onyx.windows.aggregations.user import ColumnsAggregation, UserAggregation
 from onyx.windows.user_functions import find_calls
 
 BUILT_IN: Mapping[str, type[Aggregation]] = {
@@ -54,4 +54,5 @@ def compile_aggregation(window: Window, where: str, resolve: Resolve) -> Aggrega
     calls = find_calls(name, where, needed, optional, resolve)
     if "init" not in calls and window.init is None:
         raise UserError(f"{where}: {name} returns no init; add it, or give the window an init")
-    return UserAggregation(window, calls)
+    made = ColumnsAggregation if window.batch_format == "arrow" else UserAggregation
+    return made(window, calls)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from onyx.flow.batch import Segment
+import numpy as np
+
+from onyx.flow.columns import Columns, from_dicts
 from onyx.model.job import Window
-from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.aggregations.aggregation import Aggregation, Segments
+from onyx.windows.coded import Groups, Keyed
 from onyx.windows.user_functions import Call
 
 
@@ -31,7 +34,7 @@ class UserAggregation(Aggregation):
             return self._calls["init"](self._window)
         return deepcopy(self._window.init)
 
-    def create(self, state: Any, extracted: Segment) -> Any:
+    def create(self, state: Any, extracted: Any) -> Any:
         """A copy of what `create_state_update` returns."""
         return deepcopy(self._create(self._window, state, extracted))
 
@@ -58,3 +61,29 @@ class UserAggregation(Aggregation):
     def load(self, data: Any) -> Any:
         """A copy."""
         return deepcopy(data)
+
+
+class ColumnsAggregation(UserAggregation):
+    """One whose `create_state_update` gets a record batch: all segments of a batch that are in one
+    extent and group, so that the user's code takes a step for these and none for each row."""
+
+    def extract(self, segments: Segments) -> Any:
+        """Columns; of dicts that do not fit together each by itself."""
+        if isinstance(segments, Columns):
+            return segments
+        columns, kept, _ = from_dicts(segments)
+        return columns if kept is None else [from_dicts([each])[0] for each in segments]
+
+    def create(self, state: Any, extracted: Columns) -> Any:
+        """A copy of what `create_state_update` returns for a part of a batch."""
+        return super().create(state, extracted.record_batch)
+
+    def steps(self, keys: Keyed, extracted: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        """A step for each group."""
+        if not isinstance(extracted, Columns):
+            return super().steps(keys, extracted)
+        groups = keys if isinstance(keys, Groups) else Groups.of_rows(keys)
+        ordered = extracted.take(np.argsort(groups.codes, kind="stable"))
+        ends = np.cumsum(groups.counts()).tolist()
+        bounds = zip([0, *ends], ends, strict=False)
+        return groups.keys, [ordered.slice(first, end) for first, end in bounds]

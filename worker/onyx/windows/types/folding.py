@@ -83,7 +83,7 @@ class Folding:
         bucket = self._bucket(number)
         try:
             if not self._aggregation.closed:
-                self._changes.fold(number, bucket, rows(keys), rows(extracted))
+                self._changes.fold(number, bucket, *self._aggregation.steps(keys, extracted))
             elif isinstance(keys, Groups):
                 self._aggregation.fold_groups(bucket, keys, extracted)
                 self._changes.states(number, touched)
