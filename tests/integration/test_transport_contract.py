@@ -12,12 +12,14 @@ import time
 
 import grpc
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.support.certificates import Secret
 from tests.support.tcp_proxy import TcpProxy
 
 from onyx.errors import SegmentError, SettingsError
 from onyx.flow.batch import Batch
+from onyx.flow.columns import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.frames import encoder
@@ -328,6 +330,23 @@ def test_traffic_flows_both_ways_on_the_one_stream():
         assert collect(there, 1) == [1]
         assert collect(here, 1) == [2]
         assert world.counters().connects == 2
+
+
+@pytest.mark.server
+def test_columns_travel_with_their_schema_and_again_after_the_stream_broke():
+    rows = Columns(pa.record_batch({"n": [1, 2], "name": ["a", None]}))
+    others = Columns(pa.record_batch({"name": ["a", "b"]}))
+    with grpc_world(through_proxy=True) as world:
+        inbox = world.far.open()
+        taken: list = []
+        for number, segments in enumerate((rows, others, others, rows)):
+            if number == 2:
+                world.proxy.cut()
+            item = Batch(segments)
+            eventually(lambda item=item: world.near.transport.send(B, CHANNEL, item))
+        eventually(lambda: taken.extend(inbox.take(100)) or len(taken) == 4)
+        found = [each.item.segments.record_batch for each in taken]
+        assert found == [each.record_batch for each in (rows, others, others, rows)]
 
 
 @pytest.mark.server

@@ -32,13 +32,29 @@ def test_a_batch_goes_if_it_fits_or_if_at_most_half_of_the_window_is_in_use():
 @pytest.mark.parametrize("window", [1, 2, 3, 4, 7, 100])
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 99, 100, 101, 1000])
 def test_a_task_that_takes_everything_never_leaves_its_sender_without_credit(window, size):
-    out, into = OutChannel(1, CHANNEL, window=window), InChannel(1, CHANNEL, announced=0)
+    assert_never_without_credit(size, window, window)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50, 99, 100, 101, 1000])
+@pytest.mark.parametrize("granted", [1, 2, 7, 50, 400])
+def test_nor_does_it_when_others_have_joined_or_left_since_credit_was_given(granted, size):
+    assert_never_without_credit(size, granted, 100)
+
+
+def assert_never_without_credit(size: int, granted: int, window: int) -> None:
+    out = OutChannel(1, CHANNEL, window=granted)
+    into = InChannel(1, CHANNEL, announced=0, granted=granted)
     for _ in range(50):
         assert out.may_send(size)
         out.advance(size)
         if into.take(size, window):
-            into.announced = into.taken
+            into.announced, into.granted = into.taken, window
             out.credit(into.taken, window)
+
+
+def test_credit_is_reported_for_half_of_the_window_at_once():
+    into = InChannel(1, CHANNEL, announced=0, granted=100)
+    assert [into.take(10, 100) for _ in range(6)] == [False] * 5 + [True]
 
 
 def test_credit_for_more_than_was_sent_is_impossible_and_old_credit_changes_nothing():

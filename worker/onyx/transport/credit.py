@@ -38,7 +38,7 @@ class OutChannel:
     def may_send(self, segments: int) -> bool:
         """Whether a batch may go. One that does not fit may go too while at most half of the window
         is in use: a batch larger than the window must be able to pass, and the receiver returns
-        credit in quarters, so that waiting for an empty window could last for ever."""
+        credit in halves, so that waiting for an empty window could last for ever."""
         in_use = self.sent - self.taken
         return self.window > 0 and (in_use + segments <= self.window or in_use * 2 <= self.window)
 
@@ -71,6 +71,8 @@ class InChannel:
     """Of the batches of columns that come; the channel keeps it while no inbox is open."""
     announced: int = -1
     """`taken` as last reported to the sender; -1 before the first report."""
+    granted: int = 0
+    """Window as last reported to the sender."""
 
     def attach(self, inbox: BoundedInbox) -> None:
         """The inbox is open now. What came before was dropped and occupies none of its room."""
@@ -86,6 +88,8 @@ class InChannel:
             self.inbox = None
 
     def take(self, segments: int, window: int) -> bool:
-        """The task has taken so many; True if that should be reported to the sender."""
+        """The task has taken so many; True if that should be reported to the sender: when it takes
+        more than half of the window that it knows for in use, beyond which it may send nothing.
+        Sooner would cost more messages, for which batches do not wait."""
         self.taken += segments
-        return self.announced < 0 or self.taken - self.announced >= max(1, window // 4)
+        return self.announced < 0 or self.taken - self.announced > min(window, self.granted) // 2

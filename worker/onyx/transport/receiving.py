@@ -84,8 +84,8 @@ class Receiving:
         return taken
 
     def _grant(self, channel: InChannel, inbox: BoundedInbox) -> None:
-        channel.announced = channel.taken
-        self._append(encoder.credit_packet(channel.number, channel.taken, inbox.window()))
+        channel.announced, channel.granted = channel.taken, inbox.window()
+        self._append(encoder.credit_packet(channel.number, channel.taken, channel.granted))
 
     def open(self, packet: Open) -> None:
         """A channel is open from now on.
