@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pyarrow as pa
 from chaos_job import GatedColumnsReader, GatedReader
 
 from onyx.plugins.protocol import ColumnsReader, Cursor, Input, PluginContext, Reader
@@ -51,6 +52,14 @@ def measured(number: int):
     """A measurement of one of many keys, at most `DISORDER_MS` out of order."""
     late_ms = number * 7919 % (DISORDER_MS + 1)
     return {"key": number * 2_654_435_761 % KEYS, "v": number % 97, "time": number - late_ms}
+
+
+def measured_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same measurements, of a column of numbers."""
+    numbers = batch["n"].to_numpy()
+    late_ms = numbers * 7919 % (DISORDER_MS + 1)
+    keys = numbers * 2_654_435_761 % KEYS
+    return pa.record_batch({"key": keys, "v": numbers % 97, "time": numbers - late_ms})
 
 
 def same(segment):

@@ -58,7 +58,8 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
         columns: all tasks but the output work on columns.
     """
     form = {"batchFormat": "arrow" if columns else "dicts"}
-    read = {"segments": segments, "fn": "windows_job:measured", "partitions": PARTITIONS}
+    fn = "windows_job:measured_columns" if columns else "windows_job:measured"
+    read = {"segments": segments, "fn": fn, "partitions": PARTITIONS}
     write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
