@@ -175,6 +175,22 @@ def test_tasks_of_dicts_and_of_columns_follow_each_other(parquet, short_circuit)
     assert bench.written("write") == wanted
 
 
+@pytest.mark.usefixtures("no_dicts")
+def test_a_hook_that_sees_no_batch_leaves_an_output_its_columns(parquet):
+    hooks = {"before_task_start": lambda event, lifecycle: None}
+    spec = job(parquet, WRITE, lifecycles=[{"task": "all", "calls": "m:hooks"}])
+    bench = finish(Bench(spec, {"m:hooks": lambda: hooks}))
+    assert bench.written("write") == ROWS
+
+
+def test_a_hook_that_sees_batches_gets_dicts_where_the_task_has_dicts(parquet):
+    seen: list[Any] = []
+    hooks = {"after_read_batch": lambda event, lifecycle: seen.extend(event["batch"])}
+    spec = job(parquet, WRITE, lifecycles=[{"task": "write", "calls": "m:hooks"}])
+    bench = finish(Bench(spec, {"m:hooks": lambda: hooks}))
+    assert seen == bench.written("write") == ROWS
+
+
 def test_rows_that_a_schema_does_not_hold_go_to_the_dead_letter():
     segments = [{"n": 1}, {"n": "two"}, {"n": 3, "m": 1}, {"n": 4}]
     spec = {

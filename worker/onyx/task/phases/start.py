@@ -125,7 +125,8 @@ def build(task: Task) -> Answer:
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
     """What the functions and hooks of a task get."""
     entry = program.entry
-    own = entry.fn is not None or bool(program.lifecycles.hooks)
+    looks = any(map(program.lifecycles.has, ("after_read_batch", "after_apply_fn", "after_batch")))
+    own = entry.fn is not None or looks
     return entry.batch_format if own or entry.batch_format == "arrow" else None
 
 
