@@ -45,12 +45,19 @@ def manifest(store: ObjectStore, gate: Path) -> dict[str, Any]:
     }
 
 
+def open_gate(gate: Path, records: int) -> None:
+    """At once: a worker that reads the file meanwhile finds what was there before."""
+    following = gate.with_suffix(".next")
+    following.write_text(str(records))
+    following.rename(gate)
+
+
 def put_input(store: ObjectStore, gate: Path) -> set[int]:
     for file in range(FILES):
         values = range(file * RECORDS, (file + 1) * RECORDS)
         lines = "".join(json.dumps({"value": value}) + "\n" for value in values)
         store.put(f"in/{file}.txt", lines)
-    gate.write_text(str(GATE))
+    open_gate(gate, GATE)
     return set(range(FILES * RECORDS))
 
 
@@ -92,7 +99,7 @@ def test_killed_workers_lose_nothing(
         job = cluster.submit(manifest(store, gate))
         cluster.await_ready(job)
         for limit in (GATE, RECORDS):
-            gate.write_text(str(limit))
+            open_gate(gate, limit)
             wait_for(lambda: store.keys("out/part-"), "something has been written")
             victim = cluster.worker_of(cluster.replica.run(job).allocation[TaskName("write")][0])
             group = cluster.group_of(victim)
@@ -115,7 +122,7 @@ def test_a_zombie_makes_nothing_visible(
         job = cluster.submit(manifest(store, gate))
         cluster.await_ready(job)
         zombie, old = stop_while_writing(cluster, store, job)
-        gate.write_text(str(RECORDS))
+        open_gate(gate, RECORDS)
         cluster.await_completed(job)
         assert staged_by(store, old) == []
         before = store.keys("out/part-")
