@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, from_dicts, join, to_dicts
+from onyx.flow.batch import as_dicts
+from onyx.flow.columns import Columns, from_dicts, join
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.chunks import first_alike, unwrapped
@@ -79,7 +80,7 @@ class Channel:
     def take(self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0) -> list[Segment]:
         """Remove the oldest segments, waiting up to `timeout_s` for the first. Empty when there
         are none. For channels that a job writes; one that a job reads is emptied by the job."""
-        return [each for run in self._take(segments_max, timeout_s) for each in _dicts(run)]
+        return [each for run in self._take(segments_max, timeout_s) for each in as_dicts(run)]
 
     def take_columns(
         self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0
@@ -122,7 +123,7 @@ class Channel:
             UserError: the position has been passed and forgotten.
         """
         found = self._kept_from(position, segments_max)
-        return [each for run in found for each in _dicts(run)]
+        return [each for run in found for each in as_dicts(run)]
 
     def fetch_columns(self, position: int, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of them of one kind, as they were put."""
@@ -167,10 +168,6 @@ class Channel:
 def _copied(run: Run) -> Run:
     """Columns are immutable."""
     return copy.deepcopy(run) if isinstance(run, list) else run
-
-
-def _dicts(run: Run) -> list[Segment]:
-    return run if isinstance(run, list) else to_dicts(run)
 
 
 def _columns(run: Run) -> Columns:
