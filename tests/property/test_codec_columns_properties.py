@@ -12,6 +12,8 @@ from onyx.codec import columns as codec
 from onyx.errors import SegmentError
 from onyx.flow.columns import Columns, to_dicts
 
+DURATION_MAX = datetime.timedelta(microseconds=2**63 - 1)
+"""What Arrow holds; a timedelta holds ten times as much."""
 VALUES = {
     pa.bool_(): st.booleans(),
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
@@ -22,7 +24,7 @@ VALUES = {
     pa.date32(): st.dates(),
     pa.time64("us"): st.times(),
     pa.timestamp("us", tz="UTC"): st.datetimes(timezones=st.just(datetime.UTC)),
-    pa.duration("us"): st.timedeltas(),
+    pa.duration("us"): st.timedeltas(-DURATION_MAX, DURATION_MAX),
     pa.decimal128(20, 3): st.decimals(-(10**9), 10**9, places=3),
     pa.null(): st.none(),
 }
