@@ -19,9 +19,9 @@ from tests.support.spark_outputs import output
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
-from onyx.spark.launcher import run_in_process
-from onyx.spark.output import SparkOutput
-from onyx.spark.request import StageRequest
+from onyx.spark.child.launcher import run_in_process
+from onyx.spark.child.request import StageRequest
+from onyx.spark.stage.output import SparkOutput
 
 STAGE = "tests.support.job_functions:spark_total"
 MANIFEST = "out/result/_onyx.json"

@@ -15,11 +15,11 @@ from tests.support.plugin_context import plugin_context
 from tests.support.spark_outputs import output
 from tests.support.spark_servers import SparkServer, connect_server, master, worker
 
-import onyx.spark.connect
+import onyx.spark.session.connect
 from onyx.errors import Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
-from onyx.spark.connect import doubt, open_connect
-from onyx.spark.output import SparkOutput
+from onyx.spark.session.connect import doubt, open_connect
+from onyx.spark.stage.output import SparkOutput
 
 pytestmark = pytest.mark.server
 TIMEOUT_S = 500.0
@@ -155,7 +155,7 @@ def test_no_server_there_is_said_at_once_and_may_be_tried_again(stages: Path) ->
 
 
 def test_what_is_no_connect_server_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onyx.spark.connect, "SESSION_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(onyx.spark.session.connect, "SESSION_TIMEOUT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(Unavailable, match=r"is no Spark Connect server.*nothing was said"):

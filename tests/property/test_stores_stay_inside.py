@@ -23,8 +23,8 @@ from onyx.log.zookeeper.chunks import Chunks
 from onyx.objects.urls import parse_url
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
-from onyx.spark.request import StageRequest
-from onyx.spark.stage import Workplace, run_stage
+from onyx.spark.child.request import StageRequest
+from onyx.spark.stage.directory_stage import Workplace, run_stage
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.stores.directory import DirectoryStore
 from onyx.state.stores.interface import ChunkStore

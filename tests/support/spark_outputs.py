@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.launcher import run_in_process
-from onyx.spark.options import SparkOptions
-from onyx.spark.output import SparkOutput
-from onyx.spark.request import StageRunner
+from onyx.spark.child.launcher import run_in_process
+from onyx.spark.child.request import StageRunner
+from onyx.spark.stage.options import SparkOptions
+from onyx.spark.stage.output import SparkOutput
 
 
 def output(context: PluginContext, runner: StageRunner = run_in_process) -> SparkOutput:

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
-from onyx.spark import run_stage
-from onyx.spark.launcher import run_in_process
-from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.run_stage import failure_message, named
+from onyx.spark.child import run_stage
+from onyx.spark.child.launcher import run_in_process
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.run_stage import failure_message, named
 
 USER_CODE = """
 def doubled(frame):
@@ -179,8 +179,8 @@ def test_a_process_that_is_killed_is_reported(user_code: Path) -> None:
 @pytest.mark.server
 def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
     code = (
-        "from onyx.spark.launcher import run_in_process\n"
-        "from onyx.spark.request import StageRequest\n"
+        "from onyx.spark.child.launcher import run_in_process\n"
+        "from onyx.spark.child.request import StageRequest\n"
         "import os, pathlib, signal\n"
         "def die():\n"
         "    if pathlib.Path(os.environ['PID_FILE']).exists():\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import NameNotRegistered
-from onyx.spark.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
-from onyx.spark.session import configuration
+from onyx.spark.child.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
+from onyx.spark.session.opening import configuration
 
 
 def test_a_local_session_keeps_to_loopback_and_to_its_scratch_directory() -> None:
@@ -51,6 +51,6 @@ def test_an_exception_of_a_stage_is_shown_with_its_place_and_cut() -> None:
 
 
 def test_a_worker_does_not_pay_for_spark() -> None:
-    code = "import sys, onyx.spark.output; print('pyspark' in sys.modules)"
+    code = "import sys, onyx.spark.stage.output; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"False\n"

@@ -21,10 +21,10 @@ from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserF
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
-from onyx.spark.output import SparkOutput
-from onyx.spark.request import StageRequest
-from onyx.spark.stage import MANIFEST, DirectoryNotes, Workplace, run_stage
-from onyx.spark.versions import NOTE, VERSIONS_MAX, upgrade
+from onyx.spark.child.request import StageRequest
+from onyx.spark.stage.directory_stage import MANIFEST, DirectoryNotes, Workplace, run_stage
+from onyx.spark.stage.output import SparkOutput
+from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, upgrade
 
 STAGE = "demo.stages:total"
 

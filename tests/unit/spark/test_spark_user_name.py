@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.spark import user_name
+from onyx.spark.session import user_name
 
 
 def nameless(user: int) -> None:

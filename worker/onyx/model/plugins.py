@@ -74,8 +74,8 @@ PLUGINS = (
         "onyx.plugins.kafka.options:OutputOptions", extra="kafka",
     ),
     BuiltIn(
-        "output", "spark", "onyx.spark.output:SparkOutput",
-        "onyx.spark.options:SparkOptions", extra="spark", one_result=True,
+        "output", "spark", "onyx.spark.stage.output:SparkOutput",
+        "onyx.spark.stage.options:SparkOptions", extra="spark", one_result=True,
     ),
     BuiltIn(
         "output", "sql", "onyx.plugins.sql.output:SqlOutput",

@@ -1,1 +1,1 @@
-"""Heavy aggregation on Spark: stages over what the peers of a task wrote."""
+"""Heavy aggregation on Spark: sessions, the process they live in, and stages that end a job."""

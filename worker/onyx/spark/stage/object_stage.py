@@ -36,9 +36,9 @@ from onyx.path_names import path_name
 from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
-from onyx.spark import versions
-from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.stage import MANIFEST, wait_until_permitted
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.stage import versions
+from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
 from onyx.structs import prepared
 
 COPY_BYTES = 8_388_608
@@ -113,7 +113,7 @@ class ObjectNotes:
 def run_object_stage(
     place: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
 ) -> None:
-    """See `stage.run_stage`, which does the same in a directory.
+    """See `directory_stage.run_stage`, which does the same in a directory.
 
     Raises:
         UserFunctionError: the stage failed, with its message.

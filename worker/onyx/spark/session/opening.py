@@ -1,7 +1,7 @@
 """A Spark session for one stage: quiet, modest, and away from the user's folder.
 
-Used only in the process of a stage (`run_stage`), which ends with it. Everything that Spark likes
-to leave in the current directory goes to a scratch directory that is removed afterwards.
+Used only in the process of a stage (`child.run_stage`), which ends with it. Everything that Spark
+likes to leave in the current directory goes to a scratch directory that is removed afterwards.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.spark.connect import open_connect
-from onyx.spark.options import is_connect, is_local
+from onyx.spark.session.connect import open_connect
+from onyx.spark.session.masters import is_connect, is_local
 
 DRIVER_MEMORY = "1g"
 """Heap of the JVM unless `sparkConf` says otherwise: enough to aggregate some 100 million rows."""

@@ -1,5 +1,5 @@
-"""The process of one stage: `python -m onyx.spark.run_stage`, a request on standard input, the
-reply on standard output, everything that the stage or Spark print on standard error.
+"""The process of one stage: `python -m onyx.spark.child.run_stage`, a request on standard input,
+the reply on standard output, everything that the stage or Spark print on standard error.
 
 A process of its own, because a JVM inside the worker would outlive a killed task, could not be
 stopped when a stage hangs, and would keep the worker's memory high for good.
@@ -21,12 +21,12 @@ import msgspec
 
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.resolve import Resolver
-from onyx.spark.connect import doubt, is_lost
-from onyx.spark.options import is_connect, is_local
-from onyx.spark.parts import read_parts
-from onyx.spark.request import StageFailure, StageReply, StageRequest
-from onyx.spark.session import open_session
-from onyx.spark.shipping import ship
+from onyx.spark.child.request import StageFailure, StageReply, StageRequest
+from onyx.spark.session.connect import doubt, is_lost
+from onyx.spark.session.masters import is_connect, is_local
+from onyx.spark.session.opening import open_session
+from onyx.spark.session.shipping import ship
+from onyx.spark.stage.parts import read_parts
 
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
@@ -120,7 +120,7 @@ def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) ->
 
 def failure_message(error: Exception) -> str:
     """An exception of a stage: type, message, and the places in the user's own files."""
-    ours = (str(Path(__file__).parents[1]), f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}")
+    ours = (str(Path(__file__).parents[2]), f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}")
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

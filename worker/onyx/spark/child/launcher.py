@@ -21,15 +21,15 @@ from typing import IO
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
-from onyx.spark import user_name
-from onyx.spark.options import is_local
-from onyx.spark.request import StageReply, StageRequest
+from onyx.spark.child.request import StageReply, StageRequest
+from onyx.spark.session import user_name
+from onyx.spark.session.masters import is_local
 
 POLL_INTERVAL_S = 0.5
 """How soon a stage is ended after its incarnation was declared dead."""
 STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
-_MODULE = "onyx.spark.run_stage"
+_MODULE = "onyx.spark.child.run_stage"
 _ELSEWHERE = {
     "MASTER",
     "SPARK_API_MODE",

@@ -12,10 +12,10 @@ from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.parts.stores import PartStore
 from onyx.plugins.protocol import PluginContext, UpgradedJob
-from onyx.spark import object_stage, versions
-from onyx.spark.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
-from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.stage import DirectoryNotes, Workplace, run_stage
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.stage import object_stage, versions
+from onyx.spark.stage.directory_stage import DirectoryNotes, Workplace, run_stage
+from onyx.spark.stage.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Results:
     """The same in the job of a context."""
     notes: versions.Notes
     run: Callable[[StageRequest, StageRunner, float], None]
-    """See `stage.run_stage`."""
+    """See `directory_stage.run_stage`."""
     _after: tuple[JobId, ...] = field(default=(), init=False)
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:

@@ -19,10 +19,10 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
-from onyx.spark.launcher import run_in_process
-from onyx.spark.options import SparkOptions
-from onyx.spark.request import StageRequest, StageRunner
-from onyx.spark.results import Results, directory_results, object_results
+from onyx.spark.child.launcher import run_in_process
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.stage.options import SparkOptions
+from onyx.spark.stage.results import Results, directory_results, object_results
 
 
 class SparkOutput(ColumnsPartsWriter):

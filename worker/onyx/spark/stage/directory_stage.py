@@ -31,8 +31,8 @@ from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import published_parts
 from onyx.rooted import remove_tree
-from onyx.spark import versions
-from onyx.spark.request import StageRequest, StageRunner
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.stage import versions
 
 MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5

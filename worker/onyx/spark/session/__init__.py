@@ -1,0 +1,1 @@
+"""How a Spark session is opened: masters, Spark Connect, settings, the modules of users."""

@@ -1,0 +1,1 @@
+"""The output `spark`: parts, the stage that runs over them, and its one result."""
