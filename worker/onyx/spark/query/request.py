@@ -1,0 +1,109 @@
+"""What a worker asks of the process that runs a whole job on Spark, and what that answers.
+
+The request is one JSON document on standard input. On standard output come JSON lines: a
+`QueryProgress` now and then, and at the end one `QueryReply`, after which the process ends. A line
+is told apart by its `type`.
+
+Nothing that the process writes is visible before the worker publishes it. An output that stages
+(`plugins.protocol.StagingOutput`: `files` and `spark`) hands over tokens, and the worker gives each
+to `finish` of the same plugin, under the same incarnation. What goes to an output that cannot stage
+(`stdout`) is spooled, and the worker writes it. The reply is plain JSON, so that the worker can
+store it before it publishes: who takes over then publishes the rest, and does not run the query
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from onyx.structs import prepared
+
+
+@prepared
+class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run of a job."""
+
+    manifest: dict[str, Any]
+    """The job, as it is stored beside the log (`model.parsing.job.parse_mapping`)."""
+    job_id: str
+    modules: tuple[str, ...]
+    """Whose functions the job may name."""
+    incarnation: str
+    """Of the worker. Staged work carries it, and is removed when it is fenced off."""
+    attempt: str
+    """A name for this run that no other run of the incarnation has; letters and digits."""
+    scratch: str
+    """Folder for spools, which exists; the worker removes it when it has published."""
+    fn_params: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    """Leading arguments of functions that the worker was started with, by task."""
+    data_dir: str = ""
+    """Folder that relative paths of plugins count from."""
+    checkpoint: str = ""
+    """Folder of Spark's checkpoint; unused by a query over bounded inputs."""
+    master: str = "local[*]"
+    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    report_values: bool = True
+    """Whether failures may show what is in a segment."""
+    parent_pid: int = 0
+    """The process that asks; the query does not outlive it. 0: nobody to watch."""
+
+
+class TaskCounts(msgspec.Struct, frozen=True):
+    """Segments of one task until now. A part that Spark ran twice counts twice."""
+
+    read: int = 0
+    written: int = 0
+    failed: int = 0
+    """Those for which a dead letter was sent, or that a flow condition for exceptions took."""
+
+
+class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress"):
+    """How far the query has come."""
+
+    phase: Literal["starting", "running", "done"]
+    tasks: Mapping[str, TaskCounts] = msgspec.field(default_factory=dict)
+    batch_id: int = 0
+    """Always 0 over bounded inputs, which are one batch."""
+    ui_url: str | None = None
+    """Of Spark, if it has one."""
+
+
+class QueryFailure(msgspec.Struct, frozen=True):
+    """Why a query failed."""
+
+    message: str
+    """One sentence or more, with the task and the segment; no stack trace of Spark."""
+    by_user: bool
+    """The job cannot succeed as it is: its functions or data. Otherwise Spark could not run it, and
+    another try may succeed."""
+    task: str | None = None
+    report: dict[str, Any] | None = None
+    """As a task stores it beside the log (`task.failures.failure.report`), if a task failed."""
+
+
+class OutputResult(msgspec.Struct, frozen=True):
+    """What one output task is to publish."""
+
+    tokens: tuple[dict[str, Any], ...] = ()
+    """For `finish` of its plugin."""
+    spools: tuple[str, ...] = ()
+    """Files of encoded segments for `write` of its plugin (`spark.query.spools`)."""
+
+
+class QueryReply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
+    """How a query ended."""
+
+    failure: QueryFailure | None = None
+    outputs: Mapping[str, OutputResult] = msgspec.field(default_factory=dict)
+    """By task; every output that stages or spools, even if nothing came to it."""
+    tasks: Mapping[str, TaskCounts] = msgspec.field(default_factory=dict)
+    """The final counts."""
+
+
+QueryLine = QueryProgress | QueryReply
+"""A line of standard output."""
+lines = msgspec.json.Decoder(QueryLine)
+"""Reads one. Made here, once: several threads may use it."""
