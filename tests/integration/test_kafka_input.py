@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from tests.support.kafka_broker import PASSWORD, USER, KafkaBroker
 from tests.support.plugin_context import plugin_context
-from tests.support.reading import same_as_dicts
 
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
 from onyx.plugins.protocol import START, Cursor, Input, Reader
 from onyx.plugins.registry import build_input
 from onyx.seams import SystemClock
+from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.plugin_kit import check_input
 
 pytestmark = pytest.mark.server
@@ -317,7 +317,7 @@ def test_messages_are_the_same_as_columns(kafka: KafkaBroker) -> None:
     topic = kafka.create("in-columns")
     kafka.produce(topic, numbers(0, 12), partition=0)
     options = {"offsetField": "at", "partitionField": "of"}
-    same_as_dicts(lambda kind: columns_input(kafka, topic, kind, **options), f"{topic}/0")
+    check_columns_input(lambda kind: columns_input(kafka, topic, kind, **options))
 
 
 def test_rows_of_arrow_messages_have_positions(kafka: KafkaBroker) -> None:
@@ -330,4 +330,4 @@ def test_rows_of_arrow_messages_have_positions(kafka: KafkaBroker) -> None:
         lambda: columns_input(kafka, topic, "dicts", format="arrow"),
         {f"{topic}/0": numbers(0, 8)},
     )
-    same_as_dicts(lambda kind: columns_input(kafka, topic, kind, format="arrow"), f"{topic}/0")
+    check_columns_input(lambda kind: columns_input(kafka, topic, kind, format="arrow"))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plugin_context import plugin_context
-from tests.support.reading import without_nulls
 
 from onyx.flow.columns import Columns, to_dicts
 from onyx.plugins.files import text_reader as file_reader
@@ -18,6 +17,7 @@ from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.records import BadRecords
 from onyx.plugins.registry import build_input
+from onyx.testing.columns_kit import without_nulls
 
 FIELD = st.text(st.sampled_from('ab,"\n\r; ü\u2028\x0b'), max_size=6)
 RECORD_BYTES_MAX = 64

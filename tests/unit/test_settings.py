@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from onyx.codec.refusals import SEGMENT_BYTES_MAX
+from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.errors import SettingsError
 from onyx.replica.scheduling.job_schedulers import JOB_SCHEDULERS as IMPLEMENTED
 from onyx.settings import (

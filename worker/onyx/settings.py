@@ -39,7 +39,7 @@ JobScheduler = Literal["balanced", "greedy", "percentage"]
 JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 FRAME_BYTES_MIN = 2_200_000
-"""Room for the largest segment (`codec.refusals.SEGMENT_BYTES_MAX`), its lineage and a header."""
+"""Room for the largest segment (`codec.limits.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ def test_the_plugin_of_the_guide_passes_the_test_of_the_guide(tmp_path):
     names = {"__name__": "guide"}
     for code in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
         exec(compile(code, "docs/guide/plugins.md", "exec"), names)
+    (tmp_path / "columns").mkdir()
     names["test_table"](tmp_path)
+    names["test_columns_of_a_table"](tmp_path / "columns")
     names["test_outputs"](tmp_path)
     gathering = names["GatheringOutput"](_table(names, tmp_path))
     gathering.write([{"n": n} for n in range(1_001)])

@@ -21,14 +21,13 @@ import msgspec
 import numpy as np
 
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
+from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
+from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment, chosen_by
 from onyx.flow.columns import Columns
 from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.segment_failure import SegmentFailure
-
-SEGMENT_BYTES_MAX = 2_097_152
-"""Largest segment, encoded. With its lineage it fits into a frame of the transport."""
 
 _encoder = msgspec.msgpack.Encoder()
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
@@ -61,7 +60,7 @@ def refuse(leaves: Leaves) -> Leaves:
     """What a function made of a batch, without what it made of parents of which something cannot
     travel: these have failed."""
     found = (
-        _refused_rows(leaves.segments)
+        refused_rows(leaves.segments)
         if isinstance(leaves.segments, Columns)
         else refused(leaves.segments)
     )
@@ -78,28 +77,6 @@ def refuse(leaves: Leaves) -> Leaves:
         None if leaves.child_index is None else leaves.child_index[kept],
         sorted([*leaves.failures, *failures.items()], key=itemgetter(0)),
     )
-
-
-def _refused_rows(columns: Columns, first: int = 0) -> list[SegmentFailure]:
-    """Rows that are too large: all types of columns can travel. A batch with one is halved until
-    the row is found."""
-    count, size = len(columns), columns.size_bytes
-    if size <= SEGMENT_BYTES_MAX:
-        return []
-    if count == 1:
-        return [(first, _too_large_row(columns, size))]
-    half = count // 2
-    return [
-        *_refused_rows(columns.slice(0, half), first),
-        *_refused_rows(columns.slice(half, count), first + half),
-    ]
-
-
-def _too_large_row(columns: Columns, size: int) -> SegmentError:
-    batch = columns.record_batch
-    sizes = [column.nbytes for column in batch.columns]
-    largest = int(np.argmax(sizes))
-    return _too_large_error(size, batch.schema.names[largest], sizes[largest])
 
 
 def refusal(segment: Any) -> SegmentError | None:
@@ -200,12 +177,4 @@ def _hint(kind: type) -> str:
 def _too_large(segment: Segment, size: int) -> SegmentError:
     largest = max(segment, key=lambda key: len(_encoder.encode([key, segment[key]])))
     taken = len(_encoder.encode(segment[largest]))
-    return _too_large_error(size, largest, taken)
-
-
-def _too_large_error(size: int, largest: str, taken: int) -> SegmentError:
-    return SegmentError(
-        f"the segment takes {size} bytes, of which key {largest!r} takes {taken}; at most "
-        f"{SEGMENT_BYTES_MAX} can travel between tasks: store large values elsewhere and send "
-        "their address"
-    )
+    return too_large(size, largest, taken)

@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 
 from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
-from onyx.codec.refusals import SEGMENT_BYTES_MAX, refusal
+from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Segment
 

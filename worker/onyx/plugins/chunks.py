@@ -6,12 +6,13 @@ blocks are cut without a copy, and neighbours of the same types are joined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 
 import pyarrow as pa
 
-from onyx.flow.batch import Segments, joined
+from onyx.codec.refused_rows import refused_rows, text_of
+from onyx.flow.batch import Segments, as_dicts, joined
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.segment_runs import SegmentRuns
@@ -35,6 +36,24 @@ def first_alike(runs: list[Segments]) -> Segments:
 def unwrapped(segments: Segments) -> pa.RecordBatch | list[Segment]:
     """As `ColumnsReader.read_columns` gives them."""
     return segments.record_batch if isinstance(segments, Columns) else segments
+
+
+def good_runs(
+    columns: Columns, bad: Callable[[int, str, str], Segment], dicts: bool = False
+) -> list[Segments]:
+    """The rows in order, with a segment in the place of each that cannot be one.
+
+    Args:
+        bad: makes it of the index of the row, the reason, and the row as text (`BadRecords`).
+        dicts: whether to make dicts of the others.
+    """
+    runs: list[Segments] = []
+    first = 0
+    for index, error in refused_rows(columns):
+        runs += [columns.slice(first, index), [bad(index, str(error), text_of(columns, index))]]
+        first = index + 1
+    runs.append(columns.slice(first, len(columns)) if first else columns)
+    return [as_dicts(run) for run in runs] if dicts else runs
 
 
 def with_columns(columns: Columns, added: Mapping[str, pa.Array]) -> Columns:

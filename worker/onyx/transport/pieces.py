@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
-from onyx.codec.refusals import SEGMENT_BYTES_MAX
+from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.flow.batch import U64, Batch, Segment, Segments
 from onyx.flow.columns import Columns
 from onyx.path_names import CHARACTERS_MAX

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
-from tests.support.reading import read_columns, same_as_dicts
 
 from onyx.errors import UserError
 from onyx.flow.columns import Columns, from_dicts, to_dicts
@@ -17,6 +16,7 @@ from onyx.plugins.files import text_reader
 from onyx.plugins.files.line_records import JsonLineRecords
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_input
+from onyx.testing.columns_kit import check_columns_input, read_columns
 
 
 @pytest.fixture(autouse=True)
@@ -72,15 +72,15 @@ def test_json_lines_are_the_same_as_dicts(tmp_path, data, ending):
     raw = data.encode()
     path = write(tmp_path / f"a.{ending}", gzip.compress(raw) if ending.endswith("gz") else raw)
     options = {"onBadRecord": "segment", "recordBytesMax": 64}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
     options |= {"recordNumber": "n", "fileName": "file"}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
 
 
 def test_text_is_the_same_as_dicts(tmp_path):
     path = write(tmp_path / "a.txt", b"one\r\n\n\xff\nZ\xc3\xbcrich \n" * 20 + b"end")
     options = {"onBadRecord": "segment", "recordNumber": "row"}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
 
 
 def test_a_type_becomes_wider_and_stays_so(tmp_path):
@@ -107,7 +107,7 @@ def test_types_are_learned_from_the_start_of_a_block(tmp_path, monkeypatch):
     (found,) = parts(path)
     assert found["n"].to_pylist() == list(range(99))
     assert decoded == [b'{"n":0}\n{"n":1}\n{"n":2}\n']
-    same_as_dicts(lambda kind: files(path, kind), str(path))
+    check_columns_input(lambda kind: files(path, kind))
 
 
 def test_a_new_key_is_a_column_from_then_on_in_all_files(tmp_path, monkeypatch):
@@ -127,7 +127,7 @@ def test_columns_of_keys_that_never_end_are_forgotten(tmp_path, monkeypatch):
     monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 16)
     path = write(tmp_path / "a.jsonl", "".join(f'{{"k{n}":{n},"x":1}}\n' for n in range(9)))
     assert max(len(each.schema) for each in parts(path, 1)) == 3
-    same_as_dicts(lambda kind: files(path, kind), str(path))
+    check_columns_input(lambda kind: files(path, kind))
 
 
 def test_a_value_that_no_type_holds_beside_the_others_is_left_to_the_engine(tmp_path):
@@ -194,9 +194,27 @@ def test_parquet_is_the_same_as_dicts(tmp_path, monkeypatch, group):
     monkeypatch.setattr("onyx.plugins.files.parquet_reader.COLUMNS_ROWS_MAX", 10)
     monkeypatch.setattr("onyx.plugins.files.parquet_reader.ROWS_AT_A_TIME", 4)
     path = parquet(tmp_path / "a.parquet", ROWS, row_group_size=group)
-    same_as_dicts(lambda kind: files(path, kind), str(path))
+    check_columns_input(lambda kind: files(path, kind))
     options = {"recordNumber": "row", "fileName": "text"}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
+
+
+def test_a_row_of_a_year_that_python_lacks_is_a_bad_one(tmp_path):
+    at = pa.array([0, 2**62, 1], pa.timestamp("us", tz="UTC"))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [0, 1, 2], "at": at}), path)
+    options = {"onBadRecord": "segment", "recordNumber": "row"}
+    check_columns_input(lambda kind: files(path, kind, **options))
+    first, [bad], last = parts(path, **options)
+    assert (first["n"].to_pylist(), last["n"].to_pylist()) == ([0], [2])
+    assert bad == {
+        "_error": "key 'at' holds a moment outside of the years 1 to 9999, which no date of Python "
+        "is: mend it where it is made",
+        "_raw": "{'n': '1', 'at': '<value out of range: 4611686018427387904>'}",
+        "row": 1,
+    }
+    with pytest.raises(UserError, match=r"record 1 .* holds a moment outside"):
+        parts(path)
 
 
 def test_small_row_groups_are_read_together_and_large_ones_cut(tmp_path):
@@ -246,14 +264,14 @@ CSV = [
 def test_csv_is_the_same_as_dicts(tmp_path, data, types):
     path = write(tmp_path / "a.csv", data)
     options = {"onBadRecord": "segment", "types": types if data else {}, "recordNumber": "row"}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
 
 
 @pytest.mark.parametrize("text", ["true", "FALSE", "1", "0", "", "maybe", " true", "2"])
 def test_bools_of_csv_are_the_same_as_dicts(tmp_path, text):
     path = write(tmp_path / "a.csv", f"b,c\n{text},x\n")
     options = {"onBadRecord": "segment", "types": {"b": "bool"}}
-    same_as_dicts(lambda kind: files(path, kind, **options), str(path))
+    check_columns_input(lambda kind: files(path, kind, **options))
 
 
 CSV_SCHEMA = pa.schema(

@@ -310,7 +310,7 @@ def test_a_record_of_some_megabytes_is_a_bad_one(tmp_path, monkeypatch):
     assert good == {"n": 1}
     rows = parquet(tmp_path / "a.parquet", [{"page": "x" * 5_000_000}])
     (bad,) = read(rows, onBadRecord="segment")
-    assert "the segment takes 5000011 bytes, of which key 'page'" in bad["_error"]
+    assert "the segment takes 5000004 bytes, of which key 'page'" in bad["_error"]
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

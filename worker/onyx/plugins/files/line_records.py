@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from onyx.codec.refusals import SEGMENT_BYTES_MAX, refused
+from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refusals import refused
 from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
 

@@ -10,18 +10,16 @@ task: another thread for each column saves no CPU, and a worker has as many task
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onyx.codec.refusals import refused
 from onyx.errors import Unavailable, UserError
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.objects.urls import is_url
-from onyx.plugins.chunks import Chunks, unwrapped
+from onyx.plugins.chunks import Chunks, good_runs, unwrapped
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import FileSystem
@@ -144,10 +142,7 @@ class ParquetReader:
     def read(self, segments_max: int) -> list[Segment]:
         """Rows of the current batch. Raises like `ParquetRows.next`."""
         if not len(self._chunks):
-            first = self._rows.position
-            columns = self._rows.next(ROWS_AT_A_TIME)
-            if columns is not None:
-                self._chunks.append(self._dicts(columns, first))
+            self._fill(ROWS_AT_A_TIME, dicts=True)
         segments = self._chunks.take(segments_max)
         assert isinstance(segments, list), "opened for columns"
         return segments
@@ -155,10 +150,7 @@ class ParquetReader:
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The same as columns, in the types of the file: the engine casts them to the schema."""
         if not len(self._chunks) and segments_max > 0:
-            first = self._rows.position
-            columns = self._rows.next(self._rows.rows_at_a_time(segments_max))
-            if columns is not None:
-                self._chunks.append(self._extras.added(columns, first))
+            self._fill(self._rows.rows_at_a_time(segments_max), dicts=False)
         return unwrapped(self._chunks.take(segments_max))
 
     def exhausted(self) -> bool:
@@ -173,10 +165,19 @@ class ParquetReader:
         """Close the file."""
         self._rows.close()
 
-    def _dicts(self, columns: Columns, first: int) -> list[Segment]:
-        segments = to_dicts(columns)
-        for index, error in refused(segments):
-            raw = json.dumps(segments[index], default=str)
-            segments[index] = self._bad.segment(first + index, str(error), raw)
-        self._extras.add(segments, first)
-        return segments
+    def _fill(self, rows_max: int, dicts: bool) -> None:
+        first = self._rows.position
+        columns = self._rows.next(rows_max)
+        if columns is None:
+            return
+
+        def bad(index: int, reason: str, row: str) -> Segment:
+            return self._bad.segment(first + index, reason, row)
+
+        for run in good_runs(columns, bad, dicts):
+            if isinstance(run, Columns):
+                self._chunks.append(self._extras.added(run, first))
+            else:
+                self._extras.add(run, first)
+                self._chunks.append(run)
+            first += len(run)

@@ -14,12 +14,11 @@ from typing import Protocol
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from onyx.codec.refusals import refused
 from onyx.errors import UserError
-from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns, of_table
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import with_columns
+from onyx.plugins.chunks import good_runs, with_columns
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.kafka.records import MessageRecords
@@ -101,11 +100,11 @@ class ArrowMessages:
         self._columns = columns
 
     def segments(self, messages: Sequence[Message]) -> list[Segments]:
-        """A piece for each message."""
-        return [self._rows(message) for message in messages]
+        """A piece for each message, or several where rows are bad."""
+        return [run for message in messages for run in self._rows(message)]
 
-    def _rows(self, message: Message) -> Segments:
-        value = message.value()
+    def _rows(self, message: Message) -> list[Segments]:
+        value, offset = message.value(), message.offset() or 0
         if value is None:
             return []
         try:
@@ -114,15 +113,12 @@ class ArrowMessages:
             table.validate(full=True)  # the offsets of a damaged message lead anywhere
             rows = with_fields(of_table(table), self._options, [message], [table.num_rows])
         except _WRONG as error:
-            return [self._bad.segment(message.offset() or 0, f"no arrow ({error})", value)]
-        return rows if self._columns else self._dicts(rows, message)
+            return [[self._bad.segment(offset, f"no arrow ({error})", value)]]
 
-    def _dicts(self, rows: Columns, message: Message) -> list[Segment]:
-        segments = as_dicts(rows)
-        for index, error in refused(segments):
-            raw = repr(segments[index])
-            segments[index] = self._bad.segment(message.offset() or 0, str(error), raw)
-        return segments
+        def bad(index: int, reason: str, row: str) -> Segment:
+            return self._bad.segment(offset, reason, row)
+
+        return good_runs(rows, bad, dicts=not self._columns)
 
 
 def with_fields(

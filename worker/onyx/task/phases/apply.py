@@ -6,7 +6,10 @@ not even that. Segments are converted here, by the task that wants another forma
 
 from __future__ import annotations
 
+import numpy as np
+
 from onyx.codec.refusals import refuse
+from onyx.codec.refused_rows import refused_rows
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columnar import apply_to_columns
@@ -44,7 +47,21 @@ def _leaves(program: Program, segments: Segments) -> Leaves:
         return _of_columns(program, columns, kept, failures)
     if fn is None:
         return Leaves(segments)
+    source = program.source
+    if source is not None and not source.examined and isinstance(segments, Columns):
+        return _of_rows(program, segments)
     return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+
+
+def _of_rows(program: Program, columns: Columns) -> Leaves:
+    """Of columns that an input made, of which some rows may be no segments."""
+    failures = refused_rows(columns)
+    wrong = [index for index, _ in failures]
+    kept = np.delete(np.arange(len(columns)), wrong)
+    segments = as_dicts(columns.take(kept) if wrong else columns)
+    assert program.fn is not None, "the caller has looked"
+    leaves = apply_function(program.fn, program.event["params"], segments, program.entry.batch_fn)
+    return of_some(leaves, kept, failures) if wrong else leaves
 
 
 def _of_columns(

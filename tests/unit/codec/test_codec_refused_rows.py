@@ -1,0 +1,55 @@
+"""Rows of columns that cannot be segments."""
+
+import pyarrow as pa
+import pytest
+
+from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.refused_rows import refused_rows, text_of
+from onyx.flow.columns import Columns, to_dicts
+
+UTC = pa.timestamp("us", tz="UTC")
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+DAY_US = 86_400_000_000
+
+
+def columns(**arrays: pa.Array) -> Columns:
+    return Columns.of(pa.record_batch(arrays))
+
+
+@pytest.mark.parametrize(
+    ("array", "wrong"),
+    [
+        (pa.array([FIRST_US, None, LAST_US], UTC), []),
+        (pa.array([FIRST_US - 1, None, LAST_US, LAST_US + 1], UTC), [0, 3]),
+        (pa.array([LAST_US - DAY_US, LAST_US], pa.timestamp("us", tz="Asia/Tokyo")), [1]),
+        (pa.array([-719_162, 2_932_896, 2_932_897], pa.date32()), [2]),
+        (pa.array([[0], None, [], [0, LAST_US + 1]], pa.list_(UTC)), [3]),
+        (pa.array([{"at": 0}, None, {"at": 2**62}], pa.struct([("at", UTC)])), [2]),
+        (pa.array([[{"at": 0}], [{"at": 2**62}]], pa.list_(pa.struct([("at", UTC)]))), [1]),
+        (pa.array([2**62, -(2**62)], pa.duration("us")), []),
+        (pa.array([], UTC), []),
+    ],
+)
+def test_moments_that_python_lacks_are_found_wherever_they_are(array, wrong):
+    found = columns(n=pa.array(range(len(array))), at=array)
+    assert [index for index, _ in refused_rows(found)] == wrong
+    for _, error in refused_rows(found):
+        assert "key 'at' holds a moment outside of the years 1 to 9999" in str(error)
+    good = [index for index in range(len(array)) if index not in wrong]
+    assert len(to_dicts(found.take(pa.array(good, pa.int64()).to_numpy()))) == len(good)
+
+
+def test_a_slice_is_judged_by_its_own_rows():
+    found = columns(at=pa.array([[2**62], [0], [0, 2**62]], pa.list_(UTC)))
+    assert [index for index, _ in refused_rows(found.slice(1, 3))] == [1]
+
+
+def test_a_row_that_is_wrong_twice_has_one_error():
+    page = pa.array(["x", "y" * (SEGMENT_BYTES_MAX + 1), "z"])
+    found = columns(page=page, at=pa.array([2**62, 2**62, 0], UTC))
+    assert [index for index, _ in refused_rows(found)] == [0, 1]
+
+
+def test_the_text_of_a_row_needs_no_dict_of_it():
+    found = columns(n=pa.array([1, None]), at=pa.array([0, 2**62], UTC))
+    assert text_of(found, 1) == "{'n': 'null', 'at': '<value out of range: 4611686018427387904>'}"
