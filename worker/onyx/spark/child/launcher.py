@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import IO
@@ -21,24 +20,14 @@ from typing import IO
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.spark.child.environment import environment
 from onyx.spark.child.request import StageReply, StageRequest
-from onyx.spark.session import user_name
-from onyx.spark.session.masters import is_local
 
 POLL_INTERVAL_S = 0.5
 """How soon a stage is ended after its incarnation was declared dead."""
 STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
 _MODULE = "onyx.spark.child.run_stage"
-_ELSEWHERE = {
-    "MASTER",
-    "SPARK_API_MODE",
-    "SPARK_CONNECT_MODE",
-    "SPARK_CONNECT_MODE_ENABLED",
-    "SPARK_LOCAL_REMOTE",
-    "SPARK_REMOTE",
-}
-"""Variables by which PySpark runs elsewhere than the task says; some it sets by itself."""
 
 
 def run_in_process(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
@@ -66,28 +55,8 @@ def _started(request: StageRequest, scratch: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        env=_environment(request.master, scratch),
+        env=environment(request.master, scratch),
     )
-
-
-def _environment(master: str, scratch: str) -> dict[str, str]:
-    """Ours, with a Java that Spark can use and the modules that we can import: the stage's process
-    and Spark's own Python workers must find the user's code. Where the stage runs is for the task
-    to say: a worker whose user has used Spark Connect would start no other master any more."""
-    from onyx.java import java_home_for_spark
-
-    environment = {
-        **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
-        "TMPDIR": scratch,
-        "JAVA_HOME": str(java_home_for_spark()),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        **user_name.environment(Path(scratch)),
-    }
-    if is_local(master):  # a machine whose own name does not resolve is no obstacle
-        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return environment
 
 
 def _converse(

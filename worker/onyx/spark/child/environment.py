@@ -1,0 +1,48 @@
+"""The environment of a child process that runs Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from onyx.java import java_home_for_spark
+from onyx.spark.session import user_name
+from onyx.spark.session.masters import is_local
+
+_ELSEWHERE = {
+    "MASTER",
+    "SPARK_API_MODE",
+    "SPARK_CONNECT_MODE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_LOCAL_REMOTE",
+    "SPARK_REMOTE",
+}
+"""Variables by which PySpark runs elsewhere than the task says; some it sets by itself."""
+
+
+def environment(master: str, scratch: str) -> dict[str, str]:
+    """Ours, with a Java that Spark can use and the modules that we can import.
+
+    The child and Spark's own Python workers must find the user's code. Where Spark runs is for the
+    job to say: a worker whose user has used Spark Connect would start no other master any more.
+
+    Arguments:
+        master: where Spark is to run.
+        scratch: folder for temporary files.
+
+    Raises:
+        SettingsError: there is no Java that Spark can use, or this user has no name.
+    """
+    found = {
+        **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
+        "TMPDIR": scratch,
+        "JAVA_HOME": str(java_home_for_spark()),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **user_name.environment(Path(scratch)),
+    }
+    if is_local(master):  # a machine whose own name does not resolve is no obstacle
+        found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return found
