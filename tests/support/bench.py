@@ -47,7 +47,7 @@ from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.phases.table import Kind, Phase, Progress
+from onyx.task.phases.table import LOOP_END, Kind, Phase, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport
@@ -222,7 +222,7 @@ class Bench:
     def start(self) -> None:
         """Until every task is in its loop: no input has read anything yet."""
         tasks = self.tasks.values()
-        self.until(lambda: all(task.between_batches and not task.mail for task in tasks))
+        self.until(lambda: all(_between_batches(task) and not task.mail for task in tasks))
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Step each task that is not in its loop yet or has a message until this holds."""
@@ -230,7 +230,7 @@ class Bench:
             if condition():
                 return
             for task in self.tasks.values():
-                if task.mail or not task.between_batches:
+                if task.mail or not _between_batches(task):
                     self.step(task)
         raise AssertionError({task.name: task.phase for task in self.tasks.values()})
 
@@ -501,3 +501,8 @@ def chain(
         ],
         **spec,
     }
+
+
+def _between_batches(task: Task) -> bool:
+    """Whether it is where its loop begins."""
+    return task.phase is task.successors[LOOP_END]

@@ -21,7 +21,7 @@ from onyx.task.parts import (
     Status,
     Work,
 )
-from onyx.task.phases.table import LOOP_END, Kind, Phase, successors
+from onyx.task.phases.table import Kind, Phase, successors
 from onyx.task.services import Services
 from onyx.task.user_code import UserCode
 
@@ -93,11 +93,6 @@ class Task:
         if self.wired:
             self.allocation.inbox.close()
         self.allocation = allocation
-
-    @property
-    def between_batches(self) -> bool:
-        """Whether it is where its loop begins."""
-        return self.phase is self.successors[LOOP_END]
 
     @property
     def cooperative(self) -> bool:

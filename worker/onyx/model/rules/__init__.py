@@ -48,6 +48,7 @@ JOB: tuple[JobRule, ...] = (
     flow.check_tasks,
     flow.check_order,
     flow.check_retries,
+    flow.check_compared_keys,
     failures.check_dead_letters,
     lifecycles.check_tasks,
     windows.check_ids,

@@ -165,3 +165,37 @@ def check_retries(spec: Draft, path: str, report: Report) -> None:
                 "is retry, but under guarantee at-most-once no input reads a segment again",
                 "set guarantee: at-least-once, or try again in the task's function",
             )
+
+
+def check_compared_keys(spec: Draft, path: str, report: Report) -> None:
+    """A task without a function has the columns of its schema, and no others to compare."""
+    columns = dict(_known_columns(spec))
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        predicate = good(draft, "predicate")
+        if predicate is None or good(draft, "thrown_exception"):
+            continue
+        for task in (each for each in _sources(draft) if each in columns):
+            for key, place in _compared(predicate, at(where, "predicate")):
+                if key not in columns[task]:
+                    hint = nearest(key, columns[task]) or "add it to the schema"
+                    report.add(place, f"{show(key)} is not in the schema of {task}", hint)
+
+
+def _known_columns(spec: Draft) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for draft in good(spec, "catalog") or ():
+        if draft is not None and "fn" not in draft:
+            name, schema = good(draft, "name"), good(draft, "schema")
+            if name is not None and schema:
+                yield name, tuple(schema)
+
+
+def _compared(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The keys of the comparisons, with their places."""
+    if isinstance(predicate, str):
+        return
+    head, *rest = predicate
+    if head in names.COMPARISONS:
+        yield rest[0], at(path, 1)
+    elif head in names.COMBINATORS:
+        for index, part in enumerate(rest, 1):
+            yield from _compared(part, at(path, index))
