@@ -1,0 +1,161 @@
+"""The plan by which Spark runs a job, as values and as text, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from onyx.cli import app
+from onyx.errors import ManifestError
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.compiler.compile import compile_job
+from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.render import render
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+HEAD = """apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: shop}
+spec:
+  guarantee: exactly-once
+"""
+SHOP = """
+  workflow: [[read, price], [price, totals], [totals, top], [price, bad], [top, print]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: orders.jsonl}, watermarkKey: at}
+    - {name: price, type: function, fn: "shop:price", deadLetter: bad}
+    - {name: totals, type: reduce, groupByKey: [shop, day], fluxPolicy: continue}
+    - {name: top, type: reduce}
+    - {name: print, type: output, plugin: stdout}
+    - {name: bad, type: output, plugin: files, options: {path: bad}}
+  windows:
+    - {id: hours, task: totals, type: fixed, windowKey: at, range: [1, hour], aggregation: [sum, n],
+       allowedLateness: [1, hour]}
+    - {id: best, task: top, type: global, aggregation: "shop:best"}
+  triggers:
+    - {windowId: hours, type: watermark, postEvictor: [all], emit: "shop:row"}
+    - {windowId: best, type: segment, threshold: [9, elements], refinement: accumulating,
+       emit: "shop:row"}
+"""
+
+
+def job(spec: str) -> Job:
+    return parse_manifest((HEAD + spec).encode())
+
+
+def test_a_task_behind_a_shuffle_begins_a_stage() -> None:
+    hours = PlannedWindow("hours", "fixed", "sum n", "windows")
+    best = PlannedWindow("best", "global", "shop:best", "windows")
+    assert compile_job(job(SHOP)) == Plan(
+        "shop",
+        (
+            Stage(0, ("read",), ("read", "price", "bad")),
+            Stage(1, ("totals",), ("totals",)),
+            Stage(2, ("top",), ("top", "print")),
+        ),
+        (
+            Exchange("totals", 1, "shop, day", (hours,), "batches"),
+            Exchange("top", 2, None, (best,), "segments"),
+        ),
+        (PlannedOutput("bad", "files", "staged"), PlannedOutput("print", "stdout", "spooled")),
+    )
+
+
+def test_a_task_that_is_fed_by_two_stages_runs_in_both() -> None:
+    plan = compile_job(
+        job("""
+  workflow: [[read, count], [read, write], [count, write]]
+  catalog:
+    - {name: read, type: input, plugin: generator, options: {segments: 9}}
+    - {name: count, type: reduce}
+    - {name: write, type: output, plugin: blackhole}
+  windows: [{id: ever, task: count, type: global, aggregation: count}]
+  triggers: [{windowId: ever, type: segment, threshold: [2, elements], refinement: accumulating,
+              emit: "shop:row"}]
+""")
+    )
+    assert [each.tasks for each in plan.stages] == [("read", "write"), ("count", "write")]
+    assert plan.exchanges[0].watermarks == "none"
+
+
+def test_a_plan_is_readable() -> None:
+    shop = job(SHOP)
+    assert render(compile_job(shop), shop).splitlines() == [
+        "job shop on Spark: one batch query of 3 stages",
+        "stage 0: one mapInArrow, a task of Spark for each partition of the inputs",
+        "  read: input files with watermarks by at",
+        "    price: function, shop:price on dicts",
+        "      bad: output, files staged, and published by the worker at the end",
+        "      shuffle to totals in stage 1, by shop, day",
+        "stage 1: one mapInArrow, a task of Spark for each share of the groups",
+        "  totals: reduce, fixed window hours of sum n by windows, watermarks of every batch",
+        "    shuffle to top in stage 2, all to one place",
+        "stage 2: one mapInArrow, a task of Spark for each share of the groups",
+        "  top: reduce, global window best of shop:best by windows",
+        "    print: output, stdout spooled, and written by the worker at the end",
+    ]
+
+
+def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
+    with pytest.raises(ManifestError) as raised:
+        compile_job(
+            job("""
+  upgrade: {from: old}
+  workflow: [[a, out], [b, out], [c, out], [out, away]]
+  catalog:
+    - {name: a, type: input, plugin: generator}
+    - {name: b, type: input, plugin: "shop:reader"}
+    - {name: c, type: input, plugin: kafka, options: {topic: t, bootstrapServers: "k:9"}}
+    - {name: out, type: reduce}
+    - {name: away, type: output, plugin: "shop:writer"}
+  lifecycles: [{task: all, calls: "shop:calls"}]
+  windows: [{id: ever, task: out, type: global, aggregation: count}]
+  triggers: [{windowId: ever, type: timer, period: [1, second], refinement: accumulating,
+              emit: "shop:row"}]
+""")
+        )
+    assert [each.path for each in raised.value.problems] == [
+        "spec.catalog[0].options",
+        "spec.catalog[1].plugin",
+        "spec.catalog[2].plugin",
+        "spec.catalog[4].plugin",
+        "spec.lifecycles[0]",
+        "spec.triggers[0].period",
+        "spec.upgrade",
+    ]
+    assert all("engine: peers" in each.hint for each in raised.value.problems)
+
+
+def test_the_command_prints_the_plan_of_a_file() -> None:
+    result = CliRunner().invoke(
+        app, ["plan", "--engine", "spark", str(EXAMPLES / "hello/job.yaml")]
+    )
+    assert result.exit_code == 0
+    assert "greet: function, hello:greet on dicts" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("flights/job.yaml", 1),
+        ("flights/windows.yaml", 2),
+        ("windows/fixed.yaml", 2),
+        ("windows/own.yaml", 2),
+        ("windows/session.yaml", 2),
+        ("windows/sliding.yaml", 2),
+        ("nexmark/q5.yaml", 3),
+        ("nexmark/q8-columns.yaml", 2),
+        ("failures/job.yaml", 2),
+    ],
+)
+def test_the_examples_can_be_planned(file: str, stages: int) -> None:
+    plan = compile_job(parse_manifest((EXAMPLES / file).read_bytes()))
+    assert len(plan.stages) == stages
+
+
+def test_a_trigger_by_the_clock_is_refused_in_the_example_that_has_one() -> None:
+    with pytest.raises(ManifestError, match=r"spec\.triggers\[0\]\.period"):
+        compile_job(parse_manifest((EXAMPLES / "windows/global.yaml").read_bytes()))

@@ -1,0 +1,27 @@
+"""`onyx plan`: how Spark would run a job. Needs no server and no Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from onyx.cli.job_file import FileArgument, read_job
+from onyx.errors import ManifestError
+from onyx.spark.compiler.compile import compile_job
+from onyx.spark.compiler.render import render
+from onyx.submission.plugin_options import wrong_options
+
+EngineOption = Annotated[Literal["spark"], typer.Option("--engine", help="What is to run the job.")]
+
+
+def plan(file: FileArgument, engine: EngineOption = "spark") -> None:
+    """Print how Spark would run a job: its stages, shuffles, windows and outputs.
+
+    Everything that Spark cannot run is printed with its place in the file.
+    """
+    job = read_job(file)
+    problems = wrong_options(job)
+    if problems:
+        raise ManifestError(problems)
+    print(render(compile_job(job), job))

@@ -1,0 +1,107 @@
+"""Which stage runs which task.
+
+A task behind a shuffle (grouped, or with windows) begins the stage after the last one that sends to
+it; every other task runs wherever its parents do. One row of stages for the whole job, instead of
+one query for each output, because a source must be read once: Spark computes a frame anew for each
+action on it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from onyx.errors import ManifestError
+from onyx.model.job import CatalogEntry, Job, Window
+from onyx.model.workflow import ancestors, parents, topological_order
+from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.refusals import refusals
+
+_HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
+    "files": "staged", "spark": "staged", "stdout": "spooled", "function": "called",
+    "blackhole": "dropped",
+}  # fmt: skip
+
+
+def compile_job(job: Job) -> Plan:
+    """The plan of a job.
+
+    Raises:
+        ManifestError: Spark cannot run the job; it lists everything that stands against it.
+    """
+    problems = refusals(job)
+    if problems:
+        raise ManifestError(problems)
+    runs_in = _stages(job)
+    order = topological_order(job.workflow)
+    count = 1 + max(max(numbers) for numbers in runs_in.values())
+    shuffled = {task for task in order if _is_shuffled(job, task)}
+    stages = tuple(
+        Stage(
+            number,
+            tuple(task for task in order if runs_in[task] == {number} and _begins(job, task)),
+            tuple(task for task in order if number in runs_in[task]),
+        )
+        for number in range(count)
+    )
+    exchanges = [_exchange(job, task, max(runs_in[task])) for task in order if task in shuffled]
+    outputs = tuple(
+        PlannedOutput(task, plugin, _HOW[plugin])
+        for task in order
+        if (entry := job.entry(task)).type == "output" and (plugin := entry.plugin or "")
+    )
+    return Plan(job.name, stages, tuple(sorted(exchanges, key=lambda each: each.stage)), outputs)
+
+
+def _stages(job: Job) -> dict[str, set[int]]:
+    """By task, the stages that it runs in."""
+    above = parents(job.workflow)
+    runs_in: dict[str, set[int]] = {}
+    for task in topological_order(job.workflow):
+        before = set[int]().union(*(runs_in[parent] for parent in above[task]))
+        if not before:
+            runs_in[task] = {0}
+        elif _is_shuffled(job, task):
+            runs_in[task] = {1 + max(before)}
+        else:
+            runs_in[task] = before
+    return runs_in
+
+
+def _begins(job: Job, task: str) -> bool:
+    return job.entry(task).type == "input" or _is_shuffled(job, task)
+
+
+def _is_shuffled(job: Job, task: str) -> bool:
+    return _key(job.entry(task)) is not None or any(each.task == task for each in job.windows)
+
+
+def _key(entry: CatalogEntry) -> str | None:
+    if entry.group_by_fn is not None:
+        return entry.group_by_fn
+    keys = entry.group_by_key
+    return keys if keys is None or isinstance(keys, str) else ", ".join(keys)
+
+
+def _exchange(job: Job, task: str, stage: int) -> Exchange:
+    windows = [each for each in job.windows if each.task == task]
+    planned = tuple(
+        PlannedWindow(each.id, each.type, _aggregation(each), "windows") for each in windows
+    )
+    return Exchange(task, stage, _key(job.entry(task)), planned, _watermarks(job, task, windows))
+
+
+def _watermarks(
+    job: Job, task: str, windows: list[Window]
+) -> Literal["none", "segments", "batches"]:
+    if not windows or not any(_assigns(job.entry(each)) for each in ancestors(job.workflow, task)):
+        return "none"
+    return "batches" if any(each.allowed_lateness is not None for each in windows) else "segments"
+
+
+def _assigns(entry: CatalogEntry) -> bool:
+    return entry.watermark_key is not None or entry.assign_watermark_fn is not None
+
+
+def _aggregation(window: Window) -> str:
+    found = window.aggregation
+    return found if isinstance(found, str) else " ".join(found)

@@ -1,0 +1,76 @@
+"""The plan of a job on Spark: values that can be compared and printed.
+
+A plan is a row of stages. A stage is a function that Spark runs once a partition: it begins with
+inputs, or with segments that were shuffled to it, and passes them through a tree of tasks without
+leaving Python. Where a task needs all segments of a group, the stage ends in a shuffle, and that
+task begins a later stage. So a job without windows and groups is one stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """A window, and who folds it."""
+
+    id: str
+    type: str
+    aggregation: str
+    engine: Literal["windows", "native"]
+    """`windows`: the code of peers. `native`: an aggregation of Spark."""
+    reason: str = ""
+    """Why it is not native."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A shuffle: all segments of a group come to one place, where their task begins a stage."""
+
+    task: str
+    stage: int
+    key: str | None
+    """What segments are grouped by; None: nothing, so one place has them all."""
+    windows: tuple[PlannedWindow, ...] = ()
+    watermarks: Literal["none", "segments", "batches"] = "none"
+    """What carries event time to it. `segments`: it comes with them. `batches`: every batch of the
+    source says it to every place, because windows drop what is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOutput:
+    """A task that writes."""
+
+    task: str
+    plugin: str
+    how: Literal["staged", "spooled", "called", "dropped"]
+    """`staged`: as parts that the worker publishes at the end. `spooled`: to files, which the
+    worker writes with the plugin at the end. `called`: at once, by the stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What Spark runs between two shuffles."""
+
+    number: int
+    begins: tuple[str, ...]
+    """Inputs in stage 0, tasks behind a shuffle in later ones."""
+    tasks: tuple[str, ...]
+    """All tasks that it runs, parents first. A task may be in several stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How Spark runs a job."""
+
+    job: str
+    stages: tuple[Stage, ...]
+    exchanges: tuple[Exchange, ...]
+    """In the order of their stages."""
+    outputs: tuple[PlannedOutput, ...]
+
+    def exchange(self, task: str) -> Exchange | None:
+        """The shuffle before a task; None if there is none."""
+        return next((each for each in self.exchanges if each.task == task), None)

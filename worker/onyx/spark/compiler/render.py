@@ -1,0 +1,88 @@
+"""A plan as text, for `onyx plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.workflow import children
+from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, Stage
+
+_HOW = {
+    "staged": "staged, and published by the worker at the end",
+    "spooled": "spooled, and written by the worker at the end",
+    "called": "called by the stage",
+    "dropped": "dropped",
+}
+
+
+def render(plan: Plan, job: Job) -> str:
+    """The plan as lines, each task indented below the one that feeds it."""
+    many = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
+    return "\n".join(
+        [f"job {plan.job} on Spark: one batch query of {many}", *_Lines(plan, job).all()]
+    )
+
+
+class _Lines:
+    def __init__(self, plan: Plan, job: Job) -> None:
+        self._plan = plan
+        self._job = job
+        self._below = children(job.workflow)
+        self._outputs = {each.task: each for each in plan.outputs}
+
+    def all(self) -> Iterator[str]:
+        for stage in self._plan.stages:
+            each = "partition of the inputs" if stage.number == 0 else "share of the groups"
+            yield f"stage {stage.number}: one mapInArrow, a task of Spark for each {each}"
+            seen: set[str] = set()
+            for task in stage.begins:
+                yield from self._tree(stage, task, 1, seen)
+
+    def _tree(self, stage: Stage, task: str, depth: int, seen: set[str]) -> Iterator[str]:
+        indent = "  " * depth
+        if task in seen:
+            yield f"{indent}{task} (above)"
+            return
+        seen.add(task)
+        yield f"{indent}{task}: {', '.join(self._about(task))}"
+        for child in self._below[task]:
+            exchange = self._plan.exchange(child)
+            if exchange is not None:
+                yield f"{indent}  shuffle to {child} in stage {exchange.stage}, {_by(exchange)}"
+            else:
+                yield from self._tree(stage, child, depth + 1, seen)
+
+    def _about(self, task: str) -> Iterator[str]:
+        entry, output = self._job.entry(task), self._outputs.get(task)
+        yield _kind(entry)
+        if entry.fn is not None:
+            yield f"{entry.fn} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
+        exchange = self._plan.exchange(task)
+        if exchange is not None:
+            yield from _windows(exchange)
+        if output is not None:
+            yield _written(output)
+
+
+def _kind(entry: CatalogEntry) -> str:
+    if entry.type != "input":
+        return entry.type
+    time = entry.watermark_key or entry.assign_watermark_fn
+    return f"input {entry.plugin}" + (f" with watermarks by {time}" if time else "")
+
+
+def _by(exchange: Exchange) -> str:
+    return "all to one place" if exchange.key is None else f"by {exchange.key}"
+
+
+def _windows(exchange: Exchange) -> Iterator[str]:
+    for each in exchange.windows:
+        reason = f" ({each.reason})" if each.reason else ""
+        yield f"{each.type} window {each.id} of {each.aggregation} by {each.engine}{reason}"
+    if exchange.watermarks == "batches":
+        yield "watermarks of every batch"
+
+
+def _written(output: PlannedOutput) -> str:
+    return f"{output.plugin} {_HOW[output.how]}"
