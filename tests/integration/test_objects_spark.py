@@ -19,8 +19,8 @@ from tests.support.spark_outputs import output
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
-from onyx.spark.child.launcher import run_in_process
-from onyx.spark.child.request import StageRequest
+from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.output import SparkOutput
 
 STAGE = "tests.support.job_functions:spark_total"
@@ -36,7 +36,7 @@ class SummingRunner:
         self.runs = 0
         self.meanwhile: Callable[[], Any] = lambda: None
 
-    def __call__(self, request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+    def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.runs += 1
         total = sum(sum(pq.read_table(part)["n"].to_pylist()) for part in request.parts)
         target = Path(request.target)
@@ -266,7 +266,7 @@ def test_without_any_segment_the_result_is_empty(store: ObjectStore) -> None:
 
 @pytest.mark.server
 def test_spark_itself_reads_and_writes_the_copies(store: ObjectStore) -> None:
-    sink = spark_output(store, run_in_process, master="local[1]")
+    sink = spark_output(store, run_in_child, master="local[1]")
     written(sink, 1, 2, 3)
     sink.seal()
     assert result(store) == [6]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
@@ -16,8 +17,11 @@ from tests.support.spark_outputs import output
 from tests.support.spark_servers import SparkServer, connect_server, master, worker
 
 import onyx.spark.session.connect
-from onyx.errors import Unavailable, UserError, UserFunctionError
+from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
+from onyx.spark.child.keeper import Keeper
+from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.child.runner import run_in_child
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput
 
@@ -172,6 +176,24 @@ def test_a_stage_and_its_functions_run_on_a_master_and_its_workers(
     server = f"spark://127.0.0.1:{standalone.port}"
     sink(stages, server, "packed_stages.inner:doubled", sparkConf=conf).seal()
     assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_a_stage_that_is_not_wanted_ends_at_the_connect_server(
+    connect: SparkServer, stages: Path
+) -> None:
+    """The child has obeyed, so it is kept: the server has ended the query."""
+    (stages / "remote_stages.py").write_text(STAGES.replace("PATH", repr(str(stages / "x"))))
+    pq.write_table(pa.table({"n": [1]}), stages / "0.parquet")
+    keeper = Keeper()
+    request = StageRequest(
+        stage="remote_stages:slow", parts=(str(stages / "0.parquet"),),
+        target=str(stages / "result"), master=at(connect),
+    )  # fmt: skip
+    until_it_began = Watch(lambda: not (stages / "began").exists())
+    with pytest.raises(Fenced):
+        run_in_child(request, TIMEOUT_S, until_it_began, keeper)
+    with keeper.lent(request, lambda: True) as loan:
+        assert not loan.child.fresh
 
 
 def test_a_server_that_dies_under_a_stage_is_named_and_the_stage_runs_again(

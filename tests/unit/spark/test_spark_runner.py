@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -17,9 +17,10 @@ import pytest
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.spark.child import run_stage
-from onyx.spark.child.launcher import run_in_process
-from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.protocol import StageFailure
+from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.child.run_stage import failure_message, named
+from onyx.spark.child.runner import run_in_child
 
 USER_CODE = """
 def doubled(frame):
@@ -45,9 +46,9 @@ time.sleep(600)
 """
 
 
-def run_here(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+def run_here(request: StageRequest, timeout_s: float, watch: Watch) -> None:
     """The fake: the same request over Arrow tables, in this process."""
-    if not wanted():
+    if not watch.wanted():
         raise Fenced("declared dead")
     table = pa.concat_tables(
         [pq.read_table(part) for part in request.parts], promote_options="permissive"
@@ -78,20 +79,36 @@ def request_for(stage: str, folder: Path) -> StageRequest:
     return StageRequest(stage=stage, parts=parts, target=str(folder / "result"), master="local[1]")
 
 
+class FakeSessions:
+    """What a run does with its session."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def open(self, group: str, name: str) -> Any:
+        self.events.append(f"open {group}")
+
+    def cancel(self) -> None:
+        self.events.append("cancel")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
 RUNNERS = [
     pytest.param(run_here, id="fake"),
-    pytest.param(run_in_process, id="spark", marks=pytest.mark.server),
+    pytest.param(run_in_child, id="spark", marks=pytest.mark.server),
 ]
 
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path) -> None:
     request = request_for("stages_of_a_user:doubled", user_code)
-    runner(request, 120.0, lambda: True)
+    runner(request, 120.0, Watch())
     rows = pq.read_table(request.target).to_pylist()
     assert sorted(row["n"] for row in rows) == [1.0, 2.0, 2.5]
     assert {row["note"] for row in rows} == {None}
-    if runner is run_in_process:
+    if runner is run_in_child:
         assert sorted(row["twice"] for row in rows) == [2.0, 4.0, 5.0]
         assert not {"metastore_db", "spark-warehouse", "artifacts"} & set(os.listdir())
 
@@ -102,7 +119,7 @@ def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) ->
     unsigned = {"n": pa.array([250], pa.uint8()), "small": pa.array([[7]], pa.list_(pa.uint16()))}
     wide = {"big": pa.array([2**64 - 1], pa.uint64()), "note": pa.array(["x"])}
     pq.write_table(pa.table({**unsigned, **wide}), user_code / "1.parquet")
-    run_in_process(request, 120.0, lambda: True)
+    run_in_child(request, 120.0, Watch())
     rows = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
     assert sorted(rows) == [1, 2, 250]
     assert (rows[250]["small"], rows[250]["big"], rows[250]["note"]) == ([7], 2**64 - 1, "x")
@@ -112,21 +129,19 @@ def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) ->
 def test_an_exception_of_a_stage_is_answered_with_its_place(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Session:
-        stopped = False
-
-        def stop(self) -> None:
-            self.stopped = True
-
-    session = Session()
-    monkeypatch.setattr(run_stage, "open_session", lambda *_: session)
+    sessions = FakeSessions()
     monkeypatch.setattr(run_stage, "read_parts", lambda *_: "a frame")
-    failure = run_stage.answer(request_for("stages_of_a_user:raising", user_code)).failure
+
+    def answer(stage: str) -> StageFailure | None:
+        request = request_for(f"stages_of_a_user:{stage}", user_code)
+        return run_stage.answer(request, sessions, "1", user_code, lambda: False)
+
+    failure = answer("raising")
     assert failure is not None
     assert failure.by_user
     assert re.search(r"(?s)^ValueError: boom.*user.py:11 in raising", failure.message)
-    assert session.stopped
-    failure = run_stage.answer(request_for("stages_of_a_user:forgetful", user_code)).failure
+    assert sessions.events == ["open 1", "close"]
+    failure = answer("forgetful")
     assert failure is not None
     assert "a stage returns a DataFrame, this one a NoneType" in failure.message
 
@@ -137,30 +152,30 @@ def test_a_worker_that_has_used_a_connect_server_runs_other_masters(
 ) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as PySpark leaves it behind
     request = request_for("stages_of_a_user:doubled", user_code)
-    run_in_process(request, 120.0, lambda: True)
+    run_in_child(request, 120.0, Watch())
     assert pq.read_table(request.target).num_rows == 3
 
 
 @pytest.mark.server
 def test_a_stage_that_does_not_exist_is_reported_without_starting_spark(user_code: Path) -> None:
     with pytest.raises(UserFunctionError, match="has no 'nothing'"):
-        run_in_process(request_for("stages_of_a_user:nothing", user_code), 60.0, lambda: True)
+        run_in_child(request_for("stages_of_a_user:nothing", user_code), 60.0, Watch())
 
 
 @pytest.mark.server
 def test_a_stage_that_hangs_is_ended(user_code: Path) -> None:
     with pytest.raises(UserFunctionError, match="stageTimeout"):
-        run_in_process(request_for("hanging_stages:any", user_code), 1.0, lambda: True)
+        run_in_child(request_for("hanging_stages:any", user_code), 1.0, Watch())
     assert_ended(user_code)
 
 
 @pytest.mark.server
 def test_a_stage_is_ended_when_its_worker_is_declared_dead(user_code: Path) -> None:
     with pytest.raises(Fenced):
-        run_in_process(
+        run_in_child(
             request_for("hanging_stages:any", user_code),
             60.0,
-            wanted=lambda: not (user_code / "pid").exists(),
+            Watch(lambda: not (user_code / "pid").exists()),
         )
     assert_ended(user_code)
 
@@ -173,21 +188,21 @@ def test_a_process_that_is_killed_is_reported(user_code: Path) -> None:
         return True
 
     with pytest.raises(Unavailable, match="code -9 and no reply"):
-        run_in_process(request_for("hanging_stages:any", user_code), 60.0, kill)
+        run_in_child(request_for("hanging_stages:any", user_code), 60.0, Watch(kill))
 
 
 @pytest.mark.server
 def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
     code = (
-        "from onyx.spark.child.launcher import run_in_process\n"
-        "from onyx.spark.child.request import StageRequest\n"
+        "from onyx.spark.child.runner import run_in_child\n"
+        "from onyx.spark.child.request import StageRequest, Watch\n"
         "import os, pathlib, signal\n"
         "def die():\n"
         "    if pathlib.Path(os.environ['PID_FILE']).exists():\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return True\n"
         "request = StageRequest(stage='hanging_stages:any', parts=(), target='/nowhere')\n"
-        "run_in_process(request, 60.0, die)\n"
+        "run_in_child(request, 60.0, Watch(die))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(user_code)}
     worker = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False)

@@ -21,7 +21,7 @@ from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserF
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
-from onyx.spark.child.request import StageRequest
+from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.stage.directory_stage import MANIFEST, DirectoryNotes, Workplace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, upgrade
@@ -37,14 +37,14 @@ class SummingRunner:
         self.requests: list[StageRequest] = []
         self.meanwhile: Callable[[], Any] = lambda: None
 
-    def __call__(self, request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+    def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.requests.append(request)
         rows = [row for part in request.parts for row in pq.read_table(part).to_pylist()]
         os.makedirs(request.target)
         self.meanwhile()
         os.makedirs(request.target, exist_ok=True)
         (Path(request.target) / "total.txt").write_text(str(sum(row["n"] for row in rows)))
-        if not wanted():
+        if not watch.wanted():
             raise Fenced("the runner ended the run")
         if self.failures:
             raise self.failures.pop(0)
@@ -328,7 +328,7 @@ def test_an_earlier_run_that_a_server_goes_on_with_writes_into_no_other_result(
 
 
 def test_a_result_that_is_not_where_the_worker_looks_is_no_fence(tmp_path: Path) -> None:
-    def elsewhere(request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+    def elsewhere(request: StageRequest, timeout_s: float, watch: Watch) -> None:
         """Spark has another disk."""
 
     context = plugin_context(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from onyx.java import java_home_for_spark
@@ -21,7 +22,20 @@ _ELSEWHERE = {
 """Variables by which PySpark runs elsewhere than the task says; some it sets by itself."""
 
 
-def environment(master: str, scratch: str) -> dict[str, str]:
+def inherited() -> dict[str, str]:
+    """What a child takes over from this process: variables, and the modules that we can import. A
+    child that began with other ones serves no request of now."""
+    return {
+        **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def environment(
+    master: str, scratch: str, taken: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Ours, with a Java that Spark can use and the modules that we can import.
 
     The child and Spark's own Python workers must find the user's code. Where Spark runs is for the
@@ -30,17 +44,15 @@ def environment(master: str, scratch: str) -> dict[str, str]:
     Arguments:
         master: where Spark is to run.
         scratch: folder for temporary files.
+        taken: `inherited()`, if the caller has asked for it.
 
     Raises:
         SettingsError: there is no Java that Spark can use, or this user has no name.
     """
     found = {
-        **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
+        **(inherited() if taken is None else taken),
         "TMPDIR": scratch,
         "JAVA_HOME": str(java_home_for_spark()),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
         **user_name.environment(Path(scratch)),
     }
     if is_local(master):  # a machine whose own name does not resolve is no obstacle

@@ -1,8 +1,9 @@
-"""What a worker asks of the process that runs a stage, and what that answers: JSON both ways."""
+"""What a stage is asked to do, and who follows it while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -28,35 +29,25 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     name: str = "onyx stage"
     """Shown by Spark."""
-    parent_pid: int = 0
-    """The process that asks; the stage does not outlive it. 0: nobody to watch."""
 
 
-class StageFailure(msgspec.Struct, frozen=True):
-    """Why a run failed."""
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who follows a run. Called by the thread that waits for it."""
 
-    message: str
-    """For the person who wrote the stage, with the places of the traceback that are theirs."""
-    by_user: bool
-    """The stage itself failed; otherwise Spark could not run it."""
-
-
-@prepared
-class StageReply(msgspec.Struct, frozen=True):
-    """The only thing that a stage's process writes to its standard output."""
-
-    failure: StageFailure | None = None
+    wanted: Callable[[], bool] = lambda: True
+    """Whether the run is still wanted; when not, it is cancelled."""
 
 
 class StageRunner(Protocol):
-    """Runs a stage to its end: `launcher.run_in_process` in production."""
+    """Runs a stage to its end: `runner.run_in_child` in production."""
 
-    def __call__(self, request: StageRequest, timeout_s: float, wanted: Callable[[], bool]) -> None:
+    def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         """Write the result to `request.target`.
 
         Raises:
             UserFunctionError: the stage raised or took longer than `timeout_s`.
             Unavailable: Spark could not be started, or its process died.
-            Fenced: `wanted` became false, and the run was ended.
+            Fenced: the run was not wanted any more, and was ended.
         """
         ...

@@ -1,79 +1,83 @@
-"""The process of one stage: `python -m onyx.spark.child.run_stage`, a request on standard input,
-the reply on standard output, everything that the stage or Spark print on standard error.
-
-A process of its own, because a JVM inside the worker would outlive a killed task, could not be
-stopped when a stage hangs, and would keep the worker's memory high for good.
-"""
+"""One run of a stage in the Spark child: read the parts, apply the function, write the result, and
+say what went wrong in words for the person who wrote the stage."""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
-import signal
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import msgspec
-
-from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.errors import Fenced, OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.resolve import Resolver
-from onyx.spark.child.request import StageFailure, StageReply, StageRequest
+from onyx.spark.child.protocol import StageFailure
+from onyx.spark.child.request import StageRequest
 from onyx.spark.session.connect import doubt, is_lost
+from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect, is_local
-from onyx.spark.session.opening import open_session
 from onyx.spark.session.shipping import ship
 from onyx.spark.stage.parts import read_parts
 
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
-_PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
-    """Run one request. The exit code is 0 whenever there is a reply."""
-    reply_to = _keep_standard_output()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=StageRequest)
-    if request.parent_pid:
-        die_with(request.parent_pid)
-    reply_to.write(msgspec.json.encode(answer(request)))
-    reply_to.close()
-    return 0
+def answer(
+    request: StageRequest,
+    sessions: Sessions,
+    group: str,
+    scratch: Path,
+    cancelled: Callable[[], bool],
+) -> StageFailure | None:
+    """Run the stage; None if it went well.
 
-
-def answer(request: StageRequest) -> StageReply:
-    """Run the stage; the reply reports any failure."""
+    Args:
+        group: see `Sessions.open`.
+        scratch: folder for files of this run.
+        cancelled: whether the run is to end soon.
+    """
     try:
-        run(request)
+        run(request, sessions, group, scratch, cancelled)
+    except StaleSession as error:
+        return StageFailure(shortened(str(error)), by_user=False, stale=True)
     except OnyxError as error:
-        return StageReply(StageFailure(shortened(str(error)), isinstance(error, UserError)))
+        return StageFailure(shortened(str(error)), isinstance(error, UserError))
     except Exception as error:
-        return StageReply(StageFailure(_unexpected(error), by_user=False))
-    return StageReply()
+        return StageFailure(_unexpected(error), by_user=False)
+    return None
 
 
-def run(request: StageRequest) -> None:
+def run(
+    request: StageRequest,
+    sessions: Sessions,
+    group: str,
+    scratch: Path,
+    cancelled: Callable[[], bool],
+) -> None:
     """Read the parts, apply the stage, write the result.
 
     Raises:
         NameNotRegistered: the stage does not exist.
         UserFunctionError: the stage raised, now or when Spark evaluated what it built.
         Unavailable: Spark does not start.
+        Fenced: the run was cancelled before it began.
     """
     function = named(request.stage)
-    with tempfile.TemporaryDirectory(prefix="onyx-spark-") as scratch:
-        session = open_session(request.master, request.name, Path(scratch), request.spark_conf)
-        try:
+    session = sessions.open(group, request.name)
+    try:
+        if cancelled():  # while Spark started, and there was nothing to cancel
+            raise Fenced("the run was cancelled")
+        with tempfile.TemporaryDirectory(dir=scratch) as own:
             if not is_local(request.master):
-                ship(session, request.stage, Path(scratch))
+                ship(session, request.stage, Path(own))
             frame = read_parts(session, request.parts, request.schema)
             _apply(function, frame, request)
-        except Exception as error:
-            raise _blamed(error, session, request.master) from error
-        session.stop()
+    except Exception as error:
+        raise _blamed(error, session, sessions, request.master) from error
+    sessions.close()
 
 
 def named(name: str) -> Callable[[Any], Any]:
@@ -87,12 +91,11 @@ def named(name: str) -> Callable[[Any], Any]:
     return Resolver((name.partition(":")[0],)).resolve(name)
 
 
-def _blamed(error: Exception, session: Any, master: str) -> Exception:
+def _blamed(error: Exception, session: Any, sessions: Sessions, master: str) -> Exception:
     """An error of a stage, or of the server that ran it. A session whose server is gone is not
-    stopped, which would wait for that; the process ends in a moment anyway."""
+    closed, which would wait for that; the process ends in a moment anyway."""
     if not is_connect(master):
-        session.stop()
-        return error
+        return _closed(sessions, error)
     cause = error.__cause__ if isinstance(error, UserFunctionError) else error
     if cause is not None and is_lost(cause):
         return Unavailable(
@@ -100,8 +103,16 @@ def _blamed(error: Exception, session: Any, master: str) -> Exception:
             f"{_message(cause).splitlines()[0]}"
         )
     remark = doubt(session)
-    session.stop()
-    return type(error)(f"{error} ({remark})") if remark and isinstance(error, OnyxError) else error
+    if remark and isinstance(error, OnyxError):
+        error = type(error)(f"{error} ({remark})")
+    return _closed(sessions, error)
+
+
+def _closed(sessions: Sessions, error: Exception) -> Exception:
+    """What failed first is the error, even if the session cannot be closed any more."""
+    with contextlib.suppress(Exception):
+        sessions.close()
+    return error
 
 
 def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) -> None:
@@ -150,24 +161,3 @@ def shortened(text: str) -> str:
         return text
     half = MESSAGE_CHARACTERS_MAX // 2
     return f"{text[:half]} ... {text[-half:]}"
-
-
-def die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends (Linux). The JVM
-    follows, because it reads the end of its standard input, which is ours."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
-        sys.exit("the worker that asked for this stage is gone")
-
-
-def _keep_standard_output() -> BinaryIO:
-    """Standard output for the reply alone; what the stage prints goes to standard error."""
-    kept = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return kept
-
-
-if __name__ == "__main__":
-    # At once: a connection to a server that says nothing would hold the process.
-    os._exit(main())

@@ -1,7 +1,7 @@
 """A Spark session for one stage: quiet, modest, and away from the user's folder.
 
-Used only in the process of a stage (`child.run_stage`), which ends with it. Everything that Spark
-likes to leave in the current directory goes to a scratch directory that is removed afterwards.
+Used only in the Spark child (`child.serve`), which ends with it. Everything that Spark likes to
+leave in the current directory goes to a scratch directory that is removed afterwards.
 """
 
 from __future__ import annotations

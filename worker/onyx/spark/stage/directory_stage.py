@@ -31,7 +31,7 @@ from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import published_parts
 from onyx.rooted import remove_tree
-from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
 
 MANIFEST = "_onyx.json"
@@ -165,7 +165,7 @@ def _run(
     )
     filled = msgspec.structs.replace(request, parts=parts, target=str(target.resolve()))
     if parts or request.schema is not None:
-        runner(filled, timeout_s, wanted)
+        runner(filled, timeout_s, Watch(wanted))
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
         (target / "_SUCCESS").touch()

@@ -36,7 +36,7 @@ from onyx.path_names import path_name
 from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
 from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
 from onyx.structs import prepared
@@ -150,7 +150,7 @@ def _run(
     target = scratch / "result"
     if parts or request.schema is not None:
         filled = msgspec.structs.replace(request, parts=tuple(map(str, parts)), target=str(target))
-        runner(filled, timeout_s, place.context.wanted)
+        runner(filled, timeout_s, Watch(place.context.wanted))
     # Otherwise no segment ever came, so nobody knows the columns: the result has no rows either.
     run = part_name(place.context, "")
     stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]

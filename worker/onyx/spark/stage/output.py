@@ -19,8 +19,8 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
-from onyx.spark.child.launcher import run_in_process
 from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.options import SparkOptions
 from onyx.spark.stage.results import Results, directory_results, object_results
 
@@ -29,7 +29,7 @@ class SparkOutput(ColumnsPartsWriter):
     """The output of one peer."""
 
     def __init__(
-        self, context: PluginContext, options: SparkOptions, runner: StageRunner = run_in_process
+        self, context: PluginContext, options: SparkOptions, runner: StageRunner = run_in_child
     ) -> None:
         """Raises NameNotRegistered: the stage is not a function of a listed module."""
         context.resolve(options.stage)

@@ -1,0 +1,123 @@
+"""The Spark child: `python -m onyx.spark.child.serve PARENT`, orders on standard input, replies on
+standard output, everything that stages or Spark print on standard error.
+
+A process of its own, because a JVM inside the worker would outlive a killed task, could not be
+stopped when a stage hangs, and would keep the worker's memory high for good.
+
+The main thread runs stages: PySpark gives each thread of Python one of the JVM, and the jobs of a
+run must be found under its group. Another thread reads orders, so that a run can be cancelled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from onyx.spark.child.protocol import (
+    Cancel,
+    Ended,
+    Order,
+    Run,
+    StageFailure,
+    read_line,
+    write_message,
+)
+from onyx.spark.child.run_stage import answer
+from onyx.spark.session.kept import Sessions, kept_sessions
+
+_PR_SET_PDEATHSIG = 1
+_ORDERS = msgspec.json.Decoder(Order)
+
+
+class Server:
+    """Runs what it is asked to, one run after the other."""
+
+    def __init__(self, orders: BinaryIO, replies: BinaryIO, scratch: Path) -> None:
+        self._orders = orders
+        self._replies = replies
+        self._scratch = scratch
+        self._sessions: Sessions | None = None
+        self._runs: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._cancelled = 0
+        """Number of the newest run that was cancelled."""
+
+    def serve(self) -> None:
+        """Until there are no more orders."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while (run := self._runs.get()) is not None:
+            write_message(self._replies, Ended(run.number, self._answer(run)))
+
+    def _answer(self, run: Run) -> StageFailure | None:
+        request = run.request
+        with self._lock:
+            if self._sessions is None:
+                self._sessions = kept_sessions(request.master, self._scratch, request.spark_conf)
+        return answer(
+            request,
+            self._sessions,
+            f"onyx-{run.number}",
+            self._scratch,
+            lambda: self._cancelled >= run.number,
+        )
+
+    def _read(self) -> None:
+        """Orders, as they come. The end of the stream is the end of the worker: what runs then has
+        nobody to answer to."""
+        with suppress(Exception):
+            while line := read_line(self._orders):
+                order = _ORDERS.decode(line)
+                if isinstance(order, Run):
+                    self._runs.put(order)
+                else:
+                    self._cancel(order)
+        os._exit(0)
+
+    def _cancel(self, order: Cancel) -> None:
+        self._cancelled = order.number
+        if self._sessions is not None:
+            with suppress(Exception):  # a run that does not end in time is killed
+                self._sessions.cancel()
+
+
+def main(parent_pid: int) -> None:
+    """Serve one worker."""
+    die_with(parent_pid)
+    orders, replies = _own_streams()
+    scratch = Path(tempfile.mkdtemp(prefix="onyx-spark-"))  # inside one that the worker removes
+    Server(orders, replies, scratch).serve()
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends (Linux). The JVM
+    follows, because it reads the end of its standard input, which is ours."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit("the worker that asked for this process is gone")
+
+
+def _own_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output for messages alone: a stage reads nothing, and what it prints goes
+    to standard error."""
+    kept = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return kept
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+    # At once: a connection to a server that says nothing would hold the process.
+    os._exit(0)
