@@ -158,8 +158,9 @@ class TransportSettings:
 class TaskSettings:
     """Tasks on their peers: queues, restarts, failures."""
 
-    inbox_segments_max: int = 20_000
-    """Segments in the inbox of a task above which it refuses senders."""
+    inbox_segments_max: int = 65_536
+    """Segments in the inbox of a task above which it refuses senders; a sender in another process
+    waits for each batch to be taken unless several have room."""
     ready_back_off_s: float = 0.1
     """Delay before start_task of a lifecycle is called again."""
     retry_start_interval_s: float = 2.0
