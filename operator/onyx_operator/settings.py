@@ -77,6 +77,9 @@ class ClusterSettings(Pace):
 
     worker_image: str = ""
     """Image of workers for each OnyxCluster that names none."""
+    spark_role: str = ""
+    """Role with which Spark servers make their executors, `Role/name` or `ClusterRole/name`; empty
+    refuses OnyxClusters with `spec.spark`."""
 
 
 @dataclass(frozen=True, slots=True)

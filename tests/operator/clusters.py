@@ -8,6 +8,7 @@ from typing import Any
 from onyx.settings import Settings
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal, read_spec
+from onyx_operator.settings import ClusterSettings
 
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}
@@ -54,6 +55,17 @@ WHOLE: Mapping[str, Any] = {
     "serviceAccount": {"name": "flights", "annotations": {"cloud.example/role": "reader"}},
     "terminationGracePeriodSeconds": 120,
 }  # fmt: skip
+SPARK: Mapping[str, Any] = {
+    **SMALL,
+    "code": {"configMap": "flights-code"},
+    "data": {"claimName": "shared"},
+    "spark": {
+        "memory": "2g",
+        "resources": {"requests": {"memory": "3Gi"}},
+        "executors": {"instances": 3, "memory": "4g"},
+        "conf": {"spark.sql.shuffle.partitions": "64"},
+    },
+}
 CODE: Mapping[str, Any] = {
     "metadata": {"name": "flights-code"},
     "data": {"flights.tasks.py": "def parse(s): ...", "app.py": "", "a-b.py": "", "data.csv": "1"},
@@ -76,6 +88,7 @@ def pool(
     spec: Mapping[str, Any] = SMALL, code: Mapping[str, Any] | None = None, name: str = "fleet"
 ) -> Pool:
     """The pool of a cluster that can be made."""
-    found = read_spec(cluster(spec, name), code, Settings(), "")
+    defaults = ClusterSettings(spark_role="Role/onyx-spark")
+    found = read_spec(cluster(spec, name), code, Settings(), defaults)
     assert not isinstance(found, Refusal), found
     return found

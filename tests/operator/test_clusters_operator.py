@@ -12,7 +12,7 @@ from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job, settings
 
-from onyx_operator.clusters.resources import KINDS
+from onyx_operator.clusters.resources import WORKER_KINDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 """A process that is killed closes nothing; here it leaves open connections to the collector."""
 
-CHILDREN = {resource.plural for resource in KINDS}
+CHILDREN = {resource.plural for resource in WORKER_KINDS}
 QUICK = settings(CLUSTERS_RESYNC_INTERVAL_S="0.1")
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
-from tests.operator.clusters import CODE, SMALL, WHOLE, pool
+from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, pool
 
-from onyx.model.cluster import SET_BY_OPERATOR
+from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
 from onyx.settings import Settings, from_environment, variables
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.clusters.resources import children
 from onyx_operator.settings import OperatorSettings
 
 GOLDEN = Path(__file__).parent / "golden"
-POOLS = {"small": pool(), "whole": pool(WHOLE, CODE)}
+POOLS = {"small": pool(), "whole": pool(WHOLE, CODE), "spark": pool(SPARK, CODE)}
 EACH = pytest.mark.parametrize("name", POOLS)
 KUBERNETES_VERSIONS = ("1.29", "1.37")
 
@@ -197,3 +198,64 @@ def test_names_and_labels_fit_even_for_the_longest_name() -> None:
 def test_operator_settings_have_room_for_a_default_image() -> None:
     assert OperatorSettings().clusters.worker_image == ""
     assert OperatorSettings().engine == Settings()
+
+
+def spark_files() -> tuple[dict[str, str], dict[str, Any]]:
+    """Spark's settings, and the template of its executors."""
+    data = next(each["data"] for each in objects(POOLS["spark"]) if each["kind"] == "ConfigMap")
+    lines = (line.split(" ", 1) for line in data["spark.properties"].splitlines())
+    return dict(lines), json.loads(data["executor.json"])
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kubernetes_takes_the_template_of_executors(version: str) -> None:
+    _, executor = spark_files()
+    kubernetes_validate.validate(executor, version, strict=True)
+
+
+def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
+    found, _ = spark_files()
+    of_its_own = {
+        "spark.kubernetes.executor.deleteOnTermination",
+        "spark.sql.execution.arrow.pyspark.enabled",
+        "spark.sql.session.timeZone",
+        "spark.sql.shuffle.partitions",
+        "spark.ui.prometheus.enabled",
+    }
+    at_start = {"spark.kubernetes.driver.pod.name"}
+    with_policy = {"spark.kubernetes.container.image.pullPolicy"}
+    assert found.keys() - of_its_own == SPARK_SET_BY_OPERATOR.keys() - at_start - with_policy
+    assert found["spark.sql.shuffle.partitions"] == "64"
+    assert (found["spark.executor.memory"], found["spark.executor.instances"]) == ("4g", "3")
+
+
+def test_server_and_executors_see_what_workers_see() -> None:
+    _, executor = spark_files()
+    server = of_kind(POOLS["spark"], "Deployment")["spec"]["template"]["spec"]
+    ours = {"name", "mountPath"}
+    shared = [{key: each[key] for key in ours} for each in worker(POOLS["spark"])["volumeMounts"]]
+    for each in (server, executor["spec"]):
+        found = [{key: m[key] for key in ours} for m in each["containers"][0]["volumeMounts"]]
+        assert all(mount in found for mount in shared)
+        assert each["containers"][0]["image"] == worker(POOLS["spark"])["image"]
+        assert each["securityContext"] == pod(POOLS["spark"])["securityContext"]
+    address = values(POOLS["spark"])["ONYX_SPARK_MASTER"]
+    assert address == "sc://fleet-spark.team.svc:15002"
+
+
+def test_nothing_of_spark_is_taken_for_a_worker() -> None:
+    of = POOLS["spark"]
+    _, executor = spark_files()
+    server = of_kind(of, "Deployment")["spec"]["template"]
+    for each in (server, executor):
+        assert not of.selector.items() <= each["metadata"]["labels"].items()
+        assert of.spark_selector().items() <= each["metadata"]["labels"].items()
+
+
+def test_other_settings_of_spark_replace_its_server() -> None:
+    def template(conf: dict[str, str]) -> Any:
+        spark = {**SPARK["spark"], "conf": conf}
+        return of_kind(pool({**SPARK, "spark": spark}, CODE), "Deployment")["spec"]["template"]
+
+    assert template({}) == template({})
+    assert template({}) != template({"spark.sql.shuffle.partitions": "2"})

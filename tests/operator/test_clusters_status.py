@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.operator.clusters import CODE, SMALL, WHOLE, cluster, pool
+from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, cluster, pool
 
 from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.events import news
-from onyx_operator.clusters.observed import Observed
-from onyx_operator.clusters.plan import Plan
+from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import Pool
+from onyx_operator.clusters.resources import DEPLOYMENTS
 from onyx_operator.clusters.spec import Refusal, deleting, read_spec
 from onyx_operator.clusters.status import status
+from onyx_operator.settings import ClusterSettings
 
 NOW_S = 1_795_262_400.0
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T12:05:00Z"
@@ -179,7 +181,7 @@ def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
 
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
     before = reported(pool(), workers(**all_ready(2)))
-    refused = read_spec(cluster({"replica": 3}), None, Settings(), "")
+    refused = read_spec(cluster({"replica": 3}), None, Settings(), ClusterSettings())
     assert isinstance(refused, Refusal)
     found = reported(
         refused,
@@ -225,12 +227,19 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
         (WHOLE, None, "CodeMissing", "ConfigMap flights-code of spec.code is not there"),
         ({"replicas": "2"}, None, "InvalidSpec", "spec.replicas"),
         ({"settings": {"ONYX_MODULES": "x"}}, None, "InvalidSpec", "use spec.modules"),
+        ({**SMALL, "spark": {}}, None, "SparkRoleMissing", "spark.enabled=true"),
+        (
+            {**SMALL, "spark": {"conf": {"spark.executor.memory": "2g"}}},
+            None,
+            "InvalidSpec",
+            "is set by the operator (use spec.spark.executors.memory)",
+        ),
     ],
 )
 def test_what_is_missing_is_asked_for(
     spec: Mapping[str, Any], code: Any, reason: str, message: str
 ) -> None:
-    refused = read_spec(cluster(spec), code, Settings(), "")
+    refused = read_spec(cluster(spec), code, Settings(), ClusterSettings())
 
     assert isinstance(refused, Refusal)
     assert refused.reason == reason
@@ -239,7 +248,7 @@ def test_what_is_missing_is_asked_for(
 
 def test_the_operators_own_address_and_image_are_the_defaults() -> None:
     engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = read_spec(cluster({}), None, engine, "onyx-worker:2")
+    found = read_spec(cluster({}), None, engine, ClusterSettings(worker_image="onyx-worker:2"))
 
     assert not isinstance(found, Refusal)
     assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
@@ -247,11 +256,28 @@ def test_the_operators_own_address_and_image_are_the_defaults() -> None:
 
 def test_the_clusters_own_address_and_image_win() -> None:
     engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = read_spec(cluster(WHOLE), CODE, engine, "onyx-worker:2")
+    found = read_spec(cluster(WHOLE), CODE, engine, ClusterSettings(worker_image="onyx-worker:2"))
 
     assert not isinstance(found, Refusal)
     assert found.zookeeper_address == "zk-0:2181,zk-1:2181"
     assert found.image == "registry.example/onyx-worker:1.0"
+
+
+def test_a_spark_server_has_a_condition_of_its_own() -> None:
+    wanted = pool(SPARK, CODE)
+    away = Found(DEPLOYMENTS, {"metadata": {"name": "fleet-spark"}})
+    there = Found(DEPLOYMENTS, {**away.body, "status": {"availableReplicas": 1}})
+    of, ready = cluster(SPARK), workers(**all_ready(2))
+    for found, verdict in [
+        ((), ("False", "ServerStarting")),
+        ((away,), ("False", "ServerStarting")),
+        ((there,), ("True", "ServerReady")),
+    ]:
+        seen = Observed(of, wanted, NOW_S, found, ready)
+        assert condition(status(seen, Plan()), "SparkReady")[:2] == verdict
+        assert (plan(seen).again_in_s is None) == (verdict[0] == "True")
+    names = {each["type"] for each in reported(pool(), ready)["conditions"]}
+    assert names == {"Reconciled", "Ready"}
 
 
 def test_events_are_about_what_is_new() -> None:

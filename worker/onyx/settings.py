@@ -269,6 +269,8 @@ class Settings:
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
     """Folder in which relative paths of jobs start; empty means the current one."""
+    spark_master: str = "local[*]"
+    """Where Spark runs for tasks that name no master."""
     leave_timeout_s: float = 45.0
     """Longest time to leave the cluster after SIGTERM; must be shorter than the pod's grace
     period."""

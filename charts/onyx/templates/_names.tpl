@@ -11,6 +11,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Name of the role of Spark servers. */}}
+{{- define "onyx.spark.role" -}}
+{{ printf "%s-%s-spark" .Release.Namespace (include "onyx.fullname" .) }}
+{{- end -}}
+
 {{/* Labels of an object: (dict "root" $ "component" "operator"). */}}
 {{- define "onyx.labels" -}}
 {{ include "onyx.selector" . }}

@@ -31,7 +31,7 @@ async def check(
     body = {**cluster, "metadata": {"uid": _NO_UID, **cluster["metadata"]}}
     settings = operator.settings
     code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
-    pool = read_spec(body, code, settings.engine, settings.clusters.worker_image)
+    pool = read_spec(body, code, settings.engine, settings.clusters)
     if isinstance(pool, Refusal):
         return (), (Problem("spec", pool.message),)
     workers = next(each for each in children(pool) if each.resource is STATEFUL_SETS)

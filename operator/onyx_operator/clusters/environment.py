@@ -15,6 +15,7 @@ from onyx_operator.clusters.pool import Pool
 
 TRANSPORT_PORT = 7700
 METRICS_PORT = 9600
+CONNECT_PORT = 15_002
 _TLS_FILES = {"CA_FILE": "ca.crt", "CERT_FILE": "tls.crt", "KEY_FILE": "tls.key"}
 
 Source = str | dict[str, Any]
@@ -63,6 +64,9 @@ def _derived(pool: Pool) -> dict[str, Source]:
     }
     if cluster.data is not None:
         found["ONYX_DATA_DIR"] = cluster.data.mount_path
+    if cluster.spark is not None:
+        host = f"{pool.spark_name}.{pool.namespace}.svc"
+        found["ONYX_SPARK_MASTER"] = f"sc://{host}:{CONNECT_PORT}"
     if pool.code is not None:
         found["PYTHONPATH"] = CODE_PATH
     if cluster.tls is not None:

@@ -37,12 +37,18 @@ class Mount:
 def mounts(pool: Pool) -> Iterator[Mount]:
     """Everything that the pool's pods mount."""
     cluster = pool.cluster
-    yield Mount("tmp", "/tmp", {"emptyDir": {}}, read_only=False)  # noqa: S108 - not ours
+    yield from shared_mounts(pool)
     if cluster.tls is not None:
         yield Mount("tls", TLS_PATH, _secret(cluster.tls.secret_name))
     if cluster.zookeeper.auth_secret is not None:
         source = _secret(cluster.zookeeper.auth_secret)
         yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, source)
+
+
+def shared_mounts(pool: Pool) -> Iterator[Mount]:
+    """What the user's code needs, wherever it runs: in workers and in Spark."""
+    cluster = pool.cluster
+    yield Mount("tmp", "/tmp", {"emptyDir": {}}, read_only=False)  # noqa: S108 - not ours
     if pool.code is not None:
         items = [{"key": key, "path": path} for key, path in pool.code.paths.items()]
         yield Mount(

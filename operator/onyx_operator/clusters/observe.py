@@ -9,7 +9,7 @@ from typing import Any
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
-from onyx_operator.clusters.resources import KINDS, STATEFUL_SETS, children
+from onyx_operator.clusters.resources import STATEFUL_SETS, children, kinds
 from onyx_operator.clusters.spec import Refusal, deleting, read_spec
 from onyx_operator.context import Operator
 from onyx_operator.kube import CONFIG_MAPS, JOBS, Kube, Object, Resource
@@ -56,7 +56,7 @@ async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
         jobs = await referring_jobs(operator.kube, metadata["namespace"], metadata["name"])
         return deleting([str(job["metadata"]["name"]) for job in jobs])
     code = await _code_config_map(operator.kube, body)
-    return read_spec(body, code, settings.engine, settings.clusters.worker_image)
+    return read_spec(body, code, settings.engine, settings.clusters)
 
 
 async def _code_config_map(kube: Kube, body: Mapping[str, Any]) -> Object | None:
@@ -72,7 +72,7 @@ async def _found(kube: Kube, pool: Pool) -> list[Found]:
     labels = f"{CLUSTER_LABEL}={pool.cluster.name}"
     found = [
         Found(resource, body)
-        for resource in KINDS
+        for resource in kinds(pool)
         for body in await kube.list_all(resource, pool.namespace, labels)
     ]
     there = {(each.resource, each.name) for each in found}

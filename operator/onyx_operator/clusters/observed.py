@@ -50,3 +50,12 @@ class Observed:
     """The StatefulSet, if it is ours."""
     pods: Sequence[Mapping[str, Any]] = ()
     """The pods; read only when not all workers are ready."""
+
+
+def spark_is_ready(seen: Observed, name: str) -> bool:
+    """Whether the Deployment of the Spark server has a pod that answers."""
+    for each in seen.found:
+        if each.resource.kind == "Deployment" and each.name == name:
+            counts = each.body.get("status") or {}
+            return bool(counts.get("availableReplicas", 0))
+    return False

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 from onyx_operator.clusters.actions import Action, Apply, Delete
 from onyx_operator.clusters.compare import contains
-from onyx_operator.clusters.observed import Found, Observed
+from onyx_operator.clusters.observed import Found, Observed, spark_is_ready
+from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import APPLIED_ANNOTATION, Child, children
 from onyx_operator.clusters.spec import Refusal
+
+SPARK_LOOK_INTERVAL_S = 5.0
+"""Between looks at a Spark server that starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,14 @@ def plan(seen: Observed) -> Plan:
         if key not in needed and each.belongs_to(pool.uid) and not each.goes
     )
     trouble = "; ".join(f"{kind.kind} {name} {why}" for (kind, name), why in blocked.items())
-    return Plan((*applied, *unwanted), Refusal("NameTaken", trouble) if trouble else None)
+    refusal = Refusal("NameTaken", trouble) if trouble else None
+    return Plan((*applied, *unwanted), refusal, _look_again_in_s(seen, pool))
+
+
+def _look_again_in_s(seen: Observed, pool: Pool) -> float | None:
+    """Nobody watches Deployments: they are few, and of one pod each."""
+    waits = pool.cluster.spark is not None and not spark_is_ready(seen, pool.spark_name)
+    return SPARK_LOOK_INTERVAL_S if waits else None
 
 
 def _blocked(there: Found | None, uid: str) -> str:

@@ -8,6 +8,7 @@ on SIGTERM, and no Service sends it anything that would have to be drained first
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.cluster import EnvSource, PullSecret
@@ -20,6 +21,20 @@ from onyx_operator.clusters.pool import Pool
 CONTAINER = "worker"
 USER_ID = 65532
 CODE_ANNOTATION = "onyx.dev/code"
+POD_SECURITY: Mapping[str, Any] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Of every pod of a cluster, with that of its containers: Pod Security `restricted`."""
+CONTAINER_SECURITY: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 
 def pod_template(pool: Pool) -> dict[str, Any]:
@@ -52,14 +67,7 @@ def _pod(pool: Pool) -> dict[str, Any]:
     return {
         "containers": [_container(pool)],
         "volumes": [mount.volume() for mount in mounts(pool)],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": dict(POD_SECURITY),
         **({"imagePullSecrets": secrets} if secrets else {}),
         "serviceAccountName": account_name(pool),
         "automountServiceAccountToken": False,
@@ -93,11 +101,7 @@ def _container(pool: Pool) -> dict[str, Any]:
         "startupProbe": _probe("/livez", period_s=2, failures=60),
         "livenessProbe": _probe("/livez", period_s=20, failures=3),
         "readinessProbe": _probe("/readyz", period_s=3, failures=2),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [mount.volume_mount() for mount in mounts(pool)],
         # The status of a worker that fails has the end of what it printed, and so has ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",

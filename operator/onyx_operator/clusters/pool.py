@@ -13,6 +13,8 @@ from onyx.model.cluster import Cluster
 from onyx.model.manifest import API_VERSION, CLUSTER_KIND
 
 CLUSTER_LABEL = "onyx.dev/cluster"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+SPARK_LABEL = "onyx.dev/spark"
 MANAGED_BY = "onyx-operator"
 
 
@@ -37,6 +39,8 @@ class Pool:
     zookeeper_address: str
     image: str
     code: Code | None = None
+    spark_role: str = ""
+    """Kind and name of what Spark servers may do; empty: there can be none."""
 
     @property
     def name(self) -> str:
@@ -56,6 +60,21 @@ class Pool:
             "app.kubernetes.io/instance": self.cluster.name,
             "app.kubernetes.io/managed-by": MANAGED_BY,
         }
+
+    @property
+    def spark_name(self) -> str:
+        """Name of everything of the Spark server."""
+        return f"{self.cluster.name}-spark"
+
+    def spark_selector(self, role: str = "") -> dict[str, str]:
+        """Labels that only pods of Spark have: of the `server`, of an `executor`, or of both."""
+        of_role = {SPARK_LABEL: role} if role else {}
+        return {**selector(self.cluster.name), COMPONENT_LABEL: "spark", **of_role}
+
+    @property
+    def spark_labels(self) -> dict[str, str]:
+        """Labels of everything that belongs to Spark."""
+        return {**self.labels, **self.spark_selector()}
 
     @property
     def owner(self) -> dict[str, Any]:
@@ -78,7 +97,7 @@ def selector(cluster: str) -> dict[str, str]:
     """Labels of the pods of the cluster called so."""
     return {
         "app.kubernetes.io/name": "onyx",
-        "app.kubernetes.io/component": "worker",
+        COMPONENT_LABEL: "worker",
         CLUSTER_LABEL: cluster,
     }
 
@@ -96,9 +115,7 @@ def code_of(config_map: Mapping[str, Any]) -> Code:
     """
     name = config_map["metadata"]["name"]
     content = {**config_map.get("data", {}), **config_map.get("binaryData", {})}
-    digest = hashlib.sha256(canonical_json(content)).digest()
-    shown = base64.b32encode(digest).decode().lower()[:16]
-    return Code(name, shown, {key: _path(key) for key in sorted(content)})
+    return Code(name, digest_of(content), {key: _path(key) for key in sorted(content)})
 
 
 def _path(key: str) -> str:
@@ -106,3 +123,9 @@ def _path(key: str) -> str:
     if ending != "py" or not all(part.isidentifier() for part in module.split(".")):
         return key
     return module.replace(".", "/") + dot + ending
+
+
+def digest_of(content: Any) -> str:
+    """Sixteen characters that differ when JSON data differs."""
+    digest = hashlib.sha256(canonical_json(content)).digest()
+    return base64.b32encode(digest).decode().lower()[:16]

@@ -7,24 +7,37 @@ people and scrapers: workers find each other through the log.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.canonical import canonical_json
+from onyx.model.cluster import SparkServer
+from onyx_operator.clusters import spark
 from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT
 from onyx_operator.clusters.pods import account_name, pod_template
-from onyx_operator.clusters.pool import Pool
-from onyx_operator.kube import Resource
+from onyx_operator.clusters.pool import Pool, digest_of
+from onyx_operator.kube import CONFIG_MAPS, Resource
 
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets")
 SERVICES = Resource("v1", "Service", "services")
 ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts")
 BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICIES = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
-KINDS = (ACCOUNTS, SERVICES, POLICIES, BUDGETS, STATEFUL_SETS)
-"""What a pool is made of, in the order in which it is made."""
+BINDINGS = Resource("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments")
+WORKER_KINDS = (ACCOUNTS, SERVICES, POLICIES, BUDGETS, STATEFUL_SETS)
+SPARK_KINDS = (BINDINGS, CONFIG_MAPS, DEPLOYMENTS)
+"""What the operator sees only where it may run Spark servers."""
+_ORDER = (
+    ACCOUNTS,
+    BINDINGS,
+    CONFIG_MAPS,
+    SERVICES,
+    POLICIES,
+    BUDGETS,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+)
+"""In which the objects of a pool are made."""
 
 APPLIED_ANNOTATION = "onyx.dev/applied"
 """Digest of what was applied: it differs when a field is no longer applied that once was."""
@@ -57,8 +70,31 @@ def children(pool: Pool) -> tuple[Child, ...]:
         found.append((POLICIES, _policy(pool)))
     if cluster.pod_disruption_budget.enabled:
         found.append((BUDGETS, _budget(pool)))
+    if cluster.spark is not None:
+        found += _spark(pool, cluster.spark)
     made = [Child(resource, _stamped(body)) for resource, body in found]
-    return tuple(sorted(made, key=lambda child: KINDS.index(child.resource)))
+    return tuple(sorted(made, key=lambda child: _ORDER.index(child.resource)))
+
+
+def kinds(pool: Pool) -> tuple[Resource, ...]:
+    """Of objects that a pool may have or have had."""
+    return WORKER_KINDS + SPARK_KINDS if pool.spark_role else WORKER_KINDS
+
+
+def _spark(pool: Pool, wanted: SparkServer) -> list[tuple[Resource, dict[str, Any]]]:
+    def metadata() -> dict[str, Any]:
+        return {**_metadata(pool, pool.spark_name), "labels": pool.spark_labels}
+
+    found = [
+        (ACCOUNTS, spark.account(metadata())),
+        (BINDINGS, spark.role_binding(pool, metadata())),
+        (CONFIG_MAPS, spark.files(pool, metadata(), wanted)),
+        (SERVICES, spark.service(pool, metadata())),
+        (DEPLOYMENTS, spark.deployment(pool, metadata(), wanted)),
+    ]
+    if pool.cluster.network_policy.enabled:
+        found.append((POLICIES, spark.policy(pool, metadata())))
+    return found
 
 
 def _metadata(pool: Pool, name: str = "") -> dict[str, Any]:
@@ -72,9 +108,7 @@ def _metadata(pool: Pool, name: str = "") -> dict[str, Any]:
 
 
 def _stamped(body: dict[str, Any]) -> dict[str, Any]:
-    digest = hashlib.sha256(canonical_json(body)).digest()
-    shown = base64.b32encode(digest).decode().lower()[:16]
-    body["metadata"]["annotations"][APPLIED_ANNOTATION] = shown
+    body["metadata"]["annotations"][APPLIED_ANNOTATION] = digest_of(body)
     return body
 
 

@@ -11,6 +11,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import connection
+from onyx_operator.settings import ClusterSettings
 
 DELETING = "Deleting"
 """Reason of a refusal: the cluster is being deleted."""
@@ -29,7 +30,7 @@ def read_spec(
     cluster: Mapping[str, Any],
     config_map: Mapping[str, Any] | None,
     engine: Settings,
-    default_image: str,
+    defaults: ClusterSettings,
 ) -> Pool | Refusal:
     """The pool that a cluster asks for, or why there is none.
 
@@ -37,14 +38,14 @@ def read_spec(
         cluster: the OnyxCluster object.
         config_map: the ConfigMap that `spec.code` names; None when it is not there.
         engine: defaults for clusters, see `connection`.
-        default_image: image of workers for clusters that name none.
+        defaults: the operator's own settings, such as the image for clusters that name none.
     """
     try:
         parsed = parse_cluster(cluster)
     except ManifestError as error:
         return Refusal("InvalidSpec", str(error))
     found = connection(cluster, engine)
-    image = parsed.image or default_image
+    image = parsed.image or defaults.worker_image
     if not image:
         return Refusal("ImageMissing", "spec.image is missing: name an image of workers")
     if parsed.zookeeper.address is None and not _configured(engine):
@@ -58,6 +59,13 @@ def read_spec(
             "CodeMissing",
             f"ConfigMap {parsed.code.config_map} of spec.code is not there: make it",
         )
+    if parsed.spark is not None and not defaults.spark_role:
+        return Refusal(
+            "SparkRoleMissing",
+            "spec.spark asks for a Spark server, but the operator has no role for it "
+            "(ONYX_OPERATOR_CLUSTERS_SPARK_ROLE): install the chart with spark.enabled=true, or "
+            "remove spec.spark",
+        )
     return Pool(
         cluster=parsed,
         namespace=cluster["metadata"]["namespace"],
@@ -66,6 +74,7 @@ def read_spec(
         zookeeper_address=found.zookeeper.address,
         image=image,
         code=code_of(config_map) if config_map is not None else None,
+        spark_role=defaults.spark_role,
     )
 
 

@@ -1,7 +1,8 @@
 """Step 4 for an OnyxCluster: its status, from what was observed and what went wrong. Pure.
 
 Two conditions: `Reconciled`, whether all objects are as the spec says, and `Ready`, whether all
-workers have joined and are up to date. Why they are not is found in the pods.
+workers have joined and are up to date; with a Spark server also `SparkReady`. Why they are not is
+found in the pods.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onyx_operator.clusters.observed import Observed
+from onyx_operator.clusters.observed import Observed, spark_is_ready
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.pool import Pool, selector, selector_text
 from onyx_operator.clusters.spec import DELETING, Refusal
@@ -40,6 +41,8 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
         "Ready": _ready(seen, trouble, counts),
     }
     pool = seen.wanted if isinstance(seen.wanted, Pool) else None
+    if pool is not None and pool.cluster.spark is not None:
+        verdicts["SparkReady"] = _spark_ready(seen, pool.spark_name)
     return {
         "observedGeneration": metadata["generation"],
         **_from_spec(pool, ready, before),
@@ -96,6 +99,13 @@ def _ready(seen: Observed, trouble: Refusal | None, counts: Object) -> Verdict:
     if ready >= replicas:
         return "False", "Updating", f"{shown}, {updated} are up to date"
     return "False", "WorkersStarting", f"{shown}; {_where_to_look(seen, counts)}"
+
+
+def _spark_ready(seen: Observed, name: str) -> Verdict:
+    if spark_is_ready(seen, name):
+        return "True", "ServerReady", "the Spark Connect server answers"
+    look = f"if that stays so, kubectl describe deployment {name} says why"
+    return "False", "ServerStarting", f"the Spark Connect server does not answer yet; {look}"
 
 
 def _where_to_look(seen: Observed, counts: Object) -> str:

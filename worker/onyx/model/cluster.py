@@ -23,6 +23,7 @@ from onyx.model.keys.kubernetes import SECONDS, Matching, count_or_percent, quan
 WORKERS_MAX = 1_000
 PEERS_PER_WORKER_MAX = 256
 LIST_ENTRIES_MAX = 128
+EXECUTORS_MAX = 1_000
 VALUE_CHARACTERS_MAX = 32_768
 
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}"
@@ -35,6 +36,8 @@ _LABEL_KEY = Matching("a label's key", _QUALIFIED, characters_max=317)
 _ANNOTATION_KEY = Matching("an annotation's key", _QUALIFIED, characters_max=317)
 _RESOURCE = Matching("the name of a resource", _QUALIFIED, characters_max=317)
 _LABEL = Matching("a label", r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?", characters_max=63)
+_SPARK_KEY = Matching("a setting of Spark", r"spark\.[A-Za-z0-9_.-]+")
+_HEAP = Matching("a size of Java's heap", "[1-9][0-9]{0,6}[mg]", "such as 512m or 2g")
 _ANNOTATIONS = MapOf(_ANNOTATION_KEY, _VALUE, LIST_ENTRIES_MAX)
 _AMOUNTS = MapOf(_RESOURCE, quantity(), entries_max=32)
 
@@ -134,6 +137,38 @@ class Resources:
     """Amounts that the scheduler reserves."""
     limits: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
     """Most that the container may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExecutors:
+    """Pods that Spark runs its tasks in."""
+
+    instances: Annotated[int, Count(1, EXECUTORS_MAX, "executors")] = 2
+    """Number of executors, which stay while the server runs."""
+    cores: Annotated[int, Count(1, 256, "cores")] = 1
+    """Tasks that each runs at once, and CPUs that each requests."""
+    memory: Annotated[str, _HEAP] = "1g"
+    """Heap of each; Spark requests some more for Python and buffers
+    (spark.executor.memoryOverheadFactor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkServer:
+    """A Spark Connect server whose executors are pods. It runs the image, the code and the data
+    volume of the workers; tasks of jobs that name no master use it."""
+
+    memory: Annotated[str, _HEAP] = "1g"
+    """Heap of the server."""
+    resources: Resources = Resources()
+    """CPU and memory of the server's container; more than the heap."""
+    executors: SparkExecutors = SparkExecutors()
+    """The executors."""
+    conf: Annotated[
+        Mapping[str, str],
+        MapOf(_SPARK_KEY, _VALUE, LIST_ENTRIES_MAX),
+        Key(restriction="None that another key sets or the operator needs."),
+    ] = field(default_factory=lambda: EMPTY)
+    """Settings of Spark: spark.sql.shuffle.partitions, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +290,9 @@ class Cluster:
     """Who may reach the workers."""
     service_account: ServiceAccount = ServiceAccount()
     """The ServiceAccount of the workers."""
+    spark: SparkServer | None = None
+    """A Spark Connect server with executors of its own. By default there is none, and Spark runs
+    beside the workers."""
     termination_grace_period_seconds: Annotated[int, SECONDS] = 60
     """Time that a worker has to leave the cluster before it is killed."""
 
@@ -274,3 +312,29 @@ SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
     }
 )
 """Variables of a worker that the operator sets, with the key of the spec that they come from."""
+SPARK_SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.app.name": "",
+        "spark.blockManager.port": "",
+        "spark.connect.grpc.binding.address": "",
+        "spark.connect.grpc.binding.port": "",
+        "spark.driver.bindAddress": "",
+        "spark.driver.host": "",
+        "spark.driver.memory": "memory",
+        "spark.driver.port": "",
+        "spark.executor.cores": "executors.cores",
+        "spark.executor.instances": "executors.instances",
+        "spark.executor.memory": "executors.memory",
+        "spark.kubernetes.authenticate.executor.serviceAccountName": "",
+        "spark.kubernetes.container.image": "",
+        "spark.kubernetes.container.image.pullPolicy": "",
+        "spark.kubernetes.driver.pod.name": "",
+        "spark.kubernetes.executor.podNamePrefix": "",
+        "spark.kubernetes.executor.podTemplateContainerName": "",
+        "spark.kubernetes.executor.podTemplateFile": "",
+        "spark.kubernetes.namespace": "",
+        "spark.master": "",
+        "spark.ui.port": "",
+    }
+)
+"""Settings of a Spark server that the operator sets, with the key of `spec.spark` for some."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.errors import SettingsError
-from onyx.model.cluster import SET_BY_OPERATOR
+from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest
 from onyx.model.rules.looking import entries, good
@@ -33,6 +33,7 @@ def check_cluster(spec: Draft, path: str, report: Report) -> None:
     _check_variables(spec, path, report)
     _check_sources(spec, path, report)
     _check_mount(good(spec, "data"), at(path, "data"), report)
+    _check_spark(good(spec, "spark"), at(path, "spark"), report)
     template = good(spec, "pod_template")
     pod = good(template, "spec") if template else None
     _check_pod(pod or {}, at(at(path, "podTemplate"), "spec"), report)
@@ -82,6 +83,14 @@ def _check_variables(spec: Draft, path: str, report: Report) -> None:
         for key, reference in origin.items():
             _check_reference(key, reference, at(at(where, "valueFrom"), key), report)
         seen.setdefault(name, where)
+
+
+def _check_spark(draft: Draft | None, path: str, report: Report) -> None:
+    for name in (good(draft, "conf") or ()) if draft else ():
+        if name in SPARK_SET_BY_OPERATOR:
+            key = SPARK_SET_BY_OPERATOR[name]
+            hint = f"use spec.spark.{key}" if key else "remove it"
+            report.add(at(at(path, "conf"), name), "is set by the operator", hint)
 
 
 def _taken(name: str, path: str, report: Report) -> None:

@@ -1,0 +1,1 @@
+"""What the pods of Spark run on Kubernetes: a Connect server, and its executors."""
