@@ -427,3 +427,44 @@ def test_the_registry_knows_the_plugin(tmp_path: Path) -> None:
         {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
     )
     assert isinstance(build_output("spark", context), SparkOutput)
+
+
+@pytest.mark.parametrize(
+    ("options", "workers", "used"),
+    [
+        ({}, "local[*]", "local[*]"),
+        ({}, "sc://fleet-spark:15002", "sc://fleet-spark:15002"),
+        ({"master": "local[2]"}, "sc://fleet-spark:15002", "local[2]"),
+    ],
+)
+def test_a_task_without_a_master_runs_where_its_worker_says(
+    tmp_path: Path, options: dict[str, Any], workers: str, used: str
+) -> None:
+    runner = SummingRunner()
+    context = plugin_context(
+        {"path": str(tmp_path), "stage": STAGE, **options}, functions={STAGE: lambda frame: frame}
+    )
+    sink = output(dataclasses.replace(context, spark_master=workers), runner)
+    sink.upgrade(lambda: None)
+    written(sink, 1)
+    sink.seal()
+    assert runner.requests[0].master == used
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"path": "s3://bucket/out"}, "parts in an object store are copied to the worker"),
+        ({"sparkConf": {"spark.driver.memory": "2g"}}, "spark.driver.memory is set where a Spark"),
+    ],
+)
+def test_a_stage_that_the_workers_master_cannot_run_is_refused(
+    tmp_path: Path, options: dict[str, Any], complaint: str
+) -> None:
+    context = plugin_context(
+        {"path": str(tmp_path), "stage": STAGE, **options}, functions={STAGE: lambda frame: frame}
+    )
+    there = dataclasses.replace(context, spark_master="sc://fleet-spark:15002")
+    with pytest.raises(UserError, match=complaint) as raised:
+        output(there, SummingRunner())
+    assert "ONYX_SPARK_MASTER of the workers" in str(raised.value)

@@ -55,6 +55,8 @@ class PluginContext:
     """False once the task is to stop. Long calls poll it and give up. Safe from any thread."""
     data_dir: str = ""
     """Folder that relative paths count from; empty means the current folder."""
+    spark_master: str = "local[*]"
+    """Where Spark runs if the task does not say so."""
 
     @property
     def where(self) -> str:

@@ -29,4 +29,5 @@ def plugin_context(program: Program) -> PluginContext:
         permitted=services.permitted,
         wanted=program.assignment.wanted,
         data_dir=services.settings.data_dir,
+        spark_master=services.settings.spark_master,
     )

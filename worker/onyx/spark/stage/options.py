@@ -22,8 +22,9 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
 
     stage: str
     """`package.module:name` of a function from DataFrame to DataFrame."""
-    master: Annotated[str, msgspec.Meta(min_length=1)] = "local[*]"
-    """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect."""
+    master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
+    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
     result_format: Literal["parquet", "jsonl"] = "parquet"
     schema: str | None = None
     """Columns of the segments in Spark's DDL (`row BIGINT, delay DOUBLE`). Without it they are
@@ -37,14 +38,20 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
-        wrong = list(wrong_master(self.master))
-        yield from wrong
-        if is_connect(self.master):
-            yield from not_of_a_session(self.spark_conf)
-        if not wrong and is_object(self.path) and not is_local(self.master):
-            yield Problem(
-                "master",
-                f"is {self.master!r}, but parts in an object store are copied to the worker, where "
-                "only a local master sees them",
-                "take a local one, or a path on a shared volume",
-            )
+        if self.master is not None:
+            yield from wrong_master_of(self, self.master)
+
+
+def wrong_master_of(options: SparkOptions, master: str) -> Iterator[Problem]:
+    """What is wrong with running the stage of these options there."""
+    wrong = list(wrong_master(master))
+    yield from wrong
+    if is_connect(master):
+        yield from not_of_a_session(options.spark_conf)
+    if not wrong and is_object(options.path) and not is_local(master):
+        yield Problem(
+            "master",
+            f"is {master!r}, but parts in an object store are copied to the worker, where "
+            "only a local master sees them",
+            "take a local one, or a path on a shared volume",
+        )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
-from onyx.plugins.options import located
+from onyx.plugins.options import located, task_error
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
@@ -21,7 +21,7 @@ from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.child.runner import run_in_child
-from onyx.spark.stage.options import SparkOptions
+from onyx.spark.stage.options import SparkOptions, wrong_master_of
 from onyx.spark.stage.results import Results, directory_results, object_results
 
 
@@ -31,9 +31,14 @@ class SparkOutput(ColumnsPartsWriter):
     def __init__(
         self, context: PluginContext, options: SparkOptions, runner: StageRunner = run_in_child
     ) -> None:
-        """Raises NameNotRegistered: the stage is not a function of a listed module."""
+        """
+        Raises:
+            NameNotRegistered: the stage is not a function of a listed module.
+            UserError: Spark cannot run the stage where this worker's own master is.
+        """
         context.resolve(options.stage)
         self._options = options
+        self._master = _master(context, options)
         self._runner = runner
         self._results = _results(context, options)
         form = ParquetFormat(context)
@@ -60,7 +65,7 @@ class SparkOutput(ColumnsPartsWriter):
             target="",
             result_format=options.result_format,
             schema=options.schema,
-            master=options.master,
+            master=self._master,
             spark_conf=options.spark_conf,
             name=f"onyx: {self._context.job_name}, {self._context.task}",
         )
@@ -74,6 +79,18 @@ class SparkOutput(ColumnsPartsWriter):
 
     def _fence_off(self, live: Sequence[GroupId]) -> None:
         self._results.fence(live)
+
+
+def _master(context: PluginContext, options: SparkOptions) -> str:
+    if options.master is not None:
+        return options.master
+    for problem in wrong_master_of(options, context.spark_master):
+        raise task_error(
+            context,
+            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
+            f"names none): {problem.hint}",
+        )
+    return context.spark_master
 
 
 def _results(context: PluginContext, options: SparkOptions) -> Results:
