@@ -59,6 +59,10 @@ def always(*_: Any) -> bool:
     return True
 
 
+def nothing(*_: Any) -> None:
+    return None
+
+
 def is_value_error(event: Any, old: Segment, new: Any, all_new: Any) -> bool:
     return isinstance(new, ValueError)
 

@@ -12,7 +12,15 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-MODULES = ("onyx", "onyx.api", "onyx.plugin", "onyx.testing", "onyx.errors", "onyx.settings")
+MODULES = (
+    "onyx",
+    "onyx.api",
+    "onyx.plugin",
+    "onyx.testing",
+    "onyx.spark.source",
+    "onyx.errors",
+    "onyx.settings",
+)
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "public-api.md"
 _VALUES = {
     "Commit": "What `TransactionalOutput.begin` is given: `commit(token, segments)`.",

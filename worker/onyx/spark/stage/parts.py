@@ -57,7 +57,12 @@ def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:
         ) from error
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(pa.schema([_typed(field) for field in united]))
+    return from_arrow_schema(spark_schema(united))
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema in types that Spark has."""
+    return pa.schema([_typed(field) for field in schema])
 
 
 def _typed(field: pa.Field) -> pa.Field:

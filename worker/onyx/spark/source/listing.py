@@ -1,0 +1,145 @@
+"""The published parts of an output and the files of a stage's result, in a folder or a bucket.
+
+Staged parts lie in folders below and have other names, so a listing never has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from onyx.errors import UserError
+from onyx.objects.bucket import Bucket
+from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.spark.source.offsets import Part
+
+MANIFEST = "_onyx.json"
+"""Beside the files of a result, and beside the parts of a job."""
+_PART = re.compile(
+    r"part-(?P<writer>(?P<task>.+)-\d+-[0-9a-f]{12})-(?P<number>\d{6,})\.(parquet|jsonl|jsonl\.gz)"
+)
+_RESULT = re.compile(r"[^._].*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, and what is put before the names of its writers."""
+
+    path: str
+    """Absolute, or a URL."""
+    writers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of an output are."""
+
+    folders: tuple[Folder, ...]
+    content: Literal["result", "parts"]
+    task: str | None
+    """None: all tasks that wrote there."""
+    name: str
+    """In messages."""
+
+
+class NotThere(UserError):
+    """A folder does not exist, where this process runs."""
+
+
+def published(place: Place) -> list[Part]:
+    """All files of a place, in a stable order.
+
+    Raises:
+        NotThere: a folder does not exist here.
+        UserError: it cannot be listed.
+        Unavailable: the object store does not answer.
+    """
+    of = _result if place.content == "result" else _parts
+    found = (part for folder in place.folders for part in of(place, folder))
+    return sorted(found, key=lambda part: part.path)
+
+
+def document(folder: str, name: str) -> Any:
+    """A JSON document of a folder; None if it is not there.
+
+    Raises:
+        UserError: it is damaged, or may not be read.
+    """
+    try:
+        data = _bytes(folder, name)
+        return None if data is None else msgspec.json.decode(data)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{folder}/{name} cannot be read: {error}") from error
+
+
+def below(folder: str, name: str) -> str:
+    """What is below a folder."""
+    return str(parse_url(folder) / name) if is_url(folder) else os.path.join(folder, name)
+
+
+def holds(folder: str, name: str) -> bool:
+    """Whether a folder has something of this name."""
+    if not is_url(folder):
+        return os.path.exists(os.path.join(folder, name))
+    url = parse_url(folder) / name
+    return next(Bucket(url.bucket).list(f"{url.key}/"), None) is not None
+
+
+def _parts(place: Place, folder: Folder) -> Iterator[Part]:
+    for name, path, size_bytes in _files(place, folder.path):
+        found = _PART.fullmatch(name)
+        if found is not None and place.task in (None, found["task"]):
+            writer = folder.writers + found["writer"]
+            yield Part(path, writer, int(found["number"]), size_bytes)
+
+
+def _result(place: Place, folder: Folder) -> Iterator[Part]:
+    manifest = document(folder.path, MANIFEST)
+    named = manifest.get("files") if isinstance(manifest, dict) else None
+    files = sorted(_files(place, folder.path))
+    for number, (name, path, size_bytes) in enumerate(files):
+        if _RESULT.fullmatch(name) and (named is None or name in named):
+            yield Part(path, "result", number, size_bytes)
+
+
+def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
+    """Name, path and size of each file."""
+    if is_url(folder):
+        url = parse_url(folder)
+        prefix = f"{url.key}/" if url.key else ""
+        for found in Bucket(url.bucket).list(prefix):
+            name = found.key.removeprefix(prefix)
+            if "/" not in name:
+                yield name, str(ObjectUrl(url.bucket, found.key)), found.size_bytes
+        return
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                    if entry.is_file():
+                        yield entry.name, entry.path, entry.stat().st_size
+    except FileNotFoundError as error:
+        raise NotThere(
+            f"{place.name}: {folder} is not there: nothing has been written yet, or this machine "
+            "does not see the volume of the workers"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{place.name}: {folder} cannot be read: {error.strerror}") from error
+
+
+def _bytes(folder: str, name: str) -> bytes | None:
+    if is_url(folder):
+        url = parse_url(folder) / name
+        found = Bucket(url.bucket).get(url.key)
+        return found.data if found else None
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

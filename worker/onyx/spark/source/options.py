@@ -1,0 +1,86 @@
+"""The options of `format("onyx")`.
+
+Spark gives all values as text and all keys in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from onyx.errors import UserError
+from onyx.model.report import nearest
+from onyx.structs import prepared
+from onyx.transport.state_queries import EXTENTS_MAX
+
+EXTENTS_DEFAULT = 10_000
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+_LIMITS = ("maxRowsPerTrigger", "maxFilesPerTrigger", "maxBytesPerTrigger")
+
+
+@prepared
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is read: an output by its `path`, or by `job` and `task`; or a window by `job` and
+    `window`."""
+
+    path: str | None = None
+    """Path of the output as the job has it: a folder or `s3://bucket/prefix`."""
+    job: str | None = None
+    """Id of the job."""
+    task: str | None = None
+    """Name of the output task."""
+    window: str | None = None
+    """Id of a window of a running job, whose state is read."""
+    key: str | None = None
+    """Of a window: only this group. Read as JSON if it is JSON, else as text."""
+    extents_max: Annotated[int, msgspec.Meta(ge=1, le=EXTENTS_MAX)] = EXTENTS_DEFAULT
+    """Of a window: the first so many extents."""
+    content: Literal["result", "parts"] = "result"
+    """Of an output `spark`: the result of its stage, or the parts that the stage reads."""
+    zookeeper: str | None = None
+    """Address, `host:port[,host:port]`; without it `ONYX_ZOOKEEPER_ADDRESS`."""
+    tenancy: str | None = None
+    """Without it `ONYX_TENANCY_ID`."""
+    starting_from: Literal["earliest", "latest"] = "earliest"
+    """Of a stream that begins: all that was published, or only what comes."""
+    max_rows_per_trigger: _AtLeastOne | None = None
+    max_files_per_trigger: _AtLeastOne | None = None
+    max_bytes_per_trigger: _AtLeastOne | None = None
+    """Of a stream: a batch has at most so many rows, parts or bytes (but at least one part)."""
+
+    def wrong(self) -> Iterator[str]:
+        """What is wrong beyond the types of the options."""
+        if self.window is not None:
+            if self.job is None:
+                yield "option 'job' is missing: a window is one of a job"
+            if self.path is not None or self.task is not None:
+                yield "option 'window' reads the state of a window; leave out 'path' and 'task'"
+        elif self.path is None and (self.job is None or self.task is None):
+            yield "say what to read: 'path', or 'job' and 'task', or 'job' and 'window'"
+        given = (self.max_rows_per_trigger, self.max_files_per_trigger, self.max_bytes_per_trigger)
+        if sum(each is not None for each in given) > 1:
+            yield f"only one of {', '.join(_LIMITS)} can be given"
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Options as Spark hands them over.
+
+    Raises:
+        UserError: one is unknown, missing or not of its type.
+    """
+    names = [field.encode_name for field in msgspec.structs.fields(SourceOptions)]
+    known = {name.lower(): name for name in names}
+    for key in given:
+        if key.lower() not in known:
+            hint = nearest(key, names) or f"known are: {', '.join(names)}"
+            raise UserError(f'format("onyx"): option {key!r} is not known; {hint}')
+    values = {known[key.lower()]: value for key, value in given.items()}
+    try:
+        options = msgspec.convert(values, SourceOptions, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(f'format("onyx"): an option is wrong: {error}') from error
+    for problem in options.wrong():
+        raise UserError(f'format("onyx"): {problem}')
+    return options

@@ -1,0 +1,93 @@
+"""Which files an output is, from the options of a Spark user.
+
+A path is enough, and no ZooKeeper is asked then. A job and a task are looked up in the log, as
+`onyx jobs` does.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.objects.urls import is_url
+from onyx.spark.source.listing import MANIFEST, Folder, Place, below, document, holds
+from onyx.spark.source.options import SourceOptions
+
+_READABLE = ("files", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An output."""
+
+    place: Place
+    schema: pa.Schema | None
+    """Of its catalog entry."""
+
+
+def place_at(path: str, options: SourceOptions, plugin: str | None = None) -> Place:
+    """The files of an output at a path.
+
+    Args:
+        path: of the output, as its task has it.
+        options: what of it is wanted.
+        plugin: `files` or `spark`; None: by what lies there.
+
+    Raises:
+        UserError: it is not there, or its parts cannot be attributed to a job.
+    """
+    folder = path if is_url(path) else os.path.abspath(path.removeprefix("file://"))
+    name = _named(options, folder)
+    of_spark = holds(folder, "parts") or holds(folder, "result") if plugin is None else (
+        plugin == "spark"
+    )  # fmt: skip
+    if not of_spark:
+        return Place((Folder(folder),), "parts", options.task, name)
+    if options.content == "result":
+        return _result(folder, options, name)
+    if options.job is None:
+        raise UserError(
+            f"{name}: option 'job' is missing: the parts of an output `spark` are those of a job"
+        )
+    jobs = _versions(folder, options.job)
+    folders = tuple(Folder(below(folder, f"parts/{job}"), f"{job}/") for job in jobs)
+    return Place(folders, "parts", None, name)
+
+
+def readable(plugin: str, name: str) -> None:
+    """Raises UserError if what an output of this plugin writes cannot be read here."""
+    if plugin not in _READABLE:
+        raise UserError(
+            f"{name} is an output {plugin!r}; outputs {' and '.join(_READABLE)} can be read. Read "
+            "what others write where they write it"
+        )
+
+
+def _result(folder: str, options: SourceOptions, name: str) -> Place:
+    result = below(folder, "result")
+    manifest = document(result, MANIFEST)
+    whose = manifest.get("job") if isinstance(manifest, dict) else None
+    again = 'its parts can be read with option("content", "parts")'
+    if whose is None:
+        raise UserError(
+            f"{name}: there is no result yet: the stage runs at the end of a job; {again}"
+        )
+    if options.job is not None and whose != options.job:
+        raise UserError(f"{name}: the result is of job {whose}, not of {options.job}; {again}")
+    return Place((Folder(result),), "result", None, name)
+
+
+def _versions(folder: str, job: str) -> list[str]:
+    """The job and those that it upgraded, the oldest first: what its stage reads."""
+    note = document(below(folder, f"parts/{job}"), MANIFEST)
+    after = note.get("after", []) if isinstance(note, dict) else []
+    return [*reversed(after), job]
+
+
+def _named(options: SourceOptions, folder: str) -> str:
+    if options.job is None or options.task is None:
+        return f"output {folder}"
+    return f"job {options.job}, task {options.task}"
