@@ -14,6 +14,7 @@ OBSERVED = st.lists(
         st.floats(0, 100),  # seconds that the batch takes
         st.floats(0, 100),  # of the processor
         st.integers(0, 20_000),  # characters of each segment
+        st.integers(0, 20),  # segments made of each
     ),
     max_size=40,
 )
@@ -23,11 +24,11 @@ def entry(**keys):
     return CatalogEntry("read", "input", plugin="files", **keys)
 
 
-def observe(sizing, waiting, took_s, cpu_s, characters):
+def observe(sizing, waiting, took_s, cpu_s, characters, made=1):
     """One batch; the segments that it had."""
     segments = [{"text": "x" * characters}] * min(waiting, sizing.segments_max)
     sizing.taken(waiting)
-    sizing.done(segments, took_s, cpu_s)
+    sizing.done(segments, made * len(segments), took_s, cpu_s)
     return segments
 
 
@@ -43,9 +44,9 @@ def test_a_size_is_within_its_bounds_and_enough_may_be_in_flight(observed):
 @given(OBSERVED)
 def test_a_size_grows_only_when_a_batch_was_full(observed):
     sizing = BatchSizing(entry())
-    for waiting, took_s, cpu_s, _ in observed:
+    for waiting, took_s, cpu_s, _, made in observed:
         before = sizing.segments_max
-        observe(sizing, waiting, took_s, cpu_s, 5)
+        observe(sizing, waiting, took_s, cpu_s, 5, made)
         if waiting < before:
             assert sizing.segments_max <= before
         else:

@@ -18,6 +18,7 @@ from onyx.task.batch_sizing import (
     CPU_ENOUGH_S,
     PENDING_BATCHES,
     PENDING_MIN,
+    SEGMENTS_MAX,
     TIME_MAX_S,
     BatchSizing,
 )
@@ -36,13 +37,16 @@ def work(
     segment: dict[str, Any] = SMALL,
     there: int = ROOTS_MAX,
     cpu_share: float = 1.0,
+    made_of_each: int = 1,
 ) -> BatchSizing:
     """Process batches of which each takes so long, by its size, with so many segments waiting, and
     so much of the time is the processor's."""
     for _ in range(batches):
         count = min(there, sizing.segments_max)
         sizing.taken(there)
-        sizing.done([segment] * count, took_s(count), cpu_share * took_s(count))
+        sizing.done(
+            [segment] * count, made_of_each * count, took_s(count), cpu_share * took_s(count)
+        )
     return sizing
 
 
@@ -54,13 +58,13 @@ def test_a_batch_size_that_is_given_stays() -> None:
 
 
 def test_under_load_batches_grow_until_there_is_enough_work_in_each() -> None:
-    found = work(sizing(), lambda count: count * 1e-6)
-    assert CPU_ENOUGH_S <= found.segments_max * 1e-6 < 2 * CPU_ENOUGH_S
+    found = work(sizing(), lambda count: count * 2e-6)
+    assert CPU_ENOUGH_S <= found.segments_max * 2e-6 < 2 * CPU_ENOUGH_S
 
 
 def test_in_a_process_with_a_part_of_a_processor_batches_hold_as_much_work() -> None:
-    found = work(sizing(), lambda count: count * 4e-6, cpu_share=0.25)
-    assert CPU_ENOUGH_S <= found.segments_max * 1e-6 < 2 * CPU_ENOUGH_S
+    found = work(sizing(), lambda count: count * 8e-6, cpu_share=0.25)
+    assert CPU_ENOUGH_S <= found.segments_max * 2e-6 < 2 * CPU_ENOUGH_S
 
 
 def test_a_function_that_waits_for_each_segment_gets_batches_that_do_not_take_too_long() -> None:
@@ -100,8 +104,8 @@ def test_a_plugin_that_takes_long_for_any_batch_gets_large_ones(cost_s: float) -
 
 def test_a_plugin_that_has_become_fast_gets_larger_batches_again() -> None:
     found = work(sizing(), lambda count: count * 0.02)
-    work(found, lambda count: count * 1e-6)
-    assert found.segments_max * 1e-6 >= CPU_ENOUGH_S
+    work(found, lambda count: count * 2e-6)
+    assert found.segments_max * 2e-6 >= CPU_ENOUGH_S
 
 
 def test_one_batch_that_was_interrupted_changes_little() -> None:
@@ -135,17 +139,49 @@ def test_the_bytes_of_columns_are_known() -> None:
     found = sizing()
     texts = pa.array(["x" * 10_000] * found.segments_max)
     found.taken(found.segments_max)
-    found.done(Columns(pa.record_batch([texts], names=["text"])), 0.001, 0.001)
+    columns = Columns(pa.record_batch([texts], names=["text"]))
+    found.done(columns, len(columns), 0.001, 0.001)
     assert 1 <= found.segments_max * 10_000 <= BATCH_BYTES_MAX
 
 
 def test_what_cannot_be_encoded_has_no_bytes_and_changes_nothing() -> None:
-    found = work(sizing(), lambda count: count * 1e-6, segment={"s": object()})
-    assert found.segments_max * 1e-6 >= CPU_ENOUGH_S
+    found = work(sizing(), lambda count: count * 2e-6, segment={"s": object()})
+    assert found.segments_max * 2e-6 >= CPU_ENOUGH_S
 
 
-def test_a_batch_is_never_too_large_for_the_flight_recorder() -> None:
-    assert work(sizing(), lambda count: 0.0).segments_max == ROOTS_MAX
+def test_dicts_of_a_batch_are_no_more_than_the_cache_holds() -> None:
+    assert work(sizing(), lambda count: count * 1e-7).segments_max == SEGMENTS_MAX
+
+
+def test_dicts_that_are_made_of_a_batch_count_as_well() -> None:
+    found = work(sizing(), lambda count: count * 1e-7, made_of_each=10)
+    assert SEGMENTS_MAX / 2 < 10 * found.segments_max <= SEGMENTS_MAX
+
+
+def test_a_batch_that_costs_much_has_more_dicts_than_the_cache_holds() -> None:
+    found = work(sizing(), lambda count: 0.05 + count * 1e-6)
+    assert found.segments_max == ROOTS_MAX
+
+
+def test_a_size_that_grew_because_of_one_slow_batch_shrinks_again() -> None:
+    found = work(sizing(), lambda count: count * (1e-5 if count == SEGMENTS_MAX // 2 else 1e-6), 6)
+    assert work(found, lambda count: count * 1e-6).segments_max == SEGMENTS_MAX
+
+
+def test_columns_of_a_batch_may_be_as_many_as_the_flight_recorder_holds() -> None:
+    found, columns = sizing(), Columns(pa.record_batch({"n": pa.array(range(ROOTS_MAX))}))
+    for _ in range(20):
+        found.taken(ROOTS_MAX)
+        found.done(columns.slice(0, found.segments_max), found.segments_max, 1e-4, 1e-4)
+    assert found.segments_max == ROOTS_MAX
+
+
+def test_rows_that_are_made_of_a_batch_are_never_too_many_for_the_flight_recorder() -> None:
+    found, columns = sizing(), Columns(pa.record_batch({"n": pa.array(range(ROOTS_MAX))}))
+    for _ in range(20):
+        found.taken(ROOTS_MAX)
+        found.done(columns.slice(0, found.segments_max), 10 * found.segments_max, 1e-4, 1e-4)
+    assert ROOTS_MAX / 2 < 10 * found.segments_max <= ROOTS_MAX
 
 
 def test_enough_may_be_in_flight_for_batches_that_have_grown() -> None:
@@ -176,3 +212,19 @@ def test_few_segments_are_processed_at_once() -> None:
     bench.settle()
     assert bench.clock.monotonic_s() < 60
     assert bench.completed, bench.exceptions
+
+
+def test_a_batch_that_is_larger_than_its_task_wants_comes_in_parts() -> None:
+    sizes: list[int] = []
+
+    def work(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        sizes.append(len(segments))
+        return segments
+
+    spec = chain([{"n": n} for n in range(1_000)], "m:work", 1_000, work={"batchFn": True})
+    del spec["catalog"][1]["batchSize"]
+    bench = Bench(spec, {"m:work": work})
+    bench.settle()
+    assert sum(sizes) == 1_000
+    assert sizes[:2] == [128, 128]
+    assert bench.written("write") == [{"n": n} for n in range(1_000)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,18 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
+class FoundKeys(Protocol):
+    """The group keys of segments."""
+
+    def take(self, chosen: Indices) -> Self:
+        """Those of the segments at these indices."""
+        ...
+
+    def joined(self, others: Sequence[FoundKeys]) -> Self | None:
+        """These and those of others behind them; None: that takes longer than to find them anew."""
+        ...
+
+
 @dataclass(slots=True)
 class Batch:
     """`roots[i]` and `ids[i]` belong to segment i. Both are None under at-most-once."""
@@ -29,6 +42,9 @@ class Batch:
     segments: Segments
     roots: U64 | None = None
     ids: U64 | None = None
+    keys: FoundKeys | None = None
+    """As the receiver groups the segments, if the sender has had to find them and is in the same
+    process; None: they are to be found."""
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -39,6 +55,16 @@ class Batch:
             take(self.segments, chosen),
             None if self.roots is None else self.roots[chosen],
             None if self.ids is None else self.ids[chosen],
+            None if self.keys is None else self.keys.take(chosen),
+        )
+
+    def slice(self, first: int, last: int) -> Batch:
+        """A batch of the segments from `first` to before `last`, with their lineage."""
+        return Batch(
+            part_of(self.segments, first, last),
+            None if self.roots is None else self.roots[first:last],
+            None if self.ids is None else self.ids[first:last],
+            None if self.keys is None else self.keys.take(np.arange(first, last)),
         )
 
 
@@ -94,6 +120,9 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     segments = joined([batch.segments for batch in batches])
     roots = [batch.roots for batch in batches if batch.roots is not None]
     ids = [batch.ids for batch in batches if batch.ids is not None]
+    first, *others = (batch.keys for batch in batches)
+    known = [each for each in others if each is not None]
+    keys = first.joined(known) if first is not None and len(known) == len(others) else None
     if not roots:
-        return Batch(segments)
-    return Batch(segments, np.concatenate(roots), np.concatenate(ids))
+        return Batch(segments, keys=keys)
+    return Batch(segments, np.concatenate(roots), np.concatenate(ids), keys)

@@ -3,6 +3,9 @@
 Found where segments come from, whether the next peer is in another process or in this one, and
 whether the child has one peer or many: a job does not get right or wrong by where its peers are.
 A batch is looked at as a whole, and one by one only if something in it is refused.
+
+The one peer of a child gets the keys with the batch, and need not read them again. (Several peers
+do: to split the keys costs as much for the peers that are elsewhere as it saves for one here.)
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class GroupChecks:
         self._several = several
 
     def __call__(self, to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
-        """`handling.Refused`; leaves the hashes of group keys in `to`."""
+        """`handling.Refused`; leaves the group keys, or their hashes, in `to`."""
         if not self._groupings:
             return []
         found: dict[int, Exception] = {}
@@ -51,7 +54,7 @@ class GroupChecks:
             if child in self._several:
                 outgoing.hashes = grouping.hashes_of(segments)
             else:
-                grouping.check(segments)
+                outgoing.keys = grouping.check(segments)
         except Exception:
             return one_by_one(grouping.check, as_dicts(segments))
         return []

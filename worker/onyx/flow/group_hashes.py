@@ -10,7 +10,7 @@ import numpy as np
 from onyx.flow.batch import U64, Indices, Segment
 from onyx.flow.columns import Columns
 from onyx.flow.grouping import key_hash, slots_of_shards
-from onyx.flow.key_codes import KeyCodes, Remembered
+from onyx.flow.key_codes import KeyCodes, KeyList, Remembered
 from onyx.flow.key_getters import KeyGetter, naming
 from onyx.model.job import CatalogEntry
 
@@ -52,18 +52,19 @@ class Grouping:
         hashed = key_hash if memo is None else memo.__getitem__
         return np.fromiter(map(hashed, keys), np.uint64, len(keys))
 
-    def check(self, segments: Sequence[Segment] | Columns) -> None:
-        """Whether all of them have a group; raises as `hashes_of` does, which takes longer where
-        nobody needs the hashes."""
+    def check(self, segments: Sequence[Segment] | Columns) -> KeyCodes | KeyList:
+        """Their keys, if all of them have a group; raises as `hashes_of` does, which takes longer
+        where nobody needs the hashes."""
         with naming(self._entry):
             if isinstance(segments, Columns):
                 found = self._getter.of_columns(segments)
                 if not _PLAIN.issuperset(map(type, found.raws)):
                     self._of_columns.of(found)
-                return
+                return found
             keys = self._getter.of_all(segments)
             if not _PLAIN.issuperset(map(type, keys)):
                 self._hashes(keys)
+            return KeyList(keys)
 
     def slots_of(self, segments: Sequence[Segment] | Columns, n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""

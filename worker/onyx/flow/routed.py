@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onyx.flow.batch import U64, Indices, Segment, Segments
+from onyx.flow.batch import U64, FoundKeys, Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
 
 
@@ -21,6 +21,8 @@ class Outgoing:
     """Index among the leaves of the parent, for `child_ids`; None: 0 for all."""
     hashes: U64 | None = None
     """Of the group keys of the segments, where the child is grouped and has several peers."""
+    keys: FoundKeys | None = None
+    """The group keys, where the child is grouped and has one peer."""
 
     def __len__(self) -> int:
         return len(self.segments)

@@ -16,6 +16,11 @@ It shrinks when a batch takes longer than `TIME_MAX_S` for its work rather than 
 its segments are so large that it exceeds `BATCH_BYTES_MAX`. With few segments nothing changes,
 because a task takes what is there and waits for no more: the size is the most that it takes.
 
+What a task makes of a batch counts as much, because it is a batch of the next task. Dicts are gone
+through several times between two functions, and a third less time was measured as long as all of a
+batch are in the processor's cache. So more than `SEGMENTS_MAX` are worth it only for a function or
+plugin to which a batch costs much.
+
 Times are noisy, mostly upwards: a process that is interrupted seems slow. So the time of a size
 falls at once and rises slowly. Everything follows from what is observed: equal times give equal
 sizes.
@@ -37,6 +42,8 @@ FIRST_EXPONENT = 7
 """A task begins with batches of 128 segments."""
 LARGEST_EXPONENT = ROOTS_MAX.bit_length() - 1
 """Larger batches are taken apart for the flight recorder."""
+SEGMENTS_MAX = 4_096
+"""As dicts they take some 300 bytes each."""
 BATCH_BYTES_MAX = 2_097_152
 """Of the segments of a batch, encoded; about. As dicts they take some ten times as much memory."""
 CPU_ENOUGH_S = 0.005
@@ -67,6 +74,8 @@ class BatchSizing:
         self._times_s: dict[int, float] = {}
         """Of batches by the exponent of their size."""
         self._bytes_each = 0.0
+        self._made_of_each = 1.0
+        """How many segments a task makes of one, at least 1."""
         self._unsampled = SAMPLED_EVERY_BATCHES
         self._full = False
         self.segments_max = entry.batch_size or 1 << FIRST_EXPONENT
@@ -97,11 +106,14 @@ class BatchSizing:
         a batch mostly is that follows on a full one."""
         return self._full and not self.fixed
 
-    def done(self, segments: list[Segment] | Columns, busy_s: float, cpu_s: float | None) -> None:
+    def done(
+        self, segments: list[Segment] | Columns, made: int, busy_s: float, cpu_s: float | None
+    ) -> None:
         """The batch taken last is processed.
 
         Args:
             segments: of the batch.
+            made: how many segments the task has made of it.
             busy_s: time spent on it: reading, applying and writing, without waiting for a
                 destination.
             cpu_s: of the processor, in that time; None: not measured (`wants_cpu`).
@@ -110,18 +122,28 @@ class BatchSizing:
             return
         exponent = len(segments).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
-        before = self._exponent
-        if took_s > (COSTLY_MAX_S if self._costly(exponent, took_s) else TIME_MAX_S):
+        before, columns = self._exponent, isinstance(segments, Columns)
+        self._made_of_each = _follow(self._made_of_each, max(1.0, made / len(segments)))
+        costly = self._costly(exponent, took_s)
+        if took_s > (COSTLY_MAX_S if costly else TIME_MAX_S):
             self._exponent = max(0, min(self._exponent, exponent) - 1)
+        elif not (costly or columns or self._fits(exponent)):
+            self._exponent = max(0, min(self._exponent, exponent - 1))
+            self._times_s.pop(exponent - 2, None)  # a wrong time of it may have made the size grow
         elif (
             cpu_s is not None
             and self._full
             and exponent >= self._exponent
+            and (costly or columns or self._fits(exponent + 1))
             and self._may_grow(exponent, took_s, cpu_s)
         ):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
         self._sample(segments, changed=self._exponent != before)
         self.segments_max = self._bounded()
+
+    def _fits(self, exponent: int) -> bool:
+        """Whether a batch of dicts, and what is made of it, are not too many for the cache."""
+        return self._made_of_each * (1 << exponent) <= SEGMENTS_MAX
 
     def _note(self, exponent: int, took_s: float) -> float:
         known_s = self._times_s.get(exponent, took_s)
@@ -151,15 +173,18 @@ class BatchSizing:
         if not changed and self._unsampled < SAMPLED_EVERY_BATCHES:
             return
         self._unsampled = 0
-        found = bytes_each(segments)
-        less = self._bytes_each - found
-        self._bytes_each = found if less <= 0 else self._bytes_each - less / FORGETTING
+        self._bytes_each = _follow(self._bytes_each, bytes_each(segments))
 
     def _bounded(self) -> int:
-        wanted = 1 << self._exponent
-        if wanted * self._bytes_each <= BATCH_BYTES_MAX:
-            return wanted
-        return max(1, int(BATCH_BYTES_MAX / self._bytes_each))
+        most = ROOTS_MAX / self._made_of_each
+        if self._bytes_each:
+            most = min(most, BATCH_BYTES_MAX / self._bytes_each)
+        return max(1, min(1 << self._exponent, int(most)))
+
+
+def _follow(known: float, found: float) -> float:
+    """What is known after another look: it rises at once and falls slowly."""
+    return found if found >= known else known - (known - found) / FORGETTING
 
 
 def bytes_each(segments: list[Segment] | Columns) -> float:

@@ -1,11 +1,11 @@
 """Segments over which worker processes have died are worked on one by one, and not for ever.
 
-A batch that has some of them (or is too large to be recorded) is taken apart: first all others,
-then each suspect as a batch of its own, alone in the user code of its process. Whatever runs over a
-batch (functions, conditions, windows, outputs) is covered by that, and another death is of one
-segment. One that has lost too many processes is not tried any more: it has failed, with
-`PoisonSegment`, as if the function had raised that, and what becomes of it is decided where it is
-for every failure.
+A batch that has some of them is taken apart: first all others, then each suspect as a batch of its
+own, alone in the user code of its process. Whatever runs over a batch (functions, conditions,
+windows, outputs) is covered by that, and another death is of one segment. A batch that is larger
+than the task wants, or than can be recorded, comes in parts as well. A suspect that has lost too
+many processes is not tried any more: it has failed, with `PoisonSegment`, as if the function had
+raised that, and what becomes of it is decided where it is for every failure.
 
 Control items that came with the batch stay behind its last part. Without ids (at-most-once) nothing
 is taken apart: a batch whose process dies is lost and does not come again.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.errors import PoisonSegment
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import U64, Batch, Indices
 from onyx.flow.leaves import Leaves
 from onyx.ids import JobId
 from onyx.ledger.lineage import partitions_of, positions_of
@@ -28,26 +28,41 @@ from onyx.task.failures.failure import Failure
 from onyx.task.parts import Assignment, Work
 from onyx.task.phases.table import Phase
 
+TOO_LARGE = 1.5
+"""A batch is split that has more segments than the task wants by this factor."""
 
-def isolate(assignment: Assignment, work: Work) -> bool:
-    """Split the batch that was read, if it has suspects; True when it was split."""
+
+def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
+    """Split the batch that was read, if it has suspects or is too large; True when it was split.
+
+    Args:
+        segments_max: about how many segments a part has at most.
+    """
     batch = work.batch
     if batch is None or batch.roots is None:
         return False
     runs = losses.suspects(assignment.latest_run(), assignment.task)
-    if not (runs or len(batch.roots) > ROOTS_MAX):
+    most, count = min(segments_max, ROOTS_MAX), len(batch)
+    fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
+    if fits and not runs:
         return False
     found = _among(batch.roots, runs)
-    if not found.any() and len(batch) <= ROOTS_MAX:
+    if fits and not found.any():
         return False
     parts = work.parts
     others = np.flatnonzero(~found)
-    for start in range(0, len(others), ROOTS_MAX):
-        parts.waiting.append(batch.take(others[start : start + ROOTS_MAX]))
+    for first in range(0, len(others), most):
+        parts.waiting.append(_run(batch, others[first : first + most]))
     parts.waiting.extend(batch.take(np.array([each])) for each in np.flatnonzero(found))
     parts.suspects = int(found.sum())
     parts.controls, work.controls = work.controls, []
     return True
+
+
+def _run(batch: Batch, rows: Indices) -> Batch:
+    """The segments at these indices, which mostly are without a gap."""
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    return batch.slice(first, last) if last - first == len(rows) else batch.take(rows)
 
 
 def next_part(assignment: Assignment, work: Work) -> bool:

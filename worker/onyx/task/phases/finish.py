@@ -35,7 +35,8 @@ def after_batch(task: Task) -> Answer:
         work.timer.report(program.metrics, len(batch), len(leaves))
         if not program.sizing.fixed:
             reading = program.source is None or program.sizing.full
-            program.sizing.done(batch.segments, work.timer.busy_s(reading), work.timer.cpu_s)
+            busy_s = work.timer.busy_s(reading)
+            program.sizing.done(batch.segments, len(leaves), busy_s, work.timer.cpu_s)
         report_queue(program, allocation)
     work.forget_batch()
     task.status.batches += 1

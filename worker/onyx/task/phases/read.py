@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch, as_dicts, concatenate
 from onyx.ids import TaskName
+from onyx.recorder import ROOTS_MAX
 from onyx.task.failures import suspects
 from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.apply import shown
@@ -42,7 +43,9 @@ def read_batch(task: Task) -> Answer:
             found = _read_inbox(program, allocation, work)
         if not found:
             return idle(task)
-        split = suspects.isolate(program.assignment, work)
+        sizing = program.sizing
+        most = ROOTS_MAX if sizing.fixed else sizing.segments_max
+        split = suspects.isolate(program.assignment, work, most)
     work.timer.read()
     if split and not suspects.next_part(program.assignment, work):
         return Phase.ROUTE

@@ -147,13 +147,15 @@ def _put_all(
             shares.append((child, outgoing))
     if batch.roots is None or batch.ids is None:
         for child, share in shares:
-            put_to_child(outbox, groupings, child, Batch(share.segments), share.hashes)
+            sent = Batch(share.segments, keys=share.keys)
+            put_to_child(outbox, groupings, child, sent, share.hashes)
         return None
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, begins, withheld)
     for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else batch.roots[share.parents]
-        put_to_child(outbox, groupings, child, Batch(share.segments, roots, ids), share.hashes)
+        sent = Batch(share.segments, roots, ids, share.keys)
+        put_to_child(outbox, groupings, child, sent, share.hashes)
     return made
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from onyx.flow.batch import Batch, Segments, as_dicts
 from onyx.flow.columns import Columns
+from onyx.flow.key_codes import KeyCodes, KeyList
 from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -31,9 +32,13 @@ def read_groups(program: Program, batch: Batch) -> Keyed | None:
     if its is None or its.group_key is None:
         return None
     segments = batch.segments
+    known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
     with naming(program.entry):
         if isinstance(segments, Columns):
-            return its.group_keys.of(its.group_key.of_columns(segments))
+            codes = known if isinstance(known, KeyCodes) else its.group_key.of_columns(segments)
+            return its.group_keys.of(codes)
+        if isinstance(known, KeyList):
+            return hashable_keys(known.raws)
         return hashable_keys(its.group_key.of_all(segments))
 
 
