@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +14,17 @@ from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import GroupId
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Output, StagingOutput
 from onyx.plugins.registry import build_output
 from onyx.testing.plugin_kit import check_output
 
 ONE = {"n": 1}
 
 
-def output(store: ObjectStore, incarnation: str = "g1", **context: Any) -> Output:
+def output(store: ObjectStore, incarnation: str = "g1", writer: str = "", **context: Any) -> Output:
     options = {"path": f"{store.url}/out"}
-    return build_output("files", plugin_context(options, incarnation=incarnation, **context))
+    made = plugin_context(options, incarnation=incarnation, **context)
+    return build_output("files", dataclasses.replace(made, writer=writer))
 
 
 def visible(store: ObjectStore) -> list[str]:
@@ -167,3 +169,25 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_told_with_job_task_and_key(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody-else")
     with pytest.raises(UserError, match=f"{where}.*access is denied"):
         output(store).write([ONE])
+
+
+def test_what_one_process_stages_another_one_publishes_and_sweeps(store: ObjectStore) -> None:
+    tokens: list[Any] = []
+    for number in range(2):
+        staging = output(store, writer=f"a1-{number}-")
+        assert isinstance(staging, StagingOutput)
+        staging.stage(lambda token, segments: tokens.append(token))
+        staging.write([{"n": number}])
+        staging.flush()
+        assert staging.durable() == 1
+        staging.close()
+    before = len(visible(store))
+    publishing = output(store, writer="a1-")
+    assert isinstance(publishing, StagingOutput)
+    publishing.finish(tokens[0])
+    publishing.sweep()
+    publishing.close()
+    assert len(visible(store)) == before + 1
+    assert store.keys("out/.staging/") == []
+    publishing.finish(tokens[1])  # swept: it is never published any more
+    assert len(visible(store)) == before + 1

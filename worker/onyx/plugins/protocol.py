@@ -57,6 +57,9 @@ class PluginContext:
     """Folder that relative paths count from; empty means the current folder."""
     spark_master: str = "local[*]"
     """Where Spark runs if the task does not say so."""
+    writer: str = ""
+    """Distinguishes writers of one incarnation that are in several processes: staged work carries
+    it too. Letters, digits and hyphens."""
 
     @property
     def where(self) -> str:
@@ -166,6 +169,23 @@ class TransactionalOutput(Protocol):
     def finish(self, token: Token) -> None:
         """Publish what this writer or another one committed. Idempotent, and safe when several
         do it at once. Raises like `write`."""
+        ...
+
+
+@runtime_checkable
+class StagingOutput(TransactionalOutput, Protocol):
+    """The methods that an output has in addition if it can write in other processes than the one
+    that publishes."""
+
+    def stage(self, keep: Commit) -> None:
+        """From now on publish nothing: what `keep` has got is durable, and whoever has the token
+        publishes it with `finish`. Called once, before `write`."""
+        ...
+
+    def sweep(self) -> None:
+        """Everything that is to be published has been: remove what writers of this incarnation
+        left staged whose `PluginContext.writer` begins like this one's. They have ended. Raises
+        like `write`."""
         ...
 
 

@@ -83,6 +83,22 @@ class DirectoryParts:
                     elif incarnation not in keep:
                         _remove(folder, name)
 
+    def sweep(self) -> None:
+        """Remove the staging directories of writers that are named like this one."""
+        ours, path = writer_name(self._context), self._folder.path
+        with (
+            self.explained(),
+            self._folder.opened() as root,
+            contextlib.suppress(FileNotFoundError),
+        ):
+            with opened(root, self._names) as folder:
+                for name in sorted(os.listdir(folder)):
+                    if name.startswith(ours):
+                        remove_tree(folder, name)
+            with contextlib.suppress(OSError):
+                (path / self._staging).rmdir()
+                (path / STAGING).rmdir()
+
     def close(self) -> None:
         """Remove this writer's directory with what is left in it, and its parents if empty."""
         if self._own is None:
@@ -115,7 +131,7 @@ class DirectoryParts:
         if self._own is None:
             with self._folder.opened() as folder:
                 self._refuse_links()
-                own = f"{self._context.incarnation}.{next(_numbers)}"
+                own = f"{writer_name(self._context)}{next(_numbers)}"
                 _make_beside_removals(folder, [*self._names, own])
                 self._own = own
         return self._own
@@ -185,6 +201,11 @@ def staging_name(context: PluginContext) -> str:
     """
     job = path_name(context.job, "the id of a job")
     return f"{job}.{path_name(context.task, 'the name of a task')}"
+
+
+def writer_name(context: PluginContext) -> str:
+    """What the names of this writer's directories, or of its marks, begin with."""
+    return f"{context.incarnation}.{context.writer}"
 
 
 def published_parts(directory: Path, suffix: str) -> list[Path]:

@@ -33,7 +33,7 @@ from onyx.objects.connection import ObjectMissing
 from onyx.objects.urls import ObjectUrl
 from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter
 from onyx.plugins.options import task_error
-from onyx.plugins.parts.directory import STAGING, staging_name
+from onyx.plugins.parts.directory import STAGING, staging_name, writer_name
 from onyx.plugins.protocol import PluginContext, Token
 
 _MARK = "writer"
@@ -75,11 +75,14 @@ class ObjectParts:
             marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
             for key in marks:
                 bucket.delete(key)
-            for key in self._foreign(bucket, keep):
-                note = bucket.get(key)
-                if note is not None and not key.endswith(f"/{_MARK}"):
-                    bucket.abort_upload(*_upload_noted(note.data))
-                bucket.delete(key)
+            _abort(bucket, self._foreign(bucket, keep))
+
+    def sweep(self) -> None:
+        """Abort what writers that are named like this one have left, and remove their marks."""
+        with self.explained():
+            bucket = self._bucket()
+            ours = f"{self._task.key}/{writer_name(self._context)}"
+            _abort(bucket, [found.key for found in bucket.list(ours)])
 
     def close(self) -> None:
         """Parts have been dropped by now: what is left is the mark."""
@@ -88,7 +91,7 @@ class ObjectParts:
                 self._bucket().delete((self._own / _MARK).key)
 
     def _marked(self) -> ObjectUrl:
-        self._own = own = self._task / f"{self._context.incarnation}.{next(_numbers)}"
+        self._own = own = self._task / f"{writer_name(self._context)}{next(_numbers)}"
         self._bucket().put((own / _MARK).key, b"")
         return own
 
@@ -183,6 +186,15 @@ class ObjectPart:
         if self._noted:
             with contextlib.suppress(OnyxError):
                 self._bucket.delete(self._note)
+
+
+def _abort(bucket: Bucket, keys: Sequence[str]) -> None:
+    """Abort the uploads of these notes, and remove notes and marks."""
+    for key in keys:
+        note = bucket.get(key)
+        if note is not None and not key.endswith(f"/{_MARK}"):
+            bucket.abort_upload(*_upload_noted(note.data))
+        bucket.delete(key)
 
 
 def published_at(url: ObjectUrl, bucket: Bucket, suffix: str) -> list[ObjectUrl]:

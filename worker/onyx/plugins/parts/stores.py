@@ -70,6 +70,10 @@ class PartStore(Protocol):
         """
         ...
 
+    def sweep(self) -> None:
+        """Remove what writers have left staged whose names begin as this one's."""
+        ...
+
     def explained(self) -> AbstractContextManager[None]:
         """Raises errors of the system as errors of this task."""
         ...

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,10 @@ class PartsWriter(RollingWriter):
         self._part: _Part | None = None
         self._finished: deque[_Part] = deque()
         self._left = False
-        """A part in doubt was left staged, for the worker that finds its commit."""
+        """A part was left staged: in doubt, for the worker that finds its commit, or for the one
+        that publishes."""
+        self._keep: Commit | None = None
+        """Gets the tokens of parts that others publish."""
 
     def begin(self, commit: Commit) -> None:
         """Write exactly once from now on: see `protocol.TransactionalOutput`.
@@ -123,6 +127,17 @@ class PartsWriter(RollingWriter):
         """Publish a committed part: see `protocol.TransactionalOutput`."""
         with self._guarded():
             self._store.finish(token)
+
+    def stage(self, keep: Commit) -> None:
+        """Leave publishing to others: see `protocol.StagingOutput`. A part ends by its size only,
+        because nobody waits for it."""
+        self._keep = keep
+        self._limits = dataclasses.replace(self._limits, age_s=math.inf)
+
+    def sweep(self) -> None:
+        """Remove what others have left staged: see `protocol.StagingOutput`."""
+        with self._guarded():
+            self._store.sweep()
 
     def write(self, segments: list[Segment]) -> None:
         """Add segments to the open part.
@@ -205,7 +220,10 @@ class PartsWriter(RollingWriter):
             if not self._context.permitted():  # settling may have taken long
                 return
             self._commit_once(part)
-            if part.token is None:
+            if self._keep is not None:
+                self._keep(part.staged.token(), part.segments)
+                self._left = True
+            elif part.token is None:
                 part.staged.publish()
             else:
                 self._store.finish(part.token)
@@ -216,6 +234,5 @@ class PartsWriter(RollingWriter):
 
 def part_name(context: PluginContext, suffix: str) -> str:
     """A name that no other part ever has."""
-    incarnation = hashlib.sha256(str(context.incarnation).encode()).hexdigest()[:12]
-    number = f"{next(_numbers):06d}"
-    return f"part-{context.task}-{context.slot}-{incarnation}-{number}{suffix}"
+    writer = hashlib.sha256(f"{context.incarnation}{context.writer}".encode()).hexdigest()[:12]
+    return f"part-{context.task}-{context.slot}-{writer}-{next(_numbers):06d}{suffix}"

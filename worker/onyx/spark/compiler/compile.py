@@ -84,10 +84,13 @@ def _key(entry: CatalogEntry) -> str | None:
 
 def _exchange(job: Job, task: str, stage: int) -> Exchange:
     windows = [each for each in job.windows if each.task == task]
+    below = [each for each in job.windows if task in ancestors(job.workflow, each.task)]
     planned = tuple(
         PlannedWindow(each.id, each.type, _aggregation(each), "windows") for each in windows
     )
-    return Exchange(task, stage, _key(job.entry(task)), planned, _watermarks(job, task, windows))
+    return Exchange(
+        task, stage, _key(job.entry(task)), planned, _watermarks(job, task, [*windows, *below])
+    )
 
 
 def _watermarks(

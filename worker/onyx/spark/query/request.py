@@ -51,6 +51,7 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The process that asks; the query does not outlive it. 0: nobody to watch."""
 
 
+@prepared
 class TaskCounts(msgspec.Struct, frozen=True):
     """Segments of one task until now. A part that Spark ran twice counts twice."""
 
@@ -60,6 +61,7 @@ class TaskCounts(msgspec.Struct, frozen=True):
     """Those for which a dead letter was sent, or that a flow condition for exceptions took."""
 
 
+@prepared
 class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress"):
     """How far the query has come."""
 
@@ -71,6 +73,7 @@ class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress
     """Of Spark, if it has one."""
 
 
+@prepared
 class QueryFailure(msgspec.Struct, frozen=True):
     """Why a query failed."""
 
@@ -93,6 +96,7 @@ class OutputResult(msgspec.Struct, frozen=True):
     """Files of encoded segments for `write` of its plugin (`spark.query.spools`)."""
 
 
+@prepared
 class QueryReply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
     """How a query ended."""
 

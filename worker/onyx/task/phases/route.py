@@ -12,7 +12,7 @@ from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, Segment, segment_at
 from onyx.flow.conditions import Conditions, everything_to
 from onyx.flow.dead_letters import dead_letter
-from onyx.flow.handling import Handling
+from onyx.flow.handling import Handling, Refused
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch, route_whole
@@ -44,13 +44,11 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     if allocation.windowing is not None:
         work.prepared = prepare(program, leaves)
     conditions = program.own_conditions
-    work.routed = _routed(program, allocation, conditions, batch, leaves)
+    work.routed = route_leaves(program, allocation.group_checks, conditions, batch, leaves)
     return ADVANCED
 
 
-def route_emitted(
-    program: Program, allocation: Allocation, batch: Batch, child: str | None
-) -> Routed:
+def route_emitted(program: Program, refused: Refused, batch: Batch, child: str | None) -> Routed:
     """Route what triggers have emitted, or what is late: to this child, if it is given.
 
     Raises:
@@ -59,22 +57,30 @@ def route_emitted(
     conditions = program.conditions
     if child is not None:
         conditions = (conditions or everything_to(())).of_exceptions(frozenset((child,)))
-    leaves = Leaves(batch.segments)
-    return _routed(program, allocation, conditions, batch, leaves)
+    return route_leaves(program, refused, conditions, batch, Leaves(batch.segments))
 
 
-def _routed(
+def route_leaves(
     program: Program,
-    allocation: Allocation,
+    refused: Refused,
     conditions: Conditions | None,
     batch: Batch,
     leaves: Leaves,
 ) -> Routed:
+    """Route the leaves of a batch.
+
+    Args:
+        refused: finds what children cannot be sent.
+        conditions: of the task; None: everything goes to all children.
+
+    Raises:
+        Failure: a segment has failed, and nothing takes care of it.
+    """
     children, event = program.children, program.event
-    whole = route_whole(conditions, children, leaves, allocation.group_checks)
+    whole = route_whole(conditions, children, leaves, refused)
     if whole is not None:
         return whole
-    handling = _handling(program, allocation, batch)
+    handling = _handling(program, refused, batch)
     routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
     if routed.failures:
         raise _failure(program, batch, leaves, routed.failures)
@@ -83,7 +89,7 @@ def _routed(
     return routed
 
 
-def _handling(program: Program, allocation: Allocation, batch: Batch) -> Handling:
+def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
     roots, exhausted = batch.roots, None
     if program.retries and roots is not None:
         exhausted = final_attempts(roots)
@@ -100,7 +106,7 @@ def _handling(program: Program, allocation: Allocation, batch: Batch) -> Handlin
         )
 
     dead_letters_to = program.entry.dead_letter
-    return Handling(dead_letters_to, letter, exhausted, allocation.group_checks, refusal)
+    return Handling(dead_letters_to, letter, exhausted, refused, refusal)
 
 
 def _failure(

@@ -115,7 +115,7 @@ def _send_emissions(program: Program, allocation: Allocation, windowing: Windowi
     if not windowing.emissions.waiting:
         return
     for child, batch in windowing.emissions.read(program.sizing.segments_max):
-        routed = route_emitted(program, allocation, batch, child)
+        routed = route_emitted(program, allocation.group_checks, batch, child)
         made = _put_all(allocation, program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*_acked(allocation, batch.roots, made, routed))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,6 +17,7 @@ from onyx.flow.conditions import (
 )
 from onyx.flow.group_hashes import Grouping
 from onyx.flow.key_getters import key_getter
+from onyx.flow.predicates import Resolve
 from onyx.flow.schemas import arrow_schema
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
@@ -52,7 +54,7 @@ def load_job(task: Task) -> Answer:
     job = assignment.background.poll("job", load)
     if job is None:
         return WAITING
-    entry, event = job.entry(assignment.task), _event(assignment, job)
+    entry, event = job.entry(assignment.task), event_of(assignment, job)
     delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
     metrics = services.metrics(job_id, job, assignment.task)
     sizing = BatchSizing(entry)
@@ -63,7 +65,8 @@ def load_job(task: Task) -> Answer:
     return ADVANCED
 
 
-def _event(assignment: Assignment, job: Job) -> Event:
+def event_of(assignment: Assignment, job: Job) -> Event:
+    """What the user's functions get, before anything is built."""
     entry = job.entry(assignment.task)
     return {
         "id": assignment.peer,
@@ -93,33 +96,42 @@ def start_task(program: Program, status: Status) -> Answer:
 
 def build(task: Task) -> Answer:
     """Resolve functions and build the plugin."""
-    assignment, program = task.assignment, task.program
-    name, job, entry = assignment.task, program.job, program.entry
-    resolve = assignment.services.resolve
-    fn = resolve(entry.fn) if entry.fn is not None else None
-    params = resolve_params({name: assignment.services.fn_params(name)}, entry)
-    groupings = _groupings(assignment, job)
-    conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
-    program.event.update(params=params, fn=fn)
+    assignment, services = task.assignment, task.assignment.services
+    fn_params = services.fn_params(assignment.task)
+    program = with_functions(task.program, services.resolve, fn_params)
     source, sink, cooperative = _build_plugin(program)
     program.event["cooperative"] = cooperative
-    task.program = program = dataclasses.replace(
+    task.program = program = dataclasses.replace(program, source=source, sink=sink)
+    task.user_code.phases = user_phases(assignment.kind, program)
+    task.successors = successors(assignment.kind, _nothing_to_do(program))
+    return ADVANCED
+
+
+def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any]) -> Program:
+    """The program with all functions that the job names for the task.
+
+    Args:
+        fn_params: leading arguments of the task's function that the worker was started with.
+
+    Raises:
+        UserError: a function is not registered or not of the right kind.
+    """
+    name, job, entry = program.task, program.job, program.entry
+    fn = resolve(entry.fn) if entry.fn is not None else None
+    conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
+    program.event.update(params=resolve_params({name: fn_params}, entry), fn=fn)
+    return dataclasses.replace(
         program,
         fn=fn,
         takes=_takes(program),
         schema=arrow_schema(entry),
-        groupings=groupings,
+        groupings=_groupings(program, resolve),
         conditions=conditions,
         own_conditions=_own_conditions(program, conditions, below),
         children=below,
-        source=source,
-        sink=sink,
         sends_to=setup.sends_to(job, name),
         windowed=setup.compiled(job, name, resolve),
     )
-    task.user_code.phases = user_phases(assignment.kind, program)
-    task.successors = successors(assignment.kind, _nothing_to_do(program))
-    return ADVANCED
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
@@ -186,8 +198,8 @@ def _own_conditions(
     return (conditions or everything_to(below)).of_exceptions()
 
 
-def _groupings(assignment: Assignment, job: Job) -> dict[str, Grouping]:
-    entries = [job.entry(child) for child in children(job.workflow)[assignment.task]]
-    resolve = assignment.services.resolve
+def _groupings(program: Program, resolve: Resolve) -> dict[str, Grouping]:
+    job = program.job
+    entries = [job.entry(child) for child in children(job.workflow)[program.task]]
     getters = [(entry, key_getter(entry, resolve)) for entry in entries]
     return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

@@ -17,7 +17,7 @@ from onyx.flow.segment_failure import one_by_one
 from onyx.task.parts import Allocation, Program, Windowed, Work
 from onyx.task.phases.table import ADVANCED, Answer
 from onyx.task.windowed.fire import carry_out
-from onyx.task.windowed.state import Windowing
+from onyx.task.windowed.folding import Folding
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.coded import Groups, Keyed, chosen, keyed
@@ -62,22 +62,28 @@ def prepare(program: Program, leaves: Leaves) -> Prepared | None:
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Segments that were not applied before change the state of their windows. What fires is
     carried out, though nothing of it is sent before it is durable."""
-    its, windowing = program.windowed, allocation.windowing
+    if allocation.windowing is not None:
+        assign(program, allocation.windowing, work)
+    return ADVANCED
+
+
+def assign(program: Program, windowing: Folding, work: Work) -> None:
+    """The same for a batch that has been routed, whoever keeps the state."""
+    its = program.windowed
     batch, leaves, routed = work.batch, work.leaves, work.routed
-    if its is None or windowing is None or batch is None or leaves is None:
-        return ADVANCED
+    if its is None or batch is None or leaves is None:
+        return
     assert routed is not None, "the phase before"
     with windowing.calls.failures():
         fresh, groups = _fresh(program, its, windowing, work, batch, leaves, routed)
         if len(fresh.segments):
             _add(its, windowing, fresh, groups, program.metrics)
-    return ADVANCED
 
 
 def _fresh(
     program: Program,
     its: Windowed,
-    windowing: Windowing,
+    windowing: Folding,
     work: Work,
     batch: Batch,
     leaves: Leaves,
@@ -102,7 +108,7 @@ def _fresh(
 
 def _add(
     its: Windowed,
-    windowing: Windowing,
+    windowing: Folding,
     prepared: Prepared,
     groups: Keyed,
     metrics: TaskMetrics,
@@ -136,7 +142,7 @@ def _prepared(its: Windowed, segments: Segments) -> Prepared:
     return prepare_batch(its.compiled, segments, its.unique_key)
 
 
-def _shards(its: Windowed, windowing: Windowing, groups: Keyed) -> list[int]:
+def _shards(its: Windowed, windowing: Folding, groups: Keyed) -> list[int]:
     """The shard of each segment."""
     if its.group_key is None:
         return [0] * len(groups)

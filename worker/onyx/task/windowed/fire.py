@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from onyx.task.windowed.folding import Folding
 from onyx.task.windowed.state import Moment, Windowing
 from onyx.task.windowed.trigger_calls import Emitted, checked
 from onyx.windows.firing import Firing, Pages
@@ -62,7 +63,7 @@ def _page(windowing: Windowing) -> None:
         firing.through()
 
 
-def carry_out(windowing: Windowing, firings: Iterable[Firing]) -> None:
+def carry_out(windowing: Folding, firings: Iterable[Firing]) -> None:
     """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
     was emitted is looked at as a whole: thousands of groups fire at the end of a job."""
     calls = windowing.calls

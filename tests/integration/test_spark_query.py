@@ -1,0 +1,117 @@
+"""Whole jobs on real Spark: one session for all, and the process that a worker starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.spark_query import publish_all, request_of, run_query
+
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.child.environment import environment
+from onyx.spark.query.request import QueryProgress, QueryReply, lines
+from onyx.spark.query.run import opened
+
+pytestmark = pytest.mark.server
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MASTER = "local[2]"
+TIMEOUT_S = 540.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The examples, from whose folders Spark's Python workers import too."""
+    root = tmp_path_factory.mktemp("examples")
+    names = ("failures", "windows")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            shutil.copytree(EXAMPLES / name, root / name)
+            patch.syspath_prepend(str(root / name))
+        for key, value in environment(MASTER, str(root)).items():
+            patch.setenv(key, value)
+        yield root
+
+
+@pytest.fixture(scope="module")
+def spark(folder: Path) -> Iterator[Any]:
+    job = parse_manifest((folder / "windows/fixed.yaml").read_bytes())
+    session = opened(request_of(job, folder, (), master=MASTER))
+    yield session
+    session.stop()
+
+
+def run(folder: Path, file: str, module: str, spark: Any) -> QueryReply:
+    job = parse_manifest((folder / file).read_bytes())
+    request = request_of(job, folder, (module,), master=MASTER)
+    reply = run_query(request, spark)
+    if reply.failure is None:
+        publish_all(request, reply)
+    return reply
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    texts = [path.read_text() for path in sorted(folder.glob("part-*"))]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
+
+
+def test_stages_and_shuffles_give_the_rows_of_peers(folder: Path, spark: Any) -> None:
+    reply = run(folder / "failures", "job.yaml", "orders", spark)
+    assert reply.failure is None, reply.failure
+    totals = {each["customer"]: each["total"] for each in written(folder / "failures/totals")}
+    assert totals == {"ann": 11, "bob": 5}
+    assert len(written(folder / "failures/bad")) == 3
+
+
+def test_windows_by_event_time_give_the_rows_of_peers(
+    folder: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply = run(folder / "windows", "fixed.yaml", "visits", spark)
+    assert reply.failure is None, reply.failure
+    page = (folder / "windows/README.md").read_text("utf-8")
+    expected = [line.strip() for line in page.splitlines() if line.startswith("    {")]
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(expected)
+
+
+def test_a_failure_comes_out_of_spark_with_its_task_and_segment(folder: Path, spark: Any) -> None:
+    text = (folder / "failures/job.yaml").read_text().replace(", deadLetter: bad", "")
+    (folder / "failures/strict.yaml").write_text(
+        text.replace("[price, totals]", "[price, totals], [price, bad]")
+    )
+    reply = run(folder / "failures", "strict.yaml", "orders", spark)
+    assert reply.failure is not None
+    assert reply.failure.by_user
+    assert reply.failure.task == "price"
+    assert "orders:price raised KeyError" in reply.failure.message
+    assert "\tat " not in reply.failure.message
+
+
+def test_the_process_of_a_query_reports_how_it_goes_on_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(EXAMPLES / "hello", tmp_path / "hello")
+    monkeypatch.syspath_prepend(str(tmp_path / "hello"))
+    job = parse_manifest((tmp_path / "hello/job.yaml").read_bytes())
+    request = request_of(job, tmp_path / "hello", ("hello",), master=MASTER)
+    done = subprocess.run(
+        [sys.executable, "-m", "onyx.spark.query"],
+        input=msgspec.json.encode(msgspec.structs.replace(request, parent_pid=os.getpid())),
+        stdout=subprocess.PIPE,
+        env=environment(MASTER, str(tmp_path)),
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    *before, last = map(lines.decode, done.stdout.splitlines())
+    assert [each.phase for each in before if isinstance(each, QueryProgress)] == [
+        "starting", "running", "done",
+    ]  # fmt: skip
+    assert isinstance(last, QueryReply)
+    assert last.failure is None
+    assert last.tasks["print"].written == 3

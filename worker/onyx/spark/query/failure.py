@@ -1,0 +1,64 @@
+"""How the failure of a task gets from a Python worker of Spark to the person who must act.
+
+Spark shows an exception of a Python worker as text, between stack traces of its own. So the report
+of a task travels inside the message, encoded, and the driver takes it out again. A row that reports
+it was rejected: Spark would go on with all other partitions.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import msgspec
+
+from onyx.errors import OnyxError, UserError, describe
+from onyx.ids import JobId, PeerId, TaskName
+from onyx.spark.query.request import QueryFailure
+from onyx.task.failures.failure import Failure, report
+
+MESSAGE_CHARACTERS_MAX = 2_000
+_MARK = "onyx-failure"
+_FOUND = re.compile(rf"{_MARK}:([A-Za-z0-9+/=]+):{_MARK}")
+
+
+class TaskFailed(Exception):
+    """A task has failed, and so does the query."""
+
+    def __init__(self, failure: QueryFailure) -> None:
+        encoded = base64.b64encode(msgspec.json.encode(failure)).decode()
+        super().__init__(f"{_MARK}:{encoded}:{_MARK}")
+
+
+def failed(
+    job: str, task: str, peer: str, phase: str, error: Exception, values: bool
+) -> TaskFailed:
+    """What is raised when a task of the job has failed.
+
+    Args:
+        values: whether what is in a segment may be shown.
+    """
+    failure = error if isinstance(error, Failure) else Failure(phase, error)
+    found = report(JobId(job), TaskName(task), PeerId(peer), failure, values)
+    message = f"task {task!r} failed in {failure.phase}: {found['detail']}"
+    by_user = isinstance(failure.error, UserError) or not isinstance(failure.error, OnyxError)
+    return TaskFailed(QueryFailure(message, by_user, task, found))
+
+
+def found_in(error: BaseException) -> QueryFailure:
+    """The failure that an exception of Spark, or of ours, is about."""
+    match = _FOUND.search(str(error))
+    if match is not None:
+        return msgspec.json.decode(base64.b64decode(match[1]), type=QueryFailure)
+    if isinstance(error, OnyxError):
+        return QueryFailure(str(error), isinstance(error, UserError))
+    return QueryFailure(_shortened(describe(error)), by_user=False)
+
+
+def _shortened(text: str) -> str:
+    """Without the stack traces of the JVM."""
+    text = text.partition("\n\nJVM stacktrace")[0].partition("\n\tat ")[0].strip()
+    if len(text) <= MESSAGE_CHARACTERS_MAX:
+        return text
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{text[:half]} ... {text[-half:]}"

@@ -1,0 +1,139 @@
+"""One stage of a query, as Spark runs it on one partition: a function from rows to rows.
+
+Only the name of `run_stage` and its arguments, texts and numbers, pass through Spark's pickling.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import pyarrow as pa
+
+from onyx.plugins.protocol import Input
+from onyx.spark.query.arrivals import Arrivals, downstream, origins
+from onyx.spark.query.failure import TaskFailed
+from onyx.spark.query.fold import Fold
+from onyx.spark.query.outlet import Outlet
+from onyx.spark.query.programs import Query, query_of
+from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of, segments_of
+from onyx.spark.query.sinks import Sinks
+from onyx.spark.query.sources import Partition
+from onyx.spark.query.tree import Tree
+from onyx.task.phases.table import Phase
+
+_numbers = itertools.count()
+"""Of writers outside of Spark."""
+
+
+def run_stage(
+    config: str, number: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run a stage over a partition.
+
+    Args:
+        config: a `StageConfig` in JSON.
+        batches: numbers of partitions of inputs for stage 0, rows for the others.
+
+    Raises:
+        TaskFailed: a task of the job has failed.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
+    stage = Stage(query_of(config), number, writer)
+    if number == 0:
+        numbers = (int(each) for batch in batches for each in batch.column(0).to_pylist())
+        made = stage.read(numbers)
+    else:
+        made = stage.fold(row for batch in batches for row in rows_of(batch))
+    for rows in made:
+        if rows:
+            yield batch_of(rows)
+    yield batch_of(stage.finish())
+
+
+class Stage:
+    """A stage in one task of Spark."""
+
+    def __init__(self, query: Query, number: int, writer: str) -> None:
+        self._query = query
+        self._number = number
+        self._sinks = Sinks(query, writer)
+        self._tree = Tree(query, self._sinks)
+        self._inputs: dict[str, Input] = {}
+
+    def read(self, numbers: Iterable[int]) -> Iterator[list[Row]]:
+        """Read these partitions of the inputs."""
+        for number in numbers:
+            task, name = self._query.config.partitions[number]
+            outlet = self._begin(f"{task}:{number}")
+            below = downstream(self._query, task)
+            try:
+                partition = Partition(self._query, self._input(task), task, name)
+                for segments in partition.batches():
+                    self._tree.push(task, segments)
+                    outlet.advanced(partition.mark, below)
+                    yield outlet.take_rows()
+            except Exception as error:
+                raise self._blamed(task, Phase.READ_BATCH, error) from error
+            outlet.end(below)
+            yield outlet.take_rows()
+
+    def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
+        """Work on rows, those of a task and place together."""
+        for (stage, task, place), its in itertools.groupby(rows, key=lambda row: row[:3]):
+            if stage != self._number:
+                yield from ([row] for row in its)
+            else:
+                yield from self._fold(task, place, its)
+
+    def finish(self) -> list[Row]:
+        """What the stage has written, and counts."""
+        try:
+            rows = self._sinks.finish()
+        except Exception as error:
+            raise self._blamed(self._sinks.busy, Phase.SEND, error) from error
+        for plugin in self._inputs.values():
+            plugin.close()
+        counts = msgspec.json.encode(self._tree.counts())
+        return [*rows, Row(REPORTED, "", 0, 0, "", "counts", None, counts)]
+
+    def _fold(self, task: str, place: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
+        outlet, program = self._begin(f"{task}:{place}"), self._tree.program(task)
+        below, arrivals = downstream(self._query, task), Arrivals(origins(self._query, task))
+        places = self._query.config.places
+        fold = Fold(self._tree, program, place, places) if program.windowed is not None else None
+        for row in rows:
+            segments = segments_of(row)
+            if len(segments) and fold is not None:
+                fold.add(segments)
+            elif len(segments):
+                self._tree.push(task, segments)
+            risen = arrivals.hear(row)
+            if fold is not None and risen and arrivals.mark is not None:
+                fold.advance(arrivals.mark)
+            outlet.advanced(arrivals.mark, below)
+            yield outlet.take_rows()
+        if fold is not None:
+            fold.end()
+        outlet.end(below)
+        yield outlet.take_rows()
+
+    def _blamed(self, task: str, phase: Phase, error: Exception) -> TaskFailed:
+        if isinstance(error, TaskFailed):
+            return error
+        return self._tree.failure(task, phase.value, error)
+
+    def _begin(self, origin: str) -> Outlet:
+        self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.places)
+        return self._tree.outlet
+
+    def _input(self, task: str) -> Input:
+        if task not in self._inputs:
+            plugin = self._inputs[task] = self._query.input(task)
+            if getattr(plugin, "examined", False):
+                self._tree.examined.add(task)
+        return self._inputs[task]

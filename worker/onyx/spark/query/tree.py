@@ -1,0 +1,200 @@
+"""Segments pass through the tasks of a stage, depth first, in one process.
+
+Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
+dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
+into the outlet where that one is behind a shuffle. A retry that a condition asks for is done here,
+for the segments that failed, because nothing of them has gone anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from onyx.codec.refusals import refuse
+from onyx.codec.segments import decode, encode
+from onyx.flow.batch import U64, Batch, Segment, Segments, as_dicts, part_of, take
+from onyx.flow.columns import Columns
+from onyx.flow.group_checks import GroupChecks
+from onyx.flow.routed import Outgoing, Routed
+from onyx.ledger.lineage import FINAL, tries_of
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.spark.query.failure import TaskFailed, failed
+from onyx.spark.query.outlet import Outlet
+from onyx.spark.query.programs import Query, Tally
+from onyx.spark.query.request import TaskCounts
+from onyx.spark.query.sinks import Sinks
+from onyx.task.batch_timer import BatchTimer
+from onyx.task.parts import Program, Work
+from onyx.task.phases.apply import apply_fn, shown
+from onyx.task.phases.route import route_emitted, route_leaves
+from onyx.task.phases.table import Kind, Phase
+from onyx.task.windowed.assign import assign, prepare
+from onyx.task.windowed.folding import Folding
+
+ATTEMPT = 1 << 40
+"""One attempt, in a root."""
+Sleep = Callable[[float], None]
+
+
+class Tree:
+    """The tasks of a stage in one task of Spark."""
+
+    def __init__(self, query: Query, sinks: Sinks, sleep: Sleep = time.sleep) -> None:
+        self._query = query
+        self._sinks = sinks
+        self._sleep = sleep
+        self._delay: RetryDelay = DEFAULT
+        self._programs: dict[str, Program] = {}
+        self._checks: dict[str, GroupChecks] = {}
+        self._read: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
+        self.examined: set[str] = set()
+        """Inputs of which every segment can travel."""
+        self.outlet: Outlet
+        """Of the origin whose segments are pushed."""
+
+    def program(self, task: str) -> Program:
+        """The program of a task, made when it is needed first."""
+        if task not in self._programs:
+            try:
+                program = self._query.program(task)
+            except Exception as error:
+                raise self.failure(task, Phase.BUILD.value, error) from error
+            shuffled = [each for each in program.groupings if self._query.plan.exchange(each)]
+            self._programs[task] = program
+            self._checks[task] = GroupChecks(program.groupings, shuffled)
+        return self._programs[task]
+
+    def failure(self, task: str, phase: str, error: Exception) -> TaskFailed:
+        """What is raised when a task has failed."""
+        request = self._query.request
+        values = request.report_values
+        return failed(request.job_id, task, self._query.peer, phase, error, values)
+
+    def counts(self) -> dict[str, TaskCounts]:
+        """By task, what it has done."""
+        return {
+            task: TaskCounts(self._read[task], self._written[task], _letters(program))
+            for task, program in self._programs.items()
+        }
+
+    def push(self, task: str, segments: Segments, folding: Folding | None = None) -> None:
+        """A batch comes to a task.
+
+        Args:
+            folding: the windows of the task, if it has any.
+
+        Raises:
+            TaskFailed: a segment has failed, and nothing takes care of it.
+        """
+        program = self.program(task)
+        most = program.entry.batch_size or len(segments)
+        self._read[task] += len(segments)
+        for first in range(0, len(segments), max(most, 1)):
+            part = part_of(segments, first, first + most) if len(segments) > most else segments
+            roots = np.zeros(len(part), np.uint64) if program.retries else None
+            while roots is not None and len(part):
+                part, roots = self._try(program, Batch(part, roots), folding)
+            if roots is None:
+                self._try(program, Batch(part), folding)
+
+    def emit(self, task: str, segments: list[Segment], child: str | None) -> None:
+        """Segments that triggers of a task have emitted; late ones are for a child of their own."""
+        program = self.program(task)
+        batch = Batch(segments)
+        try:
+            routed = route_emitted(program, self._checks[task], batch, child)
+        except Exception as error:
+            raise self.failure(task, Phase.SEND.value, error) from error
+        self._pass_on(program, routed)
+
+    def _try(self, program: Program, batch: Batch, folding: Folding | None) -> tuple[Segments, U64]:
+        """Work on a batch; what is to be tried again, with its attempts."""
+        unchanged = encode(as_dicts(batch.segments)) if program.retries else b""
+        phase = Phase.APPLY_FN
+        try:
+            work = self._applied(program, batch)
+            assert work.leaves is not None
+            phase = Phase.ROUTE
+            if folding is not None:
+                work.prepared = prepare(program, work.leaves)
+            routed = work.routed = route_leaves(
+                program, self._checks[program.task], program.own_conditions, batch, work.leaves
+            )
+            if folding is not None:
+                phase = Phase.ASSIGN_WINDOWS
+                assign(program, folding, work)
+            if program.assignment.kind is Kind.OUTPUT:
+                phase = Phase.SEND
+                self._sinks.write(program.task, work.leaves.segments)
+                self._written[program.task] += len(work.leaves.segments)
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise self.failure(program.task, phase.value, error) from error
+        self._pass_on(program, routed)
+        if not routed.retries:
+            return [], np.zeros(0, np.uint64)
+        return self._again(decode(unchanged), batch.roots, routed)
+
+    def _applied(self, program: Program, batch: Batch) -> Work:
+        work = Work(BatchTimer(program.clock))
+        if program.observed:
+            if program.takes == "dicts":
+                batch.segments = as_dicts(batch.segments)
+            program.event["batch"] = shown(batch.segments)
+        work.batch = batch
+        apply_fn(program, work)
+        read = program.assignment.kind is Kind.INPUT and program.task not in self.examined
+        if read and program.fn is None and work.leaves is not None:
+            work.leaves = refuse(work.leaves)
+        return work
+
+    def _pass_on(self, program: Program, routed: Routed) -> None:
+        shares: list[tuple[str, Outgoing]] = []
+        for child in program.children:
+            for share in routed.shares_of(child):
+                if routed.shared and shares and not isinstance(share.segments, Columns):
+                    share.segments = [dict(each) for each in share.segments]
+                shares.append((child, share))
+        for child, share in shares:
+            self._written[program.task] += len(share)
+            if not self.outlet.leads_to(child):
+                self.push(child, share.segments)
+                continue
+            hashes, grouping = share.hashes, program.groupings.get(child)
+            if hashes is None and grouping is not None:
+                hashes = grouping.hashes_of(share.segments)
+            self.outlet.put(child, share.segments, hashes)
+
+    def _again(self, segments: Segments, roots: U64 | None, routed: Routed) -> tuple[Segments, U64]:
+        """The segments to be tried again, after a rest, each with its next attempt."""
+        assert roots is not None
+        where = np.array(routed.retries, np.intp)
+        tried = [tries_of(int(root)) for root in roots[where]]
+        again = roots[where] + np.uint64(ATTEMPT)
+        for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
+            if count >= most:
+                again[index] |= np.uint64(FINAL << 40)
+        self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
+        return take(segments, where), again
+
+
+def _letters(program: Program) -> int:
+    return program.metrics.letters if isinstance(program.metrics, Tally) else 0
+
+
+def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:
+    """The counts of several processes together."""
+    found: dict[str, TaskCounts] = {}
+    for each in counts:
+        for task, its in each.items():
+            known = found.get(task, TaskCounts())
+            found[task] = TaskCounts(
+                known.read + its.read, known.written + its.written, known.failed + its.failed
+            )
+    return found

@@ -1,0 +1,47 @@
+"""What segments and firings do to the windows of a task, whoever keeps its state.
+
+On a peer that is `state.Windowing`, with a state log. A query over bounded inputs keeps the same
+windows in memory, because it begins anew when it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from onyx.flow.batch import Batch, Segment
+from onyx.ledger.applied import Mask
+from onyx.seams import Clock
+from onyx.task.windowed.trigger_calls import TriggerCalls
+from onyx.windows.task_windows import TaskWindows
+
+
+class Folding(Protocol):
+    """The windows of a task while a batch is worked on."""
+
+    windows: TaskWindows
+    calls: TriggerCalls
+    clock: Clock
+    closed: set[int]
+    """Shards that have fired for the last time."""
+
+    @property
+    def shard_of(self) -> Mapping[Any, int]:
+        """The shard of a group key."""
+        ...
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """Which segments have not been applied yet; from now on they are. None: all of them."""
+        ...
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
+        ...
+
+    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+        """Send these when that is safe; late segments to a child of their own."""
+        ...
+
+    def changed(self, segments: int) -> None:
+        """So many segments, or firings, have changed the state."""
+        ...
