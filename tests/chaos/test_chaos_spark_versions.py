@@ -30,7 +30,7 @@ def version(folder: Path, guarantee: str, number: int) -> dict[str, Any]:
         "path": str(folder / "out"),
         "stage": "windows_job:totals_renamed" if last else "windows_job:totals",
         "master": "local[1]",
-        "resultFormat": "jsonl",
+        "write": {"format": "json"},
         "rollSegments": 700,
         "rollSeconds": 0.5,
     }

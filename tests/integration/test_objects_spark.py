@@ -38,7 +38,8 @@ class SummingRunner:
 
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.runs += 1
-        total = sum(sum(pq.read_table(part)["n"].to_pylist()) for part in request.parts)
+        parts = [part for frame in request.frames for part in frame.parts]
+        total = sum(sum(pq.read_table(part)["n"].to_pylist()) for part in parts)
         target = Path(request.target)
         target.mkdir()
         pq.write_table(pa.table({"total": [total]}), target / "part-0.parquet")

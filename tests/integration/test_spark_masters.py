@@ -20,7 +20,7 @@ import onyx.spark.session.connect
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.spark.child.keeper import Keeper
-from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput
@@ -186,8 +186,8 @@ def test_a_stage_that_is_not_wanted_ends_at_the_connect_server(
     pq.write_table(pa.table({"n": [1]}), stages / "0.parquet")
     keeper = Keeper()
     request = StageRequest(
-        stage="remote_stages:slow", parts=(str(stages / "0.parquet"),),
-        target=str(stages / "result"), master=at(connect),
+        "remote_stages:slow", (Frame(None, (str(stages / "0.parquet"),)),),
+        str(stages / "result"), master=at(connect),
     )  # fmt: skip
     until_it_began = Watch(lambda: not (stages / "began").exists())
     with pytest.raises(Fenced):

@@ -149,7 +149,7 @@ def test_of_the_parts_and_results_of_a_stage(job: str) -> None:
         assert place.parts.parent == root / "parts"
         staging = root / "staging"
         staging.mkdir()
-        request = StageRequest(stage="m:f", parts=(), target="", name="n")
+        request = StageRequest("m:f", name="n")
         run_stage(place, lambda: staging, request, _no_runner, 1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -115,7 +116,8 @@ def test_two_results_need_two_places() -> None:
     again = dataclasses.replace(write, name="again", options=options)
     problems = reported(dataclasses.replace(checked, catalog=(read, write, again)))
     assert problems == [
-        "spec.catalog[2].options.path: is that of task write too (each result needs its own)"
+        "spec.catalog[2].options.path: is that of task write too (each result needs its own, and "
+        "outputs of one stage a `frame` each)"
     ]
 
 
@@ -159,3 +161,33 @@ def test_a_session_of_a_connect_server_has_no_settings_of_the_server() -> None:
     (reported,) = spark("sc://host", **conf)
     assert reported.startswith("sparkConf.spark.driver.memory: is set where a Spark Connect server")
     assert spark("spark://host:7077", **conf) == []
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        ([{"frame": "a", "stage": "m:f"}, {"frame": "b"}], []),
+        ([{"frame": "a"}, {"frame": "b", "stage": "m:f"}], []),
+        ([{"frame": "a", "stage": "m:f"}, {"frame": "a"}], ["2.path: is that of task write too"]),
+        ([{"stage": "m:f"}, {"frame": "a"}], ["2.path: is that of task write too"]),
+        (
+            [{"frame": "a", "stage": "m:f"}, {"frame": "b", "stage": "m:f"}],
+            ["2.stage: is given, and task write with the same path has one too"],
+        ),
+        (
+            [{"frame": "a"}, {"frame": "b"}],
+            ["1.stage: is missing in all outputs", "2.stage: is missing in all outputs"],
+        ),
+    ],
+)
+def test_outputs_of_one_path_are_frames_of_one_stage(
+    outputs: list[dict[str, str]], expected: list[str]
+) -> None:
+    first, second = ({"path": "out", **options} for options in outputs)
+    checked = job(write={"plugin": "spark", "options": first})
+    (read, write) = checked.catalog
+    both = (read, write, dataclasses.replace(write, name="again", options=second))
+    problems = reported(dataclasses.replace(checked, catalog=both))
+    found = [re.sub(r"spec\.catalog\[(\d)\]\.options", r"\1", each) for each in problems]
+    assert len(found) == len(expected)
+    assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))

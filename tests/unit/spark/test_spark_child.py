@@ -21,10 +21,10 @@ from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.spark.child import process, protocol
 from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.protocol import Cancel, Ended, Run, StageFailure, read_line, write_message
-from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.child.runner import run_in_child
 
-REQUEST = StageRequest(stage="m:f", parts=(), target="/nowhere", master="local[1]")
+REQUEST = StageRequest("m:f", master="local[1]")
 SCRIPTED = """
 import os, sys, time, msgspec
 from onyx.spark.child.protocol import Cancel, Ended, Order, StageFailure, write_message
@@ -65,7 +65,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
 
 
 def run(keeper: Keeper, stage: str, wanted: Callable[[], bool] = lambda: True) -> None:
-    request = StageRequest(stage=stage, parts=(), target="/nowhere", master="local[1]")
+    request = StageRequest(stage, master="local[1]")
     run_in_child(request, 60.0, Watch(wanted), keeper)
 
 
@@ -92,9 +92,7 @@ def test_a_child_serves_request_after_request(keeper: Keeper) -> None:
 
 def test_other_settings_have_another_child_and_the_idle_one_makes_room(keeper: Keeper) -> None:
     pid = pid_of_next(keeper)
-    other = StageRequest(
-        stage="m:f", parts=(), target="/nowhere", master="local[1]", spark_conf={"a": "b"}
-    )
+    other = StageRequest("m:f", master="local[1]", spark_conf={"a": "b"})
     assert pid_of_next(keeper, other) != pid
     assert_ended(pid)
 
@@ -164,7 +162,7 @@ def test_a_child_that_does_not_obey_is_killed(
 
 
 def test_a_run_that_takes_too_long_is_cancelled(keeper: Keeper) -> None:
-    request = StageRequest(stage="m:waits", parts=(), target="/nowhere", master="local[1]")
+    request = StageRequest("m:waits", master="local[1]")
     with pytest.raises(UserFunctionError, match=r"did not end within 0\.1 s; raise `stageTimeout`"):
         run_in_child(request, 0.1, Watch(), keeper)
 
@@ -244,8 +242,8 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
 
 def of_spark(folder: Path, stage: str) -> StageRequest:
     return StageRequest(
-        stage=f"warm_stages:{stage}", parts=(str(folder / "0.parquet"),),
-        target=str(folder / stage), master="local[1]",
+        f"warm_stages:{stage}", (Frame(None, (str(folder / "0.parquet"),)),),
+        str(folder / stage), master="local[1]",
     )  # fmt: skip
 
 

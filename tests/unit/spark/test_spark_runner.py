@@ -18,7 +18,7 @@ import pytest
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.spark.child import run_stage
 from onyx.spark.child.protocol import StageFailure
-from onyx.spark.child.request import StageRequest, StageRunner, Watch
+from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.child.run_stage import failure_message, named
 from onyx.spark.child.runner import run_in_child
 
@@ -51,7 +51,7 @@ def run_here(request: StageRequest, timeout_s: float, watch: Watch) -> None:
     if not watch.wanted():
         raise Fenced("declared dead")
     table = pa.concat_tables(
-        [pq.read_table(part) for part in request.parts], promote_options="permissive"
+        [pq.read_table(part) for part in request.frames[0].parts], promote_options="permissive"
     )
     try:
         result = named(request.stage)(table)
@@ -76,7 +76,7 @@ def request_for(stage: str, folder: Path) -> StageRequest:
     pq.write_table(pa.table({"n": [1, 2]}), folder / "0.parquet")
     pq.write_table(pa.table({"n": [2.5], "note": pa.nulls(1)}), folder / "1.parquet")
     parts = (str(folder / "0.parquet"), str(folder / "1.parquet"))
-    return StageRequest(stage=stage, parts=parts, target=str(folder / "result"), master="local[1]")
+    return StageRequest(stage, (Frame(None, parts),), str(folder / "result"), master="local[1]")
 
 
 class FakeSessions:
@@ -134,7 +134,7 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
 
     def answer(stage: str) -> StageFailure | None:
         request = request_for(f"stages_of_a_user:{stage}", user_code)
-        return run_stage.answer(request, sessions, "1", user_code, lambda: False)
+        return run_stage.answer(request, run_stage.Turn(sessions, "1", user_code))
 
     failure = answer("raising")
     assert failure is not None
@@ -201,7 +201,7 @@ def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
         "    if pathlib.Path(os.environ['PID_FILE']).exists():\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return True\n"
-        "request = StageRequest(stage='hanging_stages:any', parts=(), target='/nowhere')\n"
+        "request = StageRequest('hanging_stages:any')\n"
         "run_in_child(request, 60.0, Watch(die))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(user_code)}

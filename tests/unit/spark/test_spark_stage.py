@@ -21,12 +21,17 @@ from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserF
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
-from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.stage.directory_stage import MANIFEST, DirectoryNotes, Workplace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, upgrade
 
 STAGE = "demo.stages:total"
+
+
+def parts_of(request: StageRequest) -> list[str]:
+    """Of all frames."""
+    return [part for frame in request.frames for part in frame.parts]
 
 
 class SummingRunner:
@@ -39,7 +44,7 @@ class SummingRunner:
 
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.requests.append(request)
-        rows = [row for part in request.parts for row in pq.read_table(part).to_pylist()]
+        rows = [row for part in parts_of(request) for row in pq.read_table(part).to_pylist()]
         os.makedirs(request.target)
         self.meanwhile()
         os.makedirs(request.target, exist_ok=True)
@@ -301,7 +306,7 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
 
     place = Workplace(tmp_path, JobId("job-1"), permitted)
     upgrade(DirectoryNotes(place), place.job, lambda: None)
-    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Fenced):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert not place.result.exists()
@@ -362,7 +367,7 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     pauses: list[float] = []
     place = Workplace(tmp_path, JobId("job-1"), lambda: answers.pop(0), pauses.append)
     upgrade(DirectoryNotes(place), place.job, lambda: None)
-    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert place.result.exists()
     assert len(pauses) == 2
@@ -373,7 +378,7 @@ def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> No
     own.mkdir()
     place = Workplace(tmp_path, JobId("job-1"), lambda: False, lambda _: None)
     upgrade(DirectoryNotes(place), place.job, lambda: None)
-    request = StageRequest(stage=STAGE, parts=(), target="", schema="n BIGINT")
+    request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Unavailable, match="ZooKeeper"):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert not place.result.exists()
@@ -389,7 +394,7 @@ def test_without_any_segment_and_schema_the_result_is_empty(tmp_path: Path) -> N
 def test_without_any_segment_a_known_schema_reaches_the_stage(tmp_path: Path) -> None:
     runner = SummingRunner()
     spark_output(tmp_path, runner, schema="n BIGINT").seal()
-    assert [(request.parts, request.schema) for request in runner.requests] == [((), "n BIGINT")]
+    assert [request.frames for request in runner.requests] == [(Frame(schema="n BIGINT"),)]
 
 
 def test_options_reach_the_stage(tmp_path: Path) -> None:
@@ -398,13 +403,13 @@ def test_options_reach_the_stage(tmp_path: Path) -> None:
         tmp_path,
         runner,
         master="local[2]",
-        resultFormat="jsonl",
+        write={"format": "json"},
         sparkConf={"spark.driver.memory": "4g"},
     )
     written(sink, 1)
     sink.seal()
     (request,) = runner.requests
-    assert (request.master, request.result_format) == ("local[2]", "jsonl")
+    assert (request.master, request.write.format) == ("local[2]", "json")
     assert request.spark_conf == {"spark.driver.memory": "4g"}
     assert request.name == "onyx: flights, work"
 

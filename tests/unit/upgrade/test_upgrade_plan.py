@@ -194,7 +194,7 @@ def to_spark(change: Spec, old: Spec = SPARK) -> tuple[dict[str, str], list[str]
 @pytest.mark.parametrize(
     "options",
     [
-        {"path": "out", "stage": "m:other", "resultFormat": "jsonl"},
+        {"path": "out", "stage": "m:other", "write": {"format": "json"}},
         {"path": "./out/", "stage": "m:total"},
     ],
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from onyx.errors import Problem, UserError, UserFunctionError, describe
-from onyx.model.job import CatalogEntry
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import nearest
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
@@ -43,6 +43,15 @@ _ONE_AT_A_TIME = threading.Lock()
 def own_options(entry: CatalogEntry) -> dict[str, Any]:
     """The options of a task that are its plugin's: those that `params` names are the function's."""
     return {key: value for key, value in entry.options.items() if key not in entry.params}
+
+
+def alike(job: Job, entry: CatalogEntry) -> dict[str, dict[str, Any]]:
+    """The plugin's options of the other tasks of the same type and plugin, by their names."""
+    return {
+        other.name: own_options(other)
+        for other in job.catalog
+        if other is not entry and (other.type, other.plugin) == (entry.type, entry.plugin)
+    }
 
 
 def loaded(path: str) -> Any:

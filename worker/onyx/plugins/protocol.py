@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
@@ -60,6 +60,8 @@ class PluginContext:
     writer: str = ""
     """Distinguishes writers of one incarnation that are in several processes: staged work carries
     it too. Letters, digits and hyphens."""
+    alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the other tasks of the job with the same type and plugin, by their names."""
 
     @property
     def where(self) -> str:

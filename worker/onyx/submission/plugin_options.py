@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
 from onyx.errors import Problem
 from onyx.model.job import Job
@@ -36,11 +37,29 @@ def _found(job: Job) -> Iterator[Problem]:
 
 
 def _shared_results(job: Job) -> Iterator[Problem]:
-    """The second of two results at one path would be taken for the first, which is there."""
-    taken: dict[PurePosixPath, str] = {}
-    for index, entry in enumerate(job.catalog):
-        if entry.type == "output" and entry.plugin in ONE_RESULT and "path" in entry.options:
-            first = taken.setdefault(result_path(entry), entry.name)
-            if first != entry.name:
-                path = at(at(at(at("spec", "catalog"), index), "options"), "path")
-                yield Problem(path, f"is that of task {first} too", "each result needs its own")
+    """Outputs with one path feed one stage, each as a frame. The second of two results at one path
+    would be taken for the first, which is there."""
+    frames: dict[tuple[PurePosixPath, Any], str] = {}
+    stages: dict[PurePosixPath, str] = {}
+    outputs = [
+        (at(at(at("spec", "catalog"), index), "options"), entry, result_path(entry))
+        for index, entry in enumerate(job.catalog)
+        if entry.type == "output" and entry.plugin in ONE_RESULT and "path" in entry.options
+    ]
+    nameless = {
+        place: entry for _, entry, place in reversed(outputs) if "frame" not in entry.options
+    }
+    for where, entry, place in outputs:
+        other = nameless.get(place, entry).name
+        first = frames.setdefault((place, entry.options.get("frame")), entry.name)
+        first = other if first == entry.name else first
+        if first != entry.name:
+            hint = "each result needs its own, and outputs of one stage a `frame` each"
+            yield Problem(at(where, "path"), f"is that of task {first} too", hint)
+        elif "stage" in entry.options and stages.setdefault(place, entry.name) != entry.name:
+            what = f"is given, and task {stages[place]} with the same path has one too"
+            yield Problem(at(where, "stage"), what, "one of them has it, the others are its frames")
+    for where, entry, place in outputs:
+        if "frame" in entry.options and place not in stages and place not in nameless:
+            what = "is missing in all outputs with this path"
+            yield Problem(at(where, "stage"), what, "one of them has it, the others are its frames")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyx.flow.schemas import arrow_schema
-from onyx.plugins.options import own_options
+from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts import Program
 
@@ -30,4 +30,5 @@ def plugin_context(program: Program) -> PluginContext:
         wanted=program.assignment.wanted,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
+        alike=alike(program.job, program.entry),
     )

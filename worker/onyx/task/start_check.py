@@ -18,7 +18,7 @@ from onyx.flow.key_getters import key_getter
 from onyx.flow.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job
-from onyx.plugins.options import own_options
+from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.lifecycles import compile_lifecycles
 from onyx.task.services import Services
@@ -74,6 +74,8 @@ def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> 
         permitted=lambda: False,
         wanted=lambda: False,
         data_dir=services.settings.data_dir,
+        spark_master=services.settings.spark_master,
+        alike=alike(job, entry),
     )
     build = services.build_input if entry.type == "input" else services.build_output
     build(entry.plugin, context).close()

@@ -49,6 +49,8 @@ def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     changed = _differs("plugin", old.plugin, new.plugin)
     if changed is None and result_path(old) != result_path(new):
         changed = _differs("path", old.options.get("path"), new.options.get("path"))
+    if changed is None:
+        changed = _differs("frame", old.options.get("frame"), new.options.get("frame"))
     return changed and Doubt(f"{changed.why}, so the result lacks what the old job has written")
 
 
@@ -61,6 +63,7 @@ def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
             entry.plugin == new.plugin
             and entry.type == new.type
             and result_path(entry) == result_path(new)
+            and entry.options.get("frame") == new.options.get("frame")
         ):
             why = f"its path is that of output {entry.name} of the old job, whose parts the"
             return Doubt(f"{why} result lacks, because outputs are matched by name")

@@ -29,7 +29,7 @@ STDERR_LINES_MAX = 20
 END_WAIT_S = 5.0
 """Longest wait for the last lines of a process that was killed."""
 _MODULE = "onyx.spark.child.serve"
-_REPLIES = msgspec.json.Decoder(Reply)
+_REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class ChildDied(Unavailable):

@@ -1,8 +1,9 @@
 """What a worker and its Spark child say to each other: a JSON object a line, both ways.
 
 The worker sends `Run` and, while that runs, perhaps `Cancel`. The child answers each `Run` with one
-`Ended`. One run at a time: a second one in the same JVM would share its heap, and a failure of one
-would be the other's. Rejected: gRPC, which Spark's own Python processes would inherit; and pickle.
+`Ended`, and asks with `Writing` before it writes what nothing can take back. One run at a time: a
+second one in the same JVM would share its heap, and a failure of one would be the other's.
+Rejected: gRPC, which Spark's own Python processes would inherit; and pickle.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     number: int
 
 
-Order = Run | Cancel
+@prepared
+class Go(msgspec.Struct, frozen=True, tag="go"):
+    """The answer to `Writing`: write."""
+
+    number: int
+
+
+Order = Run | Cancel | Go
 
 
 class StageFailure(msgspec.Struct, frozen=True):
@@ -57,7 +65,14 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     failure: StageFailure | None = None
 
 
-Reply = Ended
+@prepared
+class Writing(msgspec.Struct, frozen=True, tag="writing"):
+    """All is ready for a direct write, which waits for `Go`."""
+
+    number: int
+
+
+Reply = Ended | Writing
 
 
 def write_message(stream: BinaryIO, message: Order | Reply) -> None:

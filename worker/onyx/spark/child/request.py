@@ -4,11 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from onyx.structs import prepared
+
+FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats of Spark that write a folder of files. The worker publishes it; others publish
+themselves."""
+Mode = Literal["overwrite", "append", "errorifexists", "ignore"]
+
+
+@prepared
+class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A DataFrame that a stage gets."""
+
+    name: str | None = None
+    """Of the argument; None: the only one, given by its place."""
+    parts: tuple[str, ...] = ()
+    """Parquet files to read, absolute paths. May be empty if `schema` is given."""
+    schema: str | None = None
+    """Spark's DDL of the segments (`row BIGINT, delay DOUBLE`); None takes it from the parts."""
+
+    @property
+    def known(self) -> bool:
+        """Whether its columns are."""
+        return bool(self.parts) or self.schema is not None
+
+
+@prepared
+class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the result is written."""
+
+    format: str = "parquet"
+    mode: Mode = "overwrite"
+    """Of a format that writes no files."""
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    repeat: bool = False
+    """Whether a direct write may be done again although it may have written rows."""
+
+    @property
+    def appends(self) -> bool:
+        """Whether the result is a further part of what is there."""
+        return self.mode == "append" and not self.direct
+
+    @property
+    def direct(self) -> bool:
+        """Whether Spark writes to where it is seen at once."""
+        return self.format not in FILE_FORMATS
 
 
 @prepared
@@ -16,15 +61,13 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run of a stage."""
 
     stage: str
-    """`package.module:name` of a function DataFrame -> DataFrame."""
-    parts: tuple[str, ...]
-    """Parquet files to read, absolute paths. May be empty if `schema` is given."""
-    target: str
+    """`package.module:name` of a function of DataFrames that returns one."""
+    frames: tuple[Frame, ...] = (Frame(),)
+    target: str = ""
     """Directory to write the result to; it does not exist yet, its parent does."""
-    result_format: str = "parquet"
-    """`parquet` or `jsonl`."""
-    schema: str | None = None
-    """Spark's DDL of the segments (`row BIGINT, delay DOUBLE`); None takes it from the parts."""
+    write: Write = Write()
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Further arguments of the function."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     name: str = "onyx stage"
@@ -37,6 +80,8 @@ class Watch:
 
     wanted: Callable[[], bool] = lambda: True
     """Whether the run is still wanted; when not, it is cancelled."""
+    begin_write: Callable[[], None] = lambda: None
+    """Called before Spark begins a direct write, which begins when this has returned."""
 
 
 class StageRunner(Protocol):

@@ -8,13 +8,14 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onyx.errors import Fenced, OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.resolve import Resolver
 from onyx.spark.child.protocol import StageFailure
-from onyx.spark.child.request import StageRequest
+from onyx.spark.child.request import Frame, StageRequest
 from onyx.spark.session.connect import doubt, is_lost
 from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect, is_local
@@ -23,24 +24,34 @@ from onyx.spark.stage.parts import read_parts
 
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
+DEFAULT_OPTIONS = {"json": {"ignoreNullFields": "false"}}
+"""Of formats, where Spark's own would lose something."""
 
 
-def answer(
-    request: StageRequest,
-    sessions: Sessions,
-    group: str,
-    scratch: Path,
-    cancelled: Callable[[], bool],
-) -> StageFailure | None:
-    """Run the stage; None if it went well.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the child gives to a run."""
 
-    Args:
-        group: see `Sessions.open`.
-        scratch: folder for files of this run.
-        cancelled: whether the run is to end soon.
-    """
+    sessions: Sessions
+    group: str
+    """See `Sessions.open`."""
+    scratch: Path
+    """Folder for files."""
+    cancelled: Callable[[], bool] = lambda: False
+    """Whether the run is to end soon."""
+    begin_write: Callable[[], None] = lambda: None
+    """Returns when a direct write is permitted, or the run cancelled."""
+
+    def go_on(self) -> None:
+        """Raises Fenced: the run was cancelled, perhaps while there was nothing to cancel."""
+        if self.cancelled():
+            raise Fenced("the run was cancelled")
+
+
+def answer(request: StageRequest, turn: Turn) -> StageFailure | None:
+    """Run the stage; None if it went well."""
     try:
-        run(request, sessions, group, scratch, cancelled)
+        run(request, turn)
     except StaleSession as error:
         return StageFailure(shortened(str(error)), by_user=False, stale=True)
     except OnyxError as error:
@@ -50,34 +61,27 @@ def answer(
     return None
 
 
-def run(
-    request: StageRequest,
-    sessions: Sessions,
-    group: str,
-    scratch: Path,
-    cancelled: Callable[[], bool],
-) -> None:
+def run(request: StageRequest, turn: Turn) -> None:
     """Read the parts, apply the stage, write the result.
 
     Raises:
         NameNotRegistered: the stage does not exist.
         UserFunctionError: the stage raised, now or when Spark evaluated what it built.
         Unavailable: Spark does not start.
-        Fenced: the run was cancelled before it began.
+        Fenced: the run was cancelled.
     """
     function = named(request.stage)
-    session = sessions.open(group, request.name)
+    session = turn.sessions.open(turn.group, request.name)
     try:
-        if cancelled():  # while Spark started, and there was nothing to cancel
-            raise Fenced("the run was cancelled")
-        with tempfile.TemporaryDirectory(dir=scratch) as own:
+        turn.go_on()
+        with tempfile.TemporaryDirectory(dir=turn.scratch) as own:
             if not is_local(request.master):
                 ship(session, request.stage, Path(own))
-            frame = read_parts(session, request.parts, request.schema)
-            _apply(function, frame, request)
+            frames = [(each.name, _read(session, each)) for each in request.frames]
+            _write(_result(function, frames, request), request, turn)
     except Exception as error:
-        raise _blamed(error, session, sessions, request.master) from error
-    sessions.close()
+        raise _blamed(error, session, turn.sessions, request.master) from error
+    turn.sessions.close()
 
 
 def named(name: str) -> Callable[[Any], Any]:
@@ -115,16 +119,46 @@ def _closed(sessions: Sessions, error: Exception) -> Exception:
     return error
 
 
-def _apply(function: Callable[[Any], Any], frame: Any, request: StageRequest) -> None:
+def _read(session: Any, frame: Frame) -> Any:
     try:
-        result = function(frame)
+        return read_parts(session, frame.parts, frame.schema)
+    except UserFunctionError as error:
+        if frame.name is None:
+            raise
+        raise UserFunctionError(f"frame {frame.name!r}: {error}") from error
+
+
+def _result(
+    function: Callable[..., Any], frames: list[tuple[str | None, Any]], request: StageRequest
+) -> Any:
+    """The DataFrame that the stage makes."""
+    by_place = [frame for name, frame in frames if name is None]
+    by_name = {name: frame for name, frame in frames if name is not None}
+    try:
+        result = function(*by_place, **by_name, **request.params)
         if not hasattr(result, "write"):
             raise TypeError(f"a stage returns a DataFrame, this one a {type(result).__name__}")
-        # Spark makes the target itself and writes nothing when it exists.
-        if request.result_format == "jsonl":
-            result.write.json(request.target, ignoreNullFields=False)
-        else:
-            result.write.parquet(request.target)
+    except Exception as error:
+        raise UserFunctionError(failure_message(error)) from error
+    return result
+
+
+def _write(result: Any, request: StageRequest, turn: Turn) -> None:
+    """Have Spark evaluate and write the result."""
+    write = request.write
+    options = {**DEFAULT_OPTIONS.get(write.format, {}), **write.options}
+    try:
+        writer = result.write.format(write.format).options(**options)
+        if write.partition_by:
+            writer = writer.partitionBy(*write.partition_by)
+        if write.direct:
+            turn.begin_write()
+            turn.go_on()
+            writer.mode(write.mode).save()
+        else:  # Spark makes the target itself and writes nothing when it exists.
+            writer.save(request.target)
+    except Fenced:
+        raise
     except Exception as error:
         raise UserFunctionError(failure_message(error)) from error
 

@@ -11,7 +11,7 @@ import time
 from onyx.errors import Fenced, OnyxError, Unavailable, UserFunctionError
 from onyx.spark.child.keeper import KEEPER, POLL_INTERVAL_S, Keeper, Loan
 from onyx.spark.child.process import Child, ChildDied
-from onyx.spark.child.protocol import Cancel, Ended, StageFailure
+from onyx.spark.child.protocol import Cancel, Ended, Go, StageFailure, Writing
 from onyx.spark.child.request import StageRequest, Watch
 
 OBEY_S = 5.0
@@ -52,9 +52,20 @@ def _converse(loan: Loan, request: StageRequest, timeout_s: float, watch: Watch)
         reply = child.reply(POLL_INTERVAL_S)
         if isinstance(reply, Ended) and reply.number == number:
             return reply
+        if isinstance(reply, Writing):
+            _permit(loan, number, watch)
         if (error := _must_end(until_s, timeout_s, watch)) is not None:
             loan.keep = _cancelled(child, number)
             raise error
+
+
+def _permit(loan: Loan, number: int, watch: Watch) -> None:
+    try:
+        watch.begin_write()
+    except OnyxError:
+        loan.keep = _cancelled(loan.child, number)
+        raise
+    loan.child.send(Go(number))
 
 
 def _must_end(until_s: float, timeout_s: float, watch: Watch) -> OnyxError | None:

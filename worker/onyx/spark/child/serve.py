@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -26,13 +27,15 @@ import msgspec
 from onyx.spark.child.protocol import (
     Cancel,
     Ended,
+    Go,
     Order,
     Run,
     StageFailure,
+    Writing,
     read_line,
     write_message,
 )
-from onyx.spark.child.run_stage import answer
+from onyx.spark.child.run_stage import Turn, answer
 from onyx.spark.session.kept import Sessions, kept_sessions
 
 _PR_SET_PDEATHSIG = 1
@@ -51,6 +54,8 @@ class Server:
         self._lock = threading.Lock()
         self._cancelled = 0
         """Number of the newest run that was cancelled."""
+        self._answered = threading.Event()
+        """The worker has answered `Writing`, or cancelled the run."""
 
     def serve(self) -> None:
         """Until there are no more orders."""
@@ -63,28 +68,45 @@ class Server:
         with self._lock:
             if self._sessions is None:
                 self._sessions = kept_sessions(request.master, self._scratch, request.spark_conf)
-        return answer(
-            request,
+        turn = Turn(
             self._sessions,
             f"onyx-{run.number}",
             self._scratch,
             lambda: self._cancelled >= run.number,
+            lambda: self._ask(run.number),
         )
+        return answer(request, turn)
+
+    def _ask(self, number: int) -> None:
+        """Wait until the worker permits a direct write, or has cancelled the run."""
+        self._answered.clear()
+        if self._cancelled < number:
+            write_message(self._replies, Writing(number))
+            self._answered.wait()
 
     def _read(self) -> None:
         """Orders, as they come. The end of the stream is the end of the worker: what runs then has
         nobody to answer to."""
-        with suppress(Exception):
+        try:
             while line := read_line(self._orders):
-                order = _ORDERS.decode(line)
-                if isinstance(order, Run):
-                    self._runs.put(order)
-                else:
-                    self._cancel(order)
+                self._take(_ORDERS.decode(line))
+        except Exception:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
+
+    def _take(self, order: Order) -> None:
+        match order:
+            case Run():
+                self._runs.put(order)
+            case Cancel():
+                self._cancel(order)
+            case Go():
+                self._answered.set()
 
     def _cancel(self, order: Cancel) -> None:
         self._cancelled = order.number
+        self._answered.set()
         if self._sessions is not None:
             with suppress(Exception):  # a run that does not end in time is killed
                 self._sessions.cancel()

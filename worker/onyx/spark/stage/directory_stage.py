@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -31,8 +31,10 @@ from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import published_parts
 from onyx.rooted import remove_tree
-from onyx.spark.child.request import StageRequest, StageRunner, Watch
+from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
+from onyx.spark.stage.direct import DirectoryWriteNotes, DirectWrite
+from onyx.spark.stage.frames import folder_of, result_of
 
 MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5
@@ -52,6 +54,12 @@ class Workplace:
     pause: Callable[[float], None] = time.sleep
     wanted: Callable[[], bool] = lambda: True
     """False once the task is to stop: its job was killed or suspended, or it moves."""
+    appends: bool = False
+    """Whether the result is one of many."""
+
+    def of(self, frame: str | None) -> Workplace:
+        """Where the parts of a frame are."""
+        return replace(self, path=folder_of(self.path, frame))
 
     @property
     def parts(self) -> Path:
@@ -65,7 +73,7 @@ class Workplace:
     @property
     def result(self) -> Path:
         """The directory of the result."""
-        return self.path / "result"
+        return result_of(self.path, self.job, self.appends)
 
 
 class DirectoryNotes:
@@ -121,7 +129,7 @@ def run_stage(
 
     Arguments:
         staging: the directory of this incarnation that others remove when it is dead.
-        request: what to run; its `parts` and `target` are filled in here.
+        request: what to run; its parts and target are filled in here.
         timeout_s: longest run in seconds.
 
     Raises:
@@ -129,12 +137,13 @@ def run_stage(
         Unavailable: Spark or the file system failed; try again.
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
-    if is_done(place):
-        return
+    run = _run_direct if request.write.direct else _run
     try:
+        if run is _run and is_done(place):
+            return
         own = staging()
         with _opened(own) as held:
-            _run(place, own, held, request, runner, timeout_s)
+            run(place, own, held, request, runner, timeout_s)
     except FileNotFoundError as error:
         raise _fenced() from error
     except OSError as error:
@@ -158,13 +167,9 @@ def _run(
     # Of this run alone: a server may go on with an earlier one, whose process was ended, and what
     # that still writes must not be in the result of this one.
     target = own / f"{_NEW}{uuid.uuid4().hex[:12]}"
-    parts = tuple(
-        str(path.resolve())
-        for job in versions.whose(DirectoryNotes(place), place.job)
-        for path in published_parts(place.parts_of(job), ".parquet")
-    )
-    filled = msgspec.structs.replace(request, parts=parts, target=str(target.resolve()))
-    if parts or request.schema is not None:
+    frames = _frames(place, request)
+    filled = msgspec.structs.replace(request, frames=frames, target=str(target.resolve()))
+    if any(frame.known for frame in frames):
         runner(filled, timeout_s, Watch(wanted))
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
@@ -174,10 +179,47 @@ def _run(
             f"Spark at {request.master} has written the result to {target}, which this worker does "
             "not see: `path` must be on a volume that both share"
         )
-    _make_durable(target, {"job": place.job, "stage": request.stage, "parts": len(parts)})
+    parts = sum(len(frame.parts) for frame in frames)
+    _make_durable(target, {"job": place.job, "stage": request.stage, "parts": parts})
     wait_until_permitted(place.path, place.permitted, wanted, place.pause)
     _publish(place, held, target.name)
     remove_tree(held, _REPLACED)
+
+
+def _run_direct(
+    place: Workplace,
+    own: Path,
+    held: int,
+    request: StageRequest,
+    runner: StageRunner,
+    timeout_s: float,
+) -> None:
+    def wanted() -> bool:
+        return place.wanted() and _is(own, held)
+
+    def permit() -> None:
+        wait_until_permitted(place.path, place.permitted, wanted, place.pause)
+
+    write = DirectWrite(place.job, DirectoryWriteNotes(place.path, place.job), permit)
+    if not write.is_done():
+        filled = msgspec.structs.replace(request, frames=_frames(place, request))
+        write.run(filled, runner, timeout_s, Watch(wanted))
+
+
+def _frames(place: Workplace, request: StageRequest) -> tuple[Frame, ...]:
+    """Those of the request, with their parts."""
+    return tuple(
+        msgspec.structs.replace(frame, parts=_parts(place.of(frame.name)))
+        for frame in request.frames
+    )
+
+
+def _parts(place: Workplace) -> tuple[str, ...]:
+    return tuple(
+        str(path.resolve())
+        for job in versions.whose(DirectoryNotes(place), place.job)
+        for path in published_parts(place.parts_of(job), ".parquet")
+    )
 
 
 def _make_durable(target: Path, manifest: dict[str, object]) -> None:
@@ -219,8 +261,9 @@ def _publish(place: Workplace, held: int, new: str) -> None:
     for an instant none, then the new one; never a mixture."""
     if place.result.exists():
         os.rename(place.result, _REPLACED, dst_dir_fd=held)
+    make_durable_directory(place.result.parent)
     os.rename(new, place.result, src_dir_fd=held)
-    sync_directory(place.path)
+    sync_directory(place.result.parent)
 
 
 @contextmanager

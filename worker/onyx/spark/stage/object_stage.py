@@ -36,9 +36,11 @@ from onyx.path_names import path_name
 from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import StageRequest, StageRunner, Watch
+from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
+from onyx.spark.stage.direct import DirectWrite, ObjectWriteNotes
 from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
+from onyx.spark.stage.frames import folder_of, result_of
 from onyx.structs import prepared
 
 COPY_BYTES = 8_388_608
@@ -70,11 +72,13 @@ class ObjectWorkplace:
     fenced: ObjectParts
     """Those that the stage reads; its result is staged under the same fence."""
     pause: Callable[[float], None] = time.sleep
+    appends: bool = False
+    """Whether the result is one of many."""
 
     @property
     def result(self) -> ObjectUrl:
         """Where the files of the result are."""
-        return self.url / "result"
+        return result_of(self.url, self.context.job, self.appends)
 
     @property
     def manifest(self) -> ObjectUrl:
@@ -123,6 +127,9 @@ def run_object_stage(
     """
     try:
         bucket = Bucket(place.url.bucket)
+        if request.write.direct:
+            _run_direct(place, bucket, request, runner, timeout_s)
+            return
         before = bucket.get(place.manifest.key)
         standing = _manifest(before)
         if standing is None or standing.job != place.context.job:
@@ -146,33 +153,74 @@ def _run(
     timeout_s: float,
 ) -> Manifest:
     """The manifest that stands afterwards."""
-    parts = _copied_here(place, bucket, scratch)
+    frames = _frames(place, bucket, scratch, request)
     target = scratch / "result"
-    if parts or request.schema is not None:
-        filled = msgspec.structs.replace(request, parts=tuple(map(str, parts)), target=str(target))
+    if any(frame.known for frame in frames):
+        filled = msgspec.structs.replace(request, frames=frames, target=str(target))
         runner(filled, timeout_s, Watch(place.context.wanted))
     # Otherwise no segment ever came, so nobody knows the columns: the result has no rows either.
     run = part_name(place.context, "")
     stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
-    files = {f"{run}-{path.name}": path for path in _files(target)}
+    files = {
+        _named(f"{run}-{number}", path.relative_to(target)): path
+        for number, path in enumerate(_files(target))
+    }
     _publish(place, files)
-    manifest = Manifest(
-        place.context.job, request.stage, len(parts), run, tuple(files), tuple(stale)
-    )
+    parts = sum(len(frame.parts) for frame in frames)
+    manifest = Manifest(place.context.job, request.stage, parts, run, tuple(files), tuple(stale))
     return _decide(place, bucket, before, manifest)
 
 
-def _copied_here(place: ObjectWorkplace, bucket: Bucket, scratch: Path) -> list[Path]:
-    folder = scratch / "parts"
+def _run_direct(
+    place: ObjectWorkplace,
+    bucket: Bucket,
+    request: StageRequest,
+    runner: StageRunner,
+    timeout_s: float,
+) -> None:
+    context = place.context
+
+    def permit() -> None:
+        wait_until_permitted(place.url, context.permitted, context.wanted, place.pause)
+
+    write = DirectWrite(context.job, ObjectWriteNotes(place.url, context.job), permit)
+    if not write.is_done():
+        with tempfile.TemporaryDirectory(prefix="onyx-parts-") as scratch:
+            frames = _frames(place, bucket, Path(scratch), request)
+            filled = msgspec.structs.replace(request, frames=frames)
+            write.run(filled, runner, timeout_s, Watch(context.wanted))
+
+
+def _named(run: str, path: Path) -> str:
+    """A file of a run, in the folder of its partition. Spark calls those of several partitions the
+    same, but their names are those of uploads too."""
+    return str(path.with_name(f"{run}-{path.name}"))
+
+
+def _frames(
+    place: ObjectWorkplace, bucket: Bucket, scratch: Path, request: StageRequest
+) -> tuple[Frame, ...]:
+    """Those of the request, with copies of their parts."""
+    return tuple(
+        msgspec.structs.replace(
+            frame, parts=_copied_here(place, bucket, scratch / f"parts-{number}", frame.name)
+        )
+        for number, frame in enumerate(request.frames)
+    )
+
+
+def _copied_here(
+    place: ObjectWorkplace, bucket: Bucket, folder: Path, frame: str | None
+) -> tuple[str, ...]:
     folder.mkdir()
     copies = []
-    notes = ObjectNotes(place.url)
+    notes = ObjectNotes(folder_of(place.url, frame))
     jobs = versions.whose(notes, place.context.job)
     for url in (url for job in jobs for url in published_at(notes.where(job), bucket, ".parquet")):
         copies.append(folder / url.key.rpartition("/")[2])
         with ObjectFile(bucket, url, {}) as source, copies[-1].open("wb") as file:
             shutil.copyfileobj(source, file, COPY_BYTES)
-    return copies
+    return tuple(map(str, copies))
 
 
 def _files(target: Path) -> Iterable[Path]:

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.options import is_object
 from onyx.plugins.parts.options import PartOptions
+from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.session.masters import is_connect, is_local, not_of_a_session, wrong_master
+from onyx.structs import prepared
+
+_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
+Identifier = Annotated[str, msgspec.Meta(pattern=_IDENTIFIER)]
+"""A name that a Python function may give to an argument."""
+_OF_A_STAGE = ("master", "write", "stage_params", "stage_timeout", "spark_conf")
+_SECRET = ("password", "secret", "token")
+
+
+@prepared
+class WriteOptions(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """How Spark writes the DataFrame that a stage returns."""
+
+    format: Annotated[str, msgspec.Meta(min_length=1)] = "parquet"
+    """What `DataFrameWriter.format` takes: `parquet`, `json`, `csv`, `orc`, ..., or one that does
+    not write files, such as `jdbc`."""
+    mode: Mode | None = None
+    """What becomes of what is there. By default files are overwritten; others need one."""
+    partition_by: tuple[str, ...] = ()
+    """Columns by whose values the files are split into folders."""
+    options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    """Options of the format."""
+    options_env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options whose values are in variables of the workers' environment, as passwords are."""
+    repeat: bool = False
+    """Whether a write that failed may be done again although it may have written rows."""
 
 
 class SparkOptions(PartOptions, frozen=True, kw_only=True):
@@ -20,12 +49,19 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     directory, Spark as well.
     """
 
-    stage: str
-    """`package.module:name` of a function from DataFrame to DataFrame."""
+    stage: str | None = None
+    """`package.module:name` of a function from DataFrame to DataFrame. Of several outputs with the
+    same `path` exactly one has a stage."""
+    frame: Identifier | None = None
+    """Name of the argument that gets the segments of this output as a DataFrame; needed when
+    several outputs have the same `path`."""
+    stage_params: dict[Identifier, Any] = msgspec.field(default_factory=dict)
+    """Further arguments of the stage, by their names."""
     master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
     the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
-    result_format: Literal["parquet", "jsonl"] = "parquet"
+    write: WriteOptions = WriteOptions()
+    """How the result is written."""
     schema: str | None = None
     """Columns of the segments in Spark's DDL (`row BIGINT, delay DOUBLE`). Without it they are
     taken from the parts, and no stage runs when there is not a single segment."""
@@ -38,8 +74,21 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        yield from self._wrong_stage()
+        yield from _wrong_write(self.write)
         if self.master is not None:
             yield from wrong_master_of(self, self.master)
+
+    def _wrong_stage(self) -> Iterator[Problem]:
+        if self.stage is None and self.frame is None:
+            yield Problem("stage", "is missing")
+        if self.stage is None and self.frame is not None:
+            plain = SparkOptions(path=self.path, frame=self.frame)
+            for field in msgspec.structs.fields(self):
+                given = getattr(self, field.name) != getattr(plain, field.name)
+                if field.name in _OF_A_STAGE and given:
+                    what = "belongs to a stage, and this output has none"
+                    yield Problem(field.encode_name, what)
 
 
 def wrong_master_of(options: SparkOptions, master: str) -> Iterator[Problem]:
@@ -55,3 +104,27 @@ def wrong_master_of(options: SparkOptions, master: str) -> Iterator[Problem]:
             "only a local master sees them",
             "take a local one, or a path on a shared volume",
         )
+
+
+def _wrong_write(write: WriteOptions) -> Iterator[Problem]:
+    if write.format in FILE_FORMATS:
+        if write.mode in ("errorifexists", "ignore"):
+            what = f"is {write.mode!r}, which a result in files does not know"
+            yield Problem("write.mode", what, "overwrite or append")
+        if write.repeat:
+            yield Problem("write.repeat", "says nothing: files are published once")
+    elif write.mode is None:
+        what = f"is missing: what is there already may be of others, as {write.format} is no files"
+        yield Problem("write.mode", what, "overwrite, append, errorifexists or ignore")
+    for key in write.options:
+        if any(part in key.lower() for part in _SECRET):
+            what = "holds a secret, and a job is for many eyes"
+            hint = f"name a variable of the workers: optionsEnv: {{{key}: DB_SECRET}}"
+            yield Problem(f"write.options.{key}", what, hint)
+    for key in write.options_env.keys() & write.options.keys():
+        yield Problem(f"write.optionsEnv.{key}", "is in options too")
+
+
+def same_result(options: Mapping[str, Any]) -> str:
+    """What two outputs have in common that feed one stage."""
+    return str(options.get("path", "")).removeprefix("file://").rstrip("/")

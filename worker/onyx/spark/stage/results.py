@@ -15,6 +15,7 @@ from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import object_stage, versions
 from onyx.spark.stage.directory_stage import DirectoryNotes, Workplace, run_stage
+from onyx.spark.stage.frames import folder_of
 from onyx.spark.stage.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 
 
@@ -44,29 +45,35 @@ class Results:
             self.parts_of(replace(self.context, job=job)).fence(live)
 
 
-def directory_results(path: Path, context: PluginContext) -> Results:
+def directory_results(
+    path: Path, context: PluginContext, frame: str | None, appends: bool
+) -> Results:
     """Parts and results that Spark reads and writes where they are."""
-    place = Workplace(path, context.job, context.permitted, wanted=context.wanted)
+    place = Workplace(path, context.job, context.permitted, wanted=context.wanted, appends=appends)
+    own = place.of(frame)
 
     def parts_of(context: PluginContext) -> DirectoryParts:
-        return DirectoryParts(place.parts_of(context.job), context)
+        return DirectoryParts(own.parts_of(context.job), context)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
         run_stage(place, parts.own, request, runner, timeout_s)
 
     parts = parts_of(context)
-    return Results(context, parts, parts_of, DirectoryNotes(place), run)
+    return Results(context, parts, parts_of, DirectoryNotes(own), run)
 
 
-def object_results(url: ObjectUrl, context: PluginContext) -> Results:
+def object_results(
+    url: ObjectUrl, context: PluginContext, frame: str | None, appends: bool
+) -> Results:
     """Parts and results that are copied to this machine and back."""
+    own = folder_of(url, frame)
 
     def parts_of(context: PluginContext) -> ObjectParts:
-        return ObjectParts(object_stage.parts_of(url, context.job), context, url)
+        return ObjectParts(object_stage.parts_of(own, context.job), context, own)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
         run_object_stage(place, request, runner, timeout_s)
 
     parts = parts_of(context)
-    place = ObjectWorkplace(url, context, parts)
-    return Results(context, parts, parts_of, ObjectNotes(url), run)
+    place = ObjectWorkplace(url, context, parts, appends=appends)
+    return Results(context, parts, parts_of, ObjectNotes(own), run)

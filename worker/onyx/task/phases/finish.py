@@ -59,7 +59,7 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
     now_s = clock.monotonic_s()
     if now_s < status.retry_after_s:
         return WAITING
-    is_stage = program.entry.plugin == SPARK
+    is_stage = program.entry.plugin == SPARK and "stage" in program.entry.options
     try:
         sink.seal()
     except Blocked:

@@ -1,0 +1,121 @@
+"""What a stage gets and how it writes: the outputs of a job that share a path, as one request.
+
+Each output writes parts of its own. Those of an output with a `frame` lie in
+`<path>/frames/<frame>`, as those of a single output lie in `<path>`. By the time that any output is
+sealed, the parts of all of them are durable, because all input is processed. So the output with the
+stage reads them all, and the others have nothing to seal.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onyx.ids import JobId
+from onyx.objects.urls import ObjectUrl
+from onyx.path_names import path_name
+from onyx.plugins.options import option_error, task_error
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.child.request import Frame, StageRequest, Write
+from onyx.spark.stage.options import SparkOptions, WriteOptions, same_result, wrong_master_of
+
+P = TypeVar("P", Path, ObjectUrl)
+
+
+def folder_of(place: P, frame: str | None) -> P:
+    """Where the parts of a frame are, with those of all versions of the job."""
+    return place if frame is None else place / "frames" / frame
+
+
+def result_of(place: P, job: JobId, appends: bool) -> P:
+    """Where a result is published. One that is appended is a folder that Spark reads as a partition
+    of the result, by a column `job`."""
+    result = place / "result"
+    return result / f"job={path_name(job, 'the id of a job')}" if appends else result
+
+
+def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | None:
+    """What the output asks for when it is sealed, without the parts; None if it has no stage.
+
+    Raises:
+        NameNotRegistered: the stage is not a function of a listed module.
+        UserError: it cannot be called with these frames and params, two frames are the same, a
+            variable is not set, or Spark cannot run it where this worker's own master is.
+    """
+    if options.stage is None:
+        return None
+    frames = (Frame(options.frame, schema=options.schema), *_other_frames(context, options))
+    function = context.resolve(options.stage)
+    _require_callable(context, options, function, frames)
+    return StageRequest(
+        stage=options.stage,
+        frames=frames,
+        write=_write(context, options.write),
+        params=options.stage_params,
+        master=_master(context, options),
+        spark_conf=options.spark_conf,
+        name=f"onyx: {context.job_name}, {context.task}",
+    )
+
+
+def _other_frames(context: PluginContext, options: SparkOptions) -> Iterator[Frame]:
+    taken = {options.frame}
+    for task, other in sorted(context.alike.items()):
+        if same_result(other) != same_result(context.options):
+            continue
+        name = other.get("frame")
+        if name is None or None in taken or name in taken:
+            what = f"is that of task {task} too, so each of them needs a `frame` of its own"
+            raise option_error(context, "path", what)
+        taken.add(name)
+        yield Frame(name, schema=other.get("schema"))
+
+
+def _require_callable(
+    context: PluginContext,
+    options: SparkOptions,
+    function: Callable[..., Any],
+    frames: tuple[Frame, ...],
+) -> None:
+    """Now, rather than when all input is processed."""
+    by_name: Mapping[str, Any] = {each.name: None for each in frames if each.name is not None}
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function of C may have none
+        return
+    try:
+        for name in by_name.keys() & options.stage_params.keys():
+            raise TypeError(f"{name!r} is both a frame and one of stageParams")
+        signature.bind(*(each for each in frames if each.name is None), **by_name,
+                       **options.stage_params)  # fmt: skip
+    except TypeError as error:
+        names = ", ".join([*by_name, *options.stage_params]) or "one frame"
+        what = f"is {options.stage}{signature}, which cannot be called with {names}: {error}"
+        raise option_error(context, "stage", what) from error
+
+
+def _master(context: PluginContext, options: SparkOptions) -> str:
+    if options.master is not None:
+        return options.master
+    for problem in wrong_master_of(options, context.spark_master):
+        raise task_error(
+            context,
+            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
+            f"names none): {problem.hint}",
+        )
+    return context.spark_master
+
+
+def _write(context: PluginContext, options: WriteOptions) -> Write:
+    given = dict(options.options)
+    for key, variable in options.options_env.items():
+        if variable not in os.environ:
+            what = f"names the variable {variable}, which this worker does not have"
+            raise option_error(context, f"write.optionsEnv.{key}", what)
+        given[key] = os.environ[variable]
+    return Write(
+        options.format, options.mode or "overwrite", options.partition_by, given, options.repeat
+    )
