@@ -8,6 +8,7 @@ runs on a thread, so every test sees the same steps each time.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,11 +21,12 @@ from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
 from tests.support.runs import altered
 
-from onyx.errors import NameNotRegistered
+from onyx.errors import NameNotRegistered, OnyxError
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
+from onyx.peer.running_tasks import kind_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recording
@@ -39,15 +41,16 @@ from onyx.replica.commands import (
 )
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.replica.submission import submission
+from onyx.replica.submission import DRIVER, submission
 from onyx.settings import Settings
+from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.phases.table import LOOP_END, Kind, Phase, Progress
+from onyx.task.phases.table import LOOP_END, Phase, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport
@@ -127,6 +130,27 @@ class Watched:
         self._inner.close()
 
 
+class ScriptedQuery:
+    """A query that a test lets report and end (`spark.driver.running.RunningQuery`)."""
+
+    def __init__(self, request: QueryRequest) -> None:
+        self.request = request
+        self.progress: QueryProgress | None = None
+        self.answer: QueryReply | OnyxError | None = None
+        self.ended = False
+
+    def reply(self) -> QueryReply | None:
+        if isinstance(self.answer, OnyxError):
+            raise self.answer
+        return self.answer
+
+    def end(self, then: Callable[[], None] | None = None) -> None:
+        self.ended = True
+        shutil.rmtree(self.request.scratch, ignore_errors=True)
+        if then is not None:
+            then()
+
+
 class Bench:
     """`Services` of every task of one job, and the hand that steps them."""
 
@@ -171,7 +195,9 @@ class Bench:
         self.slow: list[tuple[Future[Any], Callable[[], Any]]] | None = None
         """When a list, background work waits here until `finish_slow`."""
         self.trace: dict[str, list[Phase]] = defaultdict(list)
-        self._counts = {entry.name: (peers or {}).get(entry.name, 1) for entry in self.job.catalog}
+        self.queries: list[ScriptedQuery] = []
+        named = [DRIVER] if self.job.engine == "spark" else [each.name for each in self.job.catalog]
+        self._counts = {name: (peers or {}).get(name, 1) for name in named}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
         self._spec = self._spec_of(submission(self.id, self.job, digest, "balanced").spec)
         submitted = Replica(records=Map({self.id: JobRecord(self._spec, run=JobRun())}))
@@ -291,7 +317,7 @@ class Bench:
     @property
     def completed(self) -> bool:
         ended = set(self._replica.run(self.id).exhausted_inputs) >= set(self._sources())
-        return ended and self.sealed == set(self._named("output"))
+        return ended and self.sealed == set(self._spec.outputs)
 
     # --- Services -------------------------------------------------------------------------------
 
@@ -339,6 +365,10 @@ class Bench:
     def build_output(self, plugin: str, context: PluginContext) -> Output:
         return Kept(self, context.task) if plugin == "blackhole" else build_output(plugin, context)
 
+    def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> ScriptedQuery:
+        self.queries.append(ScriptedQuery(request))
+        return self.queries[-1]
+
     def state_store(self, durable: bool) -> MemoryChunkStore:
         return self.store
 
@@ -382,9 +412,6 @@ class Bench:
     def _all_peers(self) -> list[PeerId]:
         return [peer for task in self._counts for peer in self._peers(task)]
 
-    def _named(self, kind: str) -> tuple[TaskName, ...]:
-        return tuple(TaskName(each.name) for each in self.job.catalog if each.type == kind)
-
     def _allocated(self, replica: Replica, version: int) -> Replica:
         peers = self._all_peers()
         allocation = Map({TaskName(task): tuple(self._peers(task)) for task in self._counts})
@@ -412,11 +439,10 @@ class Bench:
 
     def _add_peers(self) -> None:
         for name in self._counts:
-            kind = self.job.entry(name).type
             for peer in self._peers(name):
                 if peer not in self.tasks or not self.tasks[peer].wanted:
-                    kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
-                    self.tasks[peer] = Task(self, peer, self.id, TaskName(name), kind_of, _nothing)
+                    kind = kind_of(self._replica, self.id, TaskName(name))
+                    self.tasks[peer] = Task(self, peer, self.id, TaskName(name), kind, _nothing)
 
     def _spec_of(self, spec: JobSpec) -> JobSpec:
         """What the log would be given; for tests that leave a part of it out."""
@@ -449,17 +475,18 @@ class Bench:
         for peer in self._all_peers():
             self.tasks[peer].post(Ready(AllocationVersion(self._version)))
 
-    def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:
-        self._exhausted[task].update(numbers)
+    def _exhaust(self, task: TaskName, numbers: Iterable[int] | None) -> None:
         partitions = self._replica.partitions(self.id)
+        self._exhausted[task].update(() if numbers is None else numbers)
         ended = {
             name: None
             for name in partitions
             if len(self._exhausted[name]) == partitions[name].count
         }
+        ended |= {} if numbers is not None else {task: None}
         self._replica = altered(self._replica, self.id, exhausted_inputs=Map(ended))
         if set(ended) == set(self._sources()):
-            for output in self._named("output"):
+            for output in self._spec.outputs:
                 self.tasks[self._peers(output)[0]].post(Seal())
 
 

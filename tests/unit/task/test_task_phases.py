@@ -39,7 +39,7 @@ def rows_of(kind: Kind, but: set[Phase]) -> list[Phase]:
     return [row.phase for row in TABLE if kind in row.kinds and row.phase not in left_out]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize(
     ("job", "nothing_to_do"),
     [(an_observed_job, FOR_WINDOWS), (a_job, FOR_WINDOWS | FOR_HOOKS)],

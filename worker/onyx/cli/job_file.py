@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,10 +28,28 @@ def read_file(path: Path) -> bytes:
         raise ManifestError([Problem(str(path), message)]) from error
 
 
-def read_job(path: Path, upgrades: str | None = None) -> Job:
-    """Parse a manifest file; `upgrades`: id of the old job that it upgrades.
+class Engine(StrEnum):
+    """What runs a job, as a choice of the command line."""
+
+    PEERS = "peers"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[
+    Engine | None,
+    typer.Option("--engine", help="What runs the job, whatever its file says."),
+]
+
+
+def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = None) -> Job:
+    """Parse a manifest file.
+
+    Args:
+        path: of the file.
+        upgrades: id of the old job that it upgrades.
+        engine: what is to run it, whatever the file says.
 
     Raises:
         ManifestError: it cannot be read or is not valid.
     """
-    return parse_manifest(read_file(path), str(path), upgrades)
+    return parse_manifest(read_file(path), str(path), upgrades, engine)

@@ -43,6 +43,7 @@ def collect(log: ClientLog, replicas: Replicas) -> Collected:
         log.delete_documents(job_documents.exception(job))
         log.delete_documents(job_documents.stalls(job))
         log.delete_documents(job_documents.place(job))
+        log.delete_documents(job_documents.committed_query(job))
     position, caller = before.version, str(uuid.uuid4())
     for start in range(0, max(1, len(ended)), FORGOTTEN_AT_ONCE):
         some = ended[start : start + FORGOTTEN_AT_ONCE]

@@ -20,6 +20,11 @@ def place(job: JobId) -> str:
     return f"place/{job}"
 
 
+def committed_query(job: JobId) -> str:
+    """What the query of a job on Spark has staged, once it is to be published."""
+    return f"query/{job}"
+
+
 def stalls(job: JobId) -> str:
     """The folder of the reports why a job does not advance."""
     return f"stall/{job}"

@@ -59,7 +59,8 @@ class Declaration:
     restart_nonce: Annotated[int, Count(0)] = 0
     """A new number runs the job again from the beginning, under a new id."""
     upgrade_policy: Annotated[
-        UpgradePolicy, Key(restriction="KeepState is not for guarantee at-most-once.")
+        UpgradePolicy,
+        Key(restriction="KeepState is neither for guarantee at-most-once nor for engine spark."),
     ] = "Drain"
     """What happens when the spec is edited. `Drain`: the old job completes its in-flight segments
     and ends, and the new job starts from the beginning. `KeepState`: the new job upgrades the old

@@ -127,7 +127,7 @@ class RunningTasks:
             peer,
             effect.job,
             effect.task,
-            _kind(replica, effect.job, effect.task),
+            kind_of(replica, effect.job, effect.task),
             lambda: runner.wake(),
         )
         order = replica.tasks_of(effect.job).index(effect.task)
@@ -202,8 +202,11 @@ class RunningTasks:
         self._services.transport.connect(addresses)
 
 
-def _kind(replica: Replica, job: JobId, task: TaskName) -> Kind:
+def kind_of(replica: Replica, job: JobId, task: TaskName) -> Kind:
+    """What a task does at its end of the workflow of a job that runs."""
     spec = replica.spec(job).by_name[task]
+    if spec.input and spec.output:
+        return Kind.DRIVER
     if spec.input:
         return Kind.INPUT
     return Kind.OUTPUT if spec.output else Kind.FUNCTION

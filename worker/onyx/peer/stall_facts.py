@@ -33,6 +33,7 @@ def facts_of(
     entry = task.program.entry if task.loaded else None
     live = task.allocation if task.wired else None
     source = task.program.source if entry is not None else None
+    driver = task.program.driver if entry is not None else None
     step_s, windowing = task.status.step_since_s, live.windowing if live is not None else None
     in_flight = source.in_flight if source is not None else 0
     undurable = _undurable(task.program.sink) if task.loaded else 0
@@ -59,6 +60,7 @@ def facts_of(
         undurable=undurable,
         attempts=task.sealing.attempts,
         spark=entry is not None and entry.plugin == SPARK,
+        query=driver.where if driver is not None else "",
     )
 
 

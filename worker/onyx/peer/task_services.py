@@ -30,6 +30,9 @@ from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recording
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
+from onyx.spark.driver.process import QueryProcess
+from onyx.spark.driver.running import RunningQuery
+from onyx.spark.query.request import QueryRequest
 from onyx.state.stores.interface import ChunkStore
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.state.stores.opening import open_store, state_place
@@ -81,6 +84,10 @@ class TaskServices:
         payload = encode_entry(command, self.log.group, SEQUENCE_MAX)
         check_size(command, payload, self.settings.log.entry_bytes_max)
         self._post(Propose(peer, command))
+
+    def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> RunningQuery:
+        """See `Services`."""
+        return QueryProcess(request, wake)
 
     def state_store(self, durable: bool) -> ChunkStore:
         """See `Services`."""

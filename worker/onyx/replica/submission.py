@@ -9,6 +9,9 @@ from onyx.model.workflow import topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import JobSpec, TaskSpec
 
+DRIVER = TaskName("spark")
+"""The only task of a job that Spark runs, whatever its manifest has."""
+
 
 def submission(
     job_id: JobId, job: Job, digest: str, job_scheduler: str, owner: str = ""
@@ -28,6 +31,8 @@ def submission(
             f"job {job.name!r} has a percentage, which has no effect: the job scheduler of this "
             f"cluster is {job_scheduler}, and only percentage reads it; leave it out"
         )
+    if job.engine == "spark":
+        return SubmitJob(id=job_id, spec=_of_spark(job, digest, owner))
     windowed = {window.task for window in job.windows}
     # At-most-once has no state logs and no trees at windows: the end of a job goes from task to
     # task.
@@ -53,6 +58,22 @@ def submission(
             upgrades=None if old is None else JobId(old),
             owner=owner,
         ),
+    )
+
+
+def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
+    """A job that Spark runs has one peer, which holds the driver of its query. It needs the tags
+    of all tasks of the manifest, because all of them run there."""
+    tags = {tag: None for entry in job.catalog for tag in entry.required_tags}
+    driver = TaskSpec(name=DRIVER, input=True, output=True, max_peers=1, required_tags=tuple(tags))
+    return JobSpec(
+        tasks=(driver,),
+        task_scheduler="balanced",
+        max_peers=1,
+        percentage=job.percentage,
+        acker_percentage=job.acker_percentage,
+        digest=digest,
+        owner=owner,
     )
 
 

@@ -1,4 +1,5 @@
-"""What is wrong with a job beyond what the information model says: the options of its plugins.
+"""What is wrong with a job beyond what the information model says: the options of its plugins, and
+where Spark is to run it.
 
 For everybody who takes jobs before any worker does: the command line, clients, the operator and its
 webhook. Nothing is built and no code of a user is imported; a user's own plugin checks its options
@@ -12,16 +13,18 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from onyx.errors import Problem
-from onyx.model.job import Job
+from onyx.model.job import Job, Spark
 from onyx.model.plugins import BY_TYPE
 from onyx.model.report import at
 from onyx.plugins.options import check_options, options_of, own_options
+from onyx.spark.compiler.refusals import refusals
+from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
 from onyx.upgrade.compatibility import ONE_RESULT, result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
     """Every wrong option of a plugin that comes with Onyx; empty when a worker takes them all."""
-    return (*_found(job), *_shared_results(job))
+    return (*_found(job), *_shared_results(job), *_of_spark(job))
 
 
 def _found(job: Job) -> Iterator[Problem]:
@@ -34,6 +37,20 @@ def _found(job: Job) -> Iterator[Problem]:
         for problem in problems:
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.hint)
+
+
+def _of_spark(job: Job) -> Iterator[Problem]:
+    """Where Spark is to run the job, and what it cannot run of it."""
+    if job.engine != "spark":
+        return
+    yield from refusals(job)
+    spark = job.spark or Spark()
+    master = spark.master or ""
+    found = list(wrong_master(master)) if master else []
+    if is_connect(master):
+        found += not_of_a_session(spark.spark_conf)
+    for problem in found:
+        yield Problem(f"spec.spark.{problem.path}", problem.message, problem.hint)
 
 
 def _shared_results(job: Job) -> Iterator[Problem]:

@@ -56,6 +56,8 @@ class Facts:
     attempts: int = 0
     """At sealing, that have failed."""
     spark: bool = False
+    query: str = ""
+    """What the query of a driver does."""
 
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
@@ -123,6 +125,11 @@ _ROWS: tuple[Row, ...] = (
     (Reason.RECOVERING, lambda f: f.phase in EARLY and f.kind is Kind.INPUT,
      lambda _: "waits for the list of partitions, or for how far they were read"),
     (Reason.RECOVERING, lambda f: f.phase in EARLY, lambda _: "takes over the task's state"),
+    (Reason.RECOVERING, lambda f: f.phase is Phase.TAKE_OVER,
+     lambda _: "asks whether a result is committed, and fences off the dead"),
+    (Reason.SPARK, lambda f: f.phase is Phase.RUN_QUERY,
+     lambda f: f"the query on Spark reports nothing new ({f.query})"),
+    (Reason.PLUGIN, lambda f: f.phase is Phase.PUBLISH, lambda _: "publishes the result"),
     (Reason.SPARK, lambda f: f.phase is Phase.SEAL and f.spark,
      lambda f: f"Spark stage failed {f.attempts} times and is run again"),
     (Reason.PLUGIN, lambda f: f.phase is Phase.SEAL,

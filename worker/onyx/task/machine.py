@@ -17,7 +17,7 @@ from onyx.replica.commands.kill_job import KillJob
 from onyx.task.failures import restarts
 from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
-from onyx.task.phases import apply, finish, read, route, send, start, wire
+from onyx.task.phases import apply, drive, finish, read, route, send, start, wire
 from onyx.task.phases.table import (
     ADVANCED,
     DONE,
@@ -64,6 +64,10 @@ RUN: dict[Phase, Callable[[Task], Answer]] = {
     ),
     Phase.AFTER_BATCH: finish.after_batch,
     Phase.SEAL: lambda t: finish.seal(t.program, t.status, t.sealing),
+    Phase.TAKE_OVER: lambda t: drive.take_over(t.program),
+    Phase.RUN_QUERY: lambda t: drive.run_query(t.program, t.status),
+    Phase.PUBLISH: lambda t: drive.publish(t.program, t.status),
+    Phase.COMPLETE: lambda t: drive.complete(t.program, t.allocation, t.sealing),
 }
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
@@ -269,7 +273,7 @@ def _decide(task: Task, failure: Failure) -> None:
             return
         failure = exhausted
     values = task.assignment.services.settings.task.report_values
-    text = report(task.job_id, task.name, task.peer, failure, values)
+    text = failure.report or report(task.job_id, task.name, task.peer, failure, values)
     stored = task.assignment.services.store_exception(task.job_id, text)
     stored.add_done_callback(lambda _: task.assignment.propose(KillJob(job=task.job_id)))
 
@@ -294,7 +298,8 @@ def _finish(task: Task, stop: Stop) -> None:
             closers.append(lambda: program.lifecycles.merge("after_task_stop", event))
         if source is not None and stop.reason in GOES_ON:
             closers.append(lambda: program.delivery.leave(source))
-        closers += [part.close for part in (source, program.sink) if part is not None]
+        parts = (source, program.sink, program.driver)
+        closers += [part.close for part in parts if part is not None]
         closers.append(program.metrics.close)
     closers.append(task.user_code.slot.close)
     for close in closers:

@@ -32,6 +32,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.replica.command import Command
 from onyx.replica.state import JobRun, Replica
 from onyx.seams import Clock
+from onyx.spark.driver.driver import Driver
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.background import Background
@@ -165,6 +166,8 @@ class Program:
     """Of the children that group."""
     source: Source | None = None
     sink: Sink | None = None
+    driver: Driver | None = None
+    """Of a job that Spark runs."""
     sends_to: tuple[str, ...] = ()
     """Children that get what the task makes. Others get only what is late, or dead letters."""
     children: tuple[str, ...] = ()

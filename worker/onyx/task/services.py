@@ -19,6 +19,8 @@ from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
+from onyx.spark.driver.running import RunningQuery
+from onyx.spark.query.request import QueryRequest
 from onyx.state.stores.interface import ChunkStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
@@ -68,6 +70,10 @@ class Services(Protocol):
 
     def build_output(self, plugin: str, context: PluginContext) -> Output:
         """A new instance of an output plugin."""
+        ...
+
+    def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> RunningQuery:
+        """Start the process that runs a job on Spark. Raises SettingsError and Unavailable."""
         ...
 
     def state_store(self, durable: bool) -> ChunkStore:

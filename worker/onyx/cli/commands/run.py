@@ -28,7 +28,7 @@ from rich.live import Live
 
 from onyx import api
 from onyx.cli.commands.validate import unresolved
-from onyx.cli.job_file import read_job
+from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
@@ -61,6 +61,7 @@ def run(
     ] = None,
     processes: Annotated[int, typer.Option("--processes", help="Worker processes.", min=1)] = 1,
     modules: ModulesOption = None,
+    engine: EngineOption = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Give up after so many seconds.")
     ] = None,
@@ -72,7 +73,7 @@ def run(
     Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
     modules that the job names are looked for beside the job file and in the current folder.
     """
-    job = read_job(file)
+    job = read_job(file, engine=engine)
     if problems := wrong_options(job):
         raise ManifestError(problems)
     import_from(file.parent, Path())
@@ -101,6 +102,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def minimum_peers(job: Job) -> int:
     """Peers without which the job does not start."""
+    if job.engine == "spark":
+        return 1
     used = {task for edge in job.workflow for task in edge}
     return sum(entry.n_peers or entry.min_peers or 1 for entry in job.catalog if entry.name in used)
 

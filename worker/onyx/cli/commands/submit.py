@@ -13,7 +13,7 @@ from rich.text import Text
 
 from onyx import api
 from onyx.cli.exit_codes import ExitCode
-from onyx.cli.job_file import FileArgument, read_job
+from onyx.cli.job_file import EngineOption, FileArgument, read_job
 from onyx.cli.options import (
     JsonOption,
     TenancyOption,
@@ -49,6 +49,7 @@ def submit(
     tenancy: TenancyOption = None,
     wait: WaitOption = False,
     upgrade: UpgradeOption = None,
+    engine: EngineOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,7 +58,7 @@ def submit(
     With --upgrade the job continues from the state of an old job, which is killed. That happens
     only if every worker answers that it can run the new job, and if there are peers for it.
     """
-    job = read_job(file, upgrade)
+    job = read_job(file, upgrade, engine)
     with api.connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
             raise typer.Exit(_print_plan(client, job, as_json))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import typer
 
-from onyx.cli.job_file import FileArgument, read_file
+from onyx.cli.job_file import Engine, EngineOption, FileArgument, read_file
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import ManifestError, NameNotRegistered, Problem
 from onyx.model.functions import function_names
@@ -23,7 +23,10 @@ from onyx.submission.plugin_options import wrong_options
 
 
 def validate(
-    file: FileArgument, modules: ModulesOption = None, as_json: JsonOption = False
+    file: FileArgument,
+    modules: ModulesOption = None,
+    engine: EngineOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a file with a job, or with an OnyxCluster; prints every problem with its place. Needs
     no server.
@@ -33,7 +36,7 @@ def validate(
     """
     import_from(file.parent, Path())
     try:
-        name, summary, noticed = _checked(file, modules)
+        name, summary, noticed = _checked(file, modules, engine)
         warnings = [*ambiguities(read_file(file), str(file)), *noticed]
     except ManifestError as error:
         if not as_json:
@@ -50,14 +53,16 @@ def validate(
         print(f"{file}: {summary}")
 
 
-def _checked(file: Path, modules: list[str] | None) -> tuple[str, str, tuple[Problem, ...]]:
+def _checked(
+    file: Path, modules: list[str] | None, engine: Engine | None
+) -> tuple[str, str, tuple[Problem, ...]]:
     """Name of what a file holds, what to say of it, and warnings; raises ManifestError when it is
     wrong."""
     text = read_file(file)
     if is_cluster(text):
         cluster = parse_cluster_manifest(text, str(file))
         return cluster.name, f"cluster {cluster.name} is valid", ()
-    job = parse_manifest(text, str(file))
+    job = parse_manifest(text, str(file), engine=engine)
     problems = [
         *wrong_options(job),
         *(unresolved(job, settings(modules=modules).modules) if modules else ()),

@@ -4,6 +4,7 @@ from onyx.model.job.catalog import CatalogEntry
 from onyx.model.job.flow_conditions import FlowCondition, Predicate
 from onyx.model.job.job import DEPTH_MAX, Job
 from onyx.model.job.lifecycles import Lifecycle
+from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import Targets
 from onyx.model.job.upgrade import Upgrade
@@ -18,6 +19,7 @@ __all__ = [
     "Job",
     "Lifecycle",
     "Predicate",
+    "Spark",
     "Targets",
     "Trigger",
     "Upgrade",

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from onyx.model.job.catalog import CatalogEntry
 from onyx.model.job.flow_conditions import FlowCondition
 from onyx.model.job.lifecycles import Lifecycle
+from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import TRACKED_ONLY, TaskName
 from onyx.model.job.upgrade import Upgrade
@@ -64,6 +65,13 @@ class Job:
     """How the job's peers are distributed over its tasks."""
     guarantee: Literal["at-most-once", "at-least-once", "exactly-once"] = "at-least-once"
     """How often the effect of each segment counts when something fails."""
+    engine: Annotated[
+        Literal["peers", "spark"], Key(restriction="spark not together with upgrade.")
+    ] = "peers"
+    """What runs the job: `peers`, or `spark`, as one query of Spark with the same results. Keys
+    about peers, batches and replays have no effect on Spark."""
+    spark: Annotated[Spark | None, Key(restriction="Needs engine: spark.")] = None
+    """Where and how Spark runs the job."""
     flow_conditions: Annotated[tuple[FlowCondition, ...], Key(origin="flow-conditions")] = ()
     """Which segments go to which children."""
     lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()

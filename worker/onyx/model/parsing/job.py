@@ -46,18 +46,25 @@ _NAMES = NameRule(
 )
 
 
-def parse_manifest(text: str | bytes, source: str = "manifest", upgrades: str | None = None) -> Job:
+def parse_manifest(
+    text: str | bytes,
+    source: str = "manifest",
+    upgrades: str | None = None,
+    engine: str | None = None,
+) -> Job:
     """The job in the text of a manifest, YAML or JSON.
 
     Args:
         text: the whole file, at most 1 MiB.
         source: what to call it in messages, usually its path.
         upgrades: id of the old job that it upgrades; the manifest may name the same one.
+        engine: what is to run it, whatever the manifest says.
 
     Raises:
         ManifestError: with every problem, each with its path, file and line.
     """
-    return _build(draft_of_text(text, source, partial(_manifest, upgrades=upgrades)))
+    read = partial(_manifest, upgrades=upgrades, engine=engine)
+    return _build(draft_of_text(text, source, read))
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -108,10 +115,16 @@ def check_entry(section: str, value: Any, path: str = "") -> tuple[Problem, ...]
 
 
 def _manifest(
-    value: Any, report: Report, by_reference: bool = False, upgrades: str | None = None
+    value: Any,
+    report: Report,
+    by_reference: bool = False,
+    upgrades: str | None = None,
+    engine: str | None = None,
 ) -> Draft:
     if upgrades is not None:
         _name_old_job(value, upgrades, report)
+    if engine is not None:
+        _choose_engine(value, engine)
     draft = JOB_MANIFEST.read(value, "", report) or {}
     name = read_name(good(draft, "metadata"), _NAMES, report)
     spec = good(draft, "spec")
@@ -121,6 +134,16 @@ def _manifest(
         report.add("spec.jobRef", "is for Kubernetes only", "use the job file that it refers to")
     raw = value.get("spec") if isinstance(value, dict) else None
     return {"name": name, "spec": spec, "raw": raw}
+
+
+def _choose_engine(value: Any, engine: str) -> None:
+    """Put the engine into the manifest, before rules look at it. Settings of Spark stay unread
+    where peers run the job."""
+    spec = value.get("spec") if isinstance(value, dict) else None
+    if isinstance(spec, dict):
+        spec["engine"] = engine
+        if engine != "spark":
+            spec.pop("spark", None)
 
 
 def _name_old_job(value: Any, old: str, report: Report) -> None:

@@ -26,6 +26,7 @@ _PAGES = {
     "windows": "windows",
     "triggers": "triggers",
     "upgrade": "upgrade",
+    "spark": "spark",
 }
 """Pages of a job, by the key under `spec` that they describe."""
 _HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
@@ -40,6 +41,7 @@ object with `apiVersion: {API_VERSION}`, `kind: {CLUSTER_KIND}`, a name (lower c
 and `-`, at most 45, first a letter), and the keys of this page under `spec`.
 [How to use it](../operations/clusters.md)
 """
+_ON_SPARK = "../guide/spark.md#a-whole-job-on-spark"
 _ORIGIN = """
 `Onyx` is the corresponding key of the original Onyx, with the versions that have it.
 """
@@ -48,7 +50,9 @@ _ORIGIN = """
 def pages() -> dict[str, str]:
     """The text of every page by its file name."""
     upgrade = SPEC.by_yaml["upgrade"].kind
+    spark = SPEC.by_yaml["spark"].kind
     assert isinstance(upgrade, Entry)
+    assert isinstance(spark, Entry)
     guide = "It stands under `spec.upgrade`; see [upgrading a job](../guide/upgrading.md)."
     return {
         **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
@@ -57,6 +61,12 @@ def pages() -> dict[str, str]:
         ),
         "upgrade.md": _nested_page(
             "Upgrade", f"{upgrade.section.doc} {guide}", "spec.upgrade", upgrade.section
+        ),
+        "spark.md": _nested_page(
+            "Spark",
+            f"{spark.section.doc} It stands under `spec.spark`; see [its guide]({_ON_SPARK}).",
+            "spec.spark",
+            spark.section,
         ),
         "cluster.md": _nested_page("Cluster", _CLUSTER.strip(), "spec", CLUSTER),
     }

@@ -13,6 +13,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.report import Report
 from onyx.model.rules import (
     catalog,
+    engine,
     failures,
     flow,
     lifecycles,
@@ -61,4 +62,5 @@ JOB: tuple[JobRule, ...] = (
     unused_keys.check_shares,
     unused_keys.check_tracking,
     upgrade.check_upgrade,
+    engine.check_engine,
 )

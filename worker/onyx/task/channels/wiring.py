@@ -98,10 +98,10 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         slot=run.slots[task][peer],
         rank=mine.index(me),
         task_peers=len(mine),
-        children=tuple(child(name) for name in children(job.workflow)[task]),
+        children=tuple(child(name) for name in children(job.workflow).get(task, ())),
         upstream=frozenset(
             each
-            for name in parents(job.workflow)[task]
+            for name in parents(job.workflow).get(task, ())
             for each in run.allocation[TaskName(name)]
             if linked(task, each, peer)
         ),

@@ -29,8 +29,11 @@ class Failure(Exception):
         detail: str = "",
         segments: int = 1,
         segment: Segment | None = None,
+        report: dict[str, Any] | None = None,
     ) -> None:
-        """`segment`: one for which it was raised, if that is known."""
+        """`segment`: one for which it was raised, if that is known. `report`: of where it happened,
+        if that was another process."""
+        self.report = report
         self.segments = segments
         self.segment = segment
         self.phase = phase

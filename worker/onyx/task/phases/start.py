@@ -29,6 +29,7 @@ from onyx.task.delivery.policy import Delivery
 from onyx.task.failures.suspects import check_task
 from onyx.task.lifecycles import Event, Lifecycles, compile_lifecycles
 from onyx.task.parts import Assignment, Program, Status
+from onyx.task.phases import drive
 from onyx.task.phases.table import ADVANCED, WAITING, Answer, Kind, Phase, successors
 from onyx.task.plugin_context import plugin_context
 from onyx.task.sink.sink import Sink
@@ -54,6 +55,9 @@ def load_job(task: Task) -> Answer:
     job = assignment.background.poll("job", load)
     if job is None:
         return WAITING
+    if assignment.kind is Kind.DRIVER:
+        task.program = drive.loaded(assignment, job)
+        return ADVANCED
     entry, event = job.entry(assignment.task), event_of(assignment, job)
     delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
     metrics = services.metrics(job_id, job, assignment.task)

@@ -38,6 +38,8 @@ class Kind(enum.StrEnum):
     INPUT = "input"
     FUNCTION = "function"
     OUTPUT = "output"
+    DRIVER = "driver"
+    """Of a job that Spark runs: input and output at once, and the only task there is."""
 
 
 class Phase(enum.StrEnum):
@@ -84,6 +86,14 @@ class Phase(enum.StrEnum):
     """Calling the lifecycles' after_batch; acks are folded and sent."""
     SEAL = "seal"
     """Sealing the output of the whole task on behalf of all its peers."""
+    TAKE_OVER = "take-over"
+    """Asking whether a result of the job on Spark is committed; fencing off the dead if not."""
+    RUN_QUERY = "run-query"
+    """Waiting for the process that runs the job on Spark."""
+    PUBLISH = "publish"
+    """Committing what that process has staged, and publishing it."""
+    COMPLETE = "complete"
+    """Logging that all is read, and then that all is written."""
 
 
 Answer = Progress | Phase
@@ -91,9 +101,11 @@ Answer = Progress | Phase
 and a phase named goes on there."""
 
 EVERY = frozenset(Kind)
+ON_PEERS = frozenset({Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT})
 SOURCE = frozenset({Kind.INPUT})
 SINK = frozenset({Kind.OUTPUT})
 WINDOWED = frozenset({Kind.FUNCTION, Kind.OUTPUT})
+DRIVER = frozenset({Kind.DRIVER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,32 +120,37 @@ class Row:
 
 TABLE: tuple[Row, ...] = (
     Row(Phase.LOAD_JOB, EVERY, waits=True),
-    Row(Phase.START_TASK, EVERY, waits=True),
-    Row(Phase.BUILD, EVERY, waits=False),
-    Row(Phase.BEFORE_TASK, EVERY, waits=False),
+    Row(Phase.START_TASK, ON_PEERS, waits=True),
+    Row(Phase.BUILD, ON_PEERS, waits=False),
+    Row(Phase.BEFORE_TASK, ON_PEERS, waits=False),
     Row(Phase.WIRE, EVERY, waits=False),
     Row(Phase.RECOVER, EVERY, waits=True),
     Row(Phase.SIGNAL_READY, EVERY, waits=False),
     Row(Phase.AWAIT_READY, EVERY, waits=True),
     Row(Phase.RESUME, SOURCE, waits=True),
-    Row(Phase.BEFORE_BATCH, EVERY, waits=False),
-    Row(Phase.READ_BATCH, EVERY, waits=True),
-    Row(Phase.AFTER_READ_BATCH, EVERY, waits=False),
-    Row(Phase.APPLY_FN, EVERY, waits=False),
-    Row(Phase.AFTER_APPLY_FN, EVERY, waits=False),
-    Row(Phase.ROUTE, EVERY, waits=False),
+    Row(Phase.BEFORE_BATCH, ON_PEERS, waits=False),
+    Row(Phase.READ_BATCH, ON_PEERS, waits=True),
+    Row(Phase.AFTER_READ_BATCH, ON_PEERS, waits=False),
+    Row(Phase.APPLY_FN, ON_PEERS, waits=False),
+    Row(Phase.AFTER_APPLY_FN, ON_PEERS, waits=False),
+    Row(Phase.ROUTE, ON_PEERS, waits=False),
     Row(Phase.ASSIGN_WINDOWS, WINDOWED, waits=False),
-    Row(Phase.SEND, EVERY, waits=False),
-    Row(Phase.WRITE_BATCH, EVERY, waits=True),
-    Row(Phase.AFTER_BATCH, EVERY, waits=False),
+    Row(Phase.SEND, ON_PEERS, waits=False),
+    Row(Phase.WRITE_BATCH, ON_PEERS, waits=True),
+    Row(Phase.AFTER_BATCH, ON_PEERS, waits=False),
     Row(Phase.SEAL, SINK, waits=True),
+    Row(Phase.TAKE_OVER, DRIVER, waits=True),
+    Row(Phase.RUN_QUERY, DRIVER, waits=True),
+    Row(Phase.PUBLISH, DRIVER, waits=True),
+    Row(Phase.COMPLETE, DRIVER, waits=True),
 )
 
 LOOP_END = Phase.AFTER_BATCH
 
 
-LOOP_STARTS = (Phase.BEFORE_BATCH, Phase.READ_BATCH)
-"""The first of these that is not skipped."""
+LOOP_STARTS = (Phase.BEFORE_BATCH, Phase.READ_BATCH, Phase.RUN_QUERY)
+"""The first of these that is not skipped. The driver of a query has no batches: its loop is the
+wait for the query."""
 Successors = Mapping[Phase, Phase]
 
 

@@ -38,7 +38,7 @@ def take_wiring(task: Task) -> Answer:
         return WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
     task.allocate(_allocation(program, wiring))
-    if program.source is None:
+    if program.source is None and program.driver is None:
         capacity = program.services.settings.task.inbox_segments_max
         program.metrics.set(QUEUE_CAPACITY, capacity)
     program.event["slot_id"] = wiring.slot
@@ -81,7 +81,9 @@ def _event_time(program: Program, wiring: Wiring, epoch_interval_s: float) -> Ev
 def recover(program: Program, allocation: Allocation) -> Answer:
     """Take over from those who had this peer's part before, and fence off the dead."""
     source, sink = program.source, program.sink
-    if source is not None:
+    if program.driver is not None:
+        done = partitions.registered_alone(program)
+    elif source is not None:
         done = partitions.recover(program, allocation.wiring, source)
     else:
         done = sink is None or _recover_output(program, allocation, sink)

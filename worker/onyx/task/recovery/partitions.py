@@ -54,6 +54,18 @@ def open_owned(program: Program, wiring: Wiring, source: Source) -> bool:
     return True
 
 
+def registered_alone(program: Program) -> bool:
+    """Make sure that a task is registered which is a single partition to the log."""
+    if _registered(program.assignment) is not None:
+        return True
+    if not program.registration.proposed:
+        program.registration.proposed = True
+        program.assignment.propose(
+            RegisterPartitions(job=program.job_id, task=program.task, count=1)
+        )
+    return False
+
+
 def _registered(assignment: Assignment) -> Partitions | None:
     return assignment.services.replica().partitions(assignment.job_id).get(assignment.task)
 

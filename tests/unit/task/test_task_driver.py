@@ -1,0 +1,262 @@
+"""The driver of a job that Spark runs: what it starts, commits, publishes and logs, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.bench import GROUP, Bench, ScriptedQuery
+
+from onyx.errors import SettingsError, Unavailable
+from onyx.ids import GroupId
+from onyx.log import job_documents
+from onyx.plugins.parts.directory import STAGING
+from onyx.spark.query.request import (
+    OutputResult,
+    QueryFailure,
+    QueryProgress,
+    QueryReply,
+    TaskCounts,
+)
+from onyx.task.phases.table import TABLE, Kind, Phase, Progress
+from onyx.task.task import Task
+
+OTHER = GroupId("group-2")
+ATTEMPTS = 3
+"""`seal_attempts_max` by default."""
+
+
+def a_job(folder: Path, after: Bench | None = None, **spec: Any) -> Bench:
+    """People who are greeted, on Spark, into files."""
+    made = {
+        "engine": "spark",
+        "workflow": [["people", "greet"], ["greet", "out"]],
+        "catalog": [
+            {"name": "people", "type": "input", "plugin": "files", "options": {"path": "in.jsonl"}},
+            {"name": "greet", "type": "function", "fn": "m:greet"},
+            {
+                "name": "out",
+                "type": "output",
+                "plugin": "files",
+                "options": {"path": str(folder / "out"), "format": "jsonl"},
+            },
+        ],
+    }
+    return Bench(made | spec)
+
+
+def driver(bench: Bench) -> Task:
+    return bench.task("spark")
+
+
+def staged(folder: Path, bench: Bench, names: Sequence[str], group: str = GROUP) -> QueryReply:
+    """What a query says that has staged these parts, and the parts."""
+    writer = f"{group}.a1"
+    place = folder / "out" / STAGING / f"{bench.id}.out" / writer
+    place.mkdir(parents=True)
+    for name in names:
+        (place / name).write_text(f'{{"part":"{name}"}}\n')
+    tokens = tuple({"writer": writer, "name": name} for name in names)
+    counts = {"people": TaskCounts(0, 3), "greet": TaskCounts(3, 3), "out": TaskCounts(3, 0)}
+    return QueryReply(outputs={"out": OutputResult(tokens)}, tasks=counts)
+
+
+def published(folder: Path) -> list[str]:
+    found = (folder / "out").glob("part-*")
+    return sorted(path.name for path in found)
+
+
+def begun(bench: Bench) -> ScriptedQuery:
+    bench.settle()
+    return bench.queries[-1]
+
+
+def test_the_driver_goes_through_its_rows_in_order(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    begun(bench).answer = staged(tmp_path, bench, ["part-0.jsonl"])
+    bench.settle()
+    rows = [row.phase for row in TABLE if Kind.DRIVER in row.kinds]
+    assert [*bench.trace["spark"], driver(bench).phase] == rows
+    assert [command.NAME for command in bench.proposed] == [
+        "register-partitions",
+        "signal-ready",
+        "exhaust-input",
+        "seal-output",
+    ]
+    assert bench.completed
+    assert published(tmp_path) == ["part-0.jsonl"]
+
+
+def test_the_query_is_asked_for_the_job_as_its_manifest_says(tmp_path: Path) -> None:
+    spark = {"master": "local[2]", "sparkConf": {"spark.sql.shuffle.partitions": "3"}}
+    request = begun(a_job(tmp_path, spark=spark)).request
+    assert (request.master, request.spark_conf) == (spark["master"], spark["sparkConf"])
+    assert request.incarnation == GROUP
+    assert request.manifest["spec"]["engine"] == "spark"
+    assert [entry["name"] for entry in request.manifest["spec"]["catalog"]] == [
+        "people",
+        "greet",
+        "out",
+    ]
+    assert Path(request.scratch).is_dir()
+
+
+def test_nothing_is_visible_while_the_query_runs(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    staged(tmp_path, bench, ["part-0.jsonl"])
+    query.progress = QueryProgress("running", {"people": TaskCounts(0, 3)})
+    bench.settle()
+    assert driver(bench).phase is Phase.RUN_QUERY
+    assert published(tmp_path) == []
+    assert not bench.proposals("exhaust-input")
+
+
+def test_a_worker_that_may_be_dead_publishes_nothing_until_it_may_again(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    begun(bench).answer = staged(tmp_path, bench, ["part-0.jsonl"])
+    bench.allowed = False
+    bench.settle()
+    assert published(tmp_path) == []
+    bench.allowed = True
+    bench.settle()
+    assert published(tmp_path) == ["part-0.jsonl"]
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2], ids=["none", "some", "all"])
+def test_who_takes_over_after_the_commit_publishes_the_rest_and_runs_no_query(
+    tmp_path: Path, moved: int
+) -> None:
+    names = ["part-0.jsonl", "part-1.jsonl"]
+    bench = a_job(tmp_path)
+    begun(bench).answer = staged(tmp_path, bench, names)
+    bench.settle()
+    place = tmp_path / "out" / STAGING / f"{bench.id}.out" / f"{GROUP}.a1"
+    for name in names[moved:]:  # as if the worker had died before it published these
+        (tmp_path / "out" / name).rename(place / name)
+    bench.crash(driver(bench))
+    bench.replace_groups(OTHER)
+    bench.settle()
+    assert published(tmp_path) == names
+    assert len(bench.queries) == 1
+
+
+def test_who_takes_over_before_the_commit_runs_the_query_anew(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    bench.settle()
+    staged(tmp_path, bench, ["part-0.jsonl"], group="group-of-the-dead")
+    bench.crash(driver(bench))
+    query = begun(bench)
+    assert len(bench.queries) == 2
+    assert not (tmp_path / "out" / STAGING / f"{bench.id}.out" / "group-of-the-dead.a1").exists()
+    query.answer = staged(tmp_path, bench, ["part-1.jsonl"])
+    bench.settle()
+    assert published(tmp_path) == ["part-1.jsonl"]
+
+
+def test_of_two_workers_with_a_result_the_first_one_to_commit_wins(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    first = staged(tmp_path, bench, ["part-first.jsonl"], group="group-2")
+    digest = bench.log.put_chunk(b"""{"attempt":"a1","outputs":{"out":{"tokens":
+        [{"writer":"group-2.a1","name":"part-first.jsonl"}],"spools":[]}},"tasks":{}}""")
+    assert first.outputs
+    bench.log.put_document(job_documents.committed_query(bench.id), digest.encode(), None)
+    query.answer = staged(tmp_path, bench, ["part-second.jsonl"])
+    bench.settle()
+    assert published(tmp_path) == ["part-first.jsonl"]
+    assert bench.completed
+
+
+def test_a_new_allocation_version_leaves_the_query_alone(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    bench.rewire()
+    bench.settle()
+    assert bench.queries == [query]
+    assert not query.ended
+    query.answer = staged(tmp_path, bench, ["part-0.jsonl"])
+    bench.settle()
+    assert bench.completed
+
+
+@pytest.mark.parametrize("reason", ["job-killed", "job-suspended", "peer-reallocated"])
+def test_a_driver_that_stops_ends_its_query(tmp_path: Path, reason: str) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    assert bench.stop(driver(bench), reason) is Progress.DONE
+    assert query.ended
+    assert not Path(query.request.scratch).exists()
+
+
+def test_a_job_that_drains_ends_its_query_and_completes_without_a_result(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    bench.drain()
+    bench.settle()
+    assert query.ended
+    assert bench.completed
+    assert published(tmp_path) == []
+
+
+FAILED = QueryFailure("m:greet raised KeyError: 'name'", by_user=True, task="greet")
+
+
+@pytest.mark.parametrize(
+    ("report", "task"),
+    [(None, "spark"), ({"task": "greet", "detail": "m:greet raised"}, "greet")],
+    ids=["without a report", "with one"],
+)
+def test_a_job_that_cannot_succeed_is_killed_at_once_with_the_report_of_its_task(
+    tmp_path: Path, report: dict[str, Any] | None, task: str
+) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    query.answer = QueryReply(QueryFailure(FAILED.message, True, "greet", report))
+    bench.settle()
+    assert query.ended
+    assert [command.NAME for command in bench.proposed][-1] == "kill-job"
+    (stored,) = bench.exceptions
+    assert (stored["task"], stored["job"]) == (task, bench.id)
+    assert "m:greet raised" in stored["detail"]
+
+
+def test_a_worker_that_can_run_no_spark_says_so_at_once(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    begun(bench).answer = SettingsError("no Java that Spark can use: install one")
+    bench.settle()
+    (stored,) = bench.exceptions
+    assert "no Java that Spark can use" in stored["detail"]
+
+
+def test_a_query_that_spark_could_not_run_is_run_again_so_often(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    for attempt in range(ATTEMPTS):
+        bench.settle()
+        assert len(bench.queries) == attempt + 1
+        bench.queries[-1].answer = Unavailable("the process died")
+        bench.step(driver(bench))
+        bench.clock.advance(10.0)
+    (stored,) = bench.exceptions
+    assert f"failed {ATTEMPTS} times, last with: the process died" in stored["detail"]
+    assert all(query.ended for query in bench.queries)
+    scratches = {query.request.scratch for query in bench.queries}
+    attempts = {query.request.attempt for query in bench.queries}
+    assert len(scratches) == len(attempts) == ATTEMPTS
+
+
+def test_an_output_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    query.answer = staged(tmp_path, bench, ["part-0.jsonl"])
+    (tmp_path / "out").rename(tmp_path / "away")
+    bench.settle()
+    assert driver(bench).phase is Phase.PUBLISH
+    assert "is gone" in driver(bench).status.obstacle
+    (tmp_path / "away").rename(tmp_path / "out")
+    bench.clock.advance(10.0)
+    bench.settle()
+    assert published(tmp_path) == ["part-0.jsonl"]
+    assert bench.completed

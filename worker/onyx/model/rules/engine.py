@@ -1,0 +1,28 @@
+"""Rules of `spec.engine`: what its choice gives a meaning, and what it takes away.
+
+Keys that only say how peers share the work stay allowed on Spark, so that the same manifest runs on
+either engine. What Spark cannot express is found by its compiler, which `onyx.submission` asks.
+"""
+
+from __future__ import annotations
+
+from onyx.model.keys.section import Draft
+from onyx.model.report import Report, at
+from onyx.model.rules.looking import good
+
+_NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"
+
+
+def check_engine(spec: Draft, path: str, report: Report) -> None:
+    """Settings of Spark belong to engine spark, and a query of Spark continues no old job."""
+    if good(spec, "engine") != "spark":
+        if good(spec, "spark") is not None:
+            hint = "add engine: spark, or remove it"
+            report.add(at(path, "spark"), "has no effect without engine: spark", hint)
+        return
+    if good(spec, "upgrade") is not None:
+        what = "is not for engine: spark, which keeps no state that could be carried over"
+        report.add(at(path, "upgrade"), what, f"remove it; {_NO_STATE}")
+    if good(spec, "upgrade_policy") == "KeepState":
+        what = "KeepState is not for engine: spark, which keeps no state"
+        report.add(at(path, "upgradePolicy"), what, "choose another policy")

@@ -1,0 +1,46 @@
+"""Counts of a query as metrics of the tasks of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from onyx.ids import TaskName
+from onyx.spark.query.request import TaskCounts
+from onyx.telemetry.catalog import ERRORS, SOURCE_OFFSET
+from onyx.telemetry.interface import TaskMetrics
+
+NOTHING = TaskCounts()
+
+
+class Counts:
+    """Of the tasks of one job. A query that is run again counts again, as replays do on peers."""
+
+    def __init__(self, tasks: Iterable[str], metrics: Callable[[TaskName], TaskMetrics]) -> None:
+        """`metrics`: where a task reports."""
+        self._metrics = {task: metrics(TaskName(task)) for task in tasks}
+        self._seen: dict[str, TaskCounts] = {}
+
+    def begin(self) -> None:
+        """A query begins, and its counts with it."""
+        self._seen.clear()
+
+    def report(self, tasks: Mapping[str, TaskCounts]) -> None:
+        """Report what is new of the counts of the query."""
+        for task, counts in tasks.items():
+            metrics, seen = self._metrics.get(task), self._seen.get(task, NOTHING)
+            if metrics is None or counts == seen:
+                continue
+            self._seen[task] = counts
+            read, written = counts.read - seen.read, counts.written - seen.written
+            metrics.batch(max(0, read), max(0, written))
+            metrics.add(ERRORS, max(0, counts.failed - seen.failed))
+
+    def complete(self, read: Mapping[str, int]) -> None:
+        """The result is published: what the inputs have read is completed."""
+        for task, segments in read.items():
+            self._metrics[task].set(SOURCE_OFFSET, segments)
+
+    def close(self) -> None:
+        """The driver leaves the job."""
+        for metrics in self._metrics.values():
+            metrics.close()

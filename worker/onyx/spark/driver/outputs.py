@@ -1,0 +1,117 @@
+"""The outputs of a job on Spark, as its driver publishes them.
+
+What can be staged was staged by the query, and is published after the commit, as often as needed.
+What cannot (standard output, a table) is in spools, and the driver writes it before the commit:
+after a crash in between it is written again, so such an output holds each segment at least once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from onyx.errors import Fenced, InvariantViolated
+from onyx.ids import GroupId
+from onyx.plugins.protocol import OneResultOutput, Output, StagingOutput
+from onyx.spark.query.request import OutputResult
+from onyx.spark.query.spools import read_spool
+
+DURABLE_POLL_S = 0.02
+
+
+class Outputs:
+    """Of one driver. Methods block, and are called by one thread at a time."""
+
+    def __init__(
+        self,
+        make: Mapping[str, Callable[[str], Output]],
+        wanted: Callable[[], bool],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`make`: for each output task what makes its plugin, for the `PluginContext.writer` that
+        it is given. `wanted`: false once the driver is to stop."""
+        self._make = make
+        self._wanted = wanted
+        self._pause = pause
+        self._written: set[str] = set()
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """Fence off all groups but these: what others have staged is never published."""
+        for task in self._make:
+            with self._plugin(task) as plugin:
+                plugin.fence(live)
+
+    def write_spools(self, results: Mapping[str, OutputResult]) -> None:
+        """Write what could not be staged, and wait until it is durable.
+
+        Raises:
+            Fenced: the driver is to stop.
+            Unavailable: an output cannot be reached now; call it again.
+        """
+        for task, result in results.items():
+            waiting = [spool for spool in result.spools if spool not in self._written]
+            if waiting:
+                with self._plugin(task) as plugin:
+                    self._write(plugin, waiting)
+                self._written.update(waiting)
+
+    def publish(self, attempt: str, results: Mapping[str, OutputResult]) -> None:
+        """Publish what was staged and is committed, and seal each output; what was published before
+        stays as it is.
+
+        Raises:
+            Unavailable: an output cannot be reached now; call it again.
+        """
+        for task, result in results.items():
+            if not result.spools:
+                with self._plugin(task, attempt) as plugin:
+                    _finish(task, plugin, result)
+
+    def sweep(self, attempt: str) -> None:
+        """Remove what a query has staged that has ended before it had staged everything."""
+        for task in self._make:
+            with self._plugin(task, attempt) as plugin:
+                if isinstance(plugin, StagingOutput):
+                    plugin.sweep()
+
+    def _write(self, plugin: Output, spools: Sequence[str]) -> None:
+        written = plugin.durable()
+        for spool in spools:
+            for segments in read_spool(Path(spool)):
+                self._require_wanted()
+                plugin.write(segments)
+                written += len(segments)
+        plugin.flush()
+        while plugin.durable() < written:
+            self._require_wanted()
+            plugin.tick()
+            self._pause(DURABLE_POLL_S)
+        plugin.seal()
+
+    def _require_wanted(self) -> None:
+        if not self._wanted():
+            raise Fenced("the job was stopped while its result was written")
+
+    @contextmanager
+    def _plugin(self, task: str, attempt: str = "") -> Iterator[Output]:
+        plugin = self._make[task](f"{attempt}-" if attempt else "")
+        try:
+            yield plugin
+        finally:
+            plugin.close()
+
+
+def _finish(task: str, plugin: Output, result: OutputResult) -> None:
+    """Publish the parts of an output, and seal it, which is where a stage over the parts runs."""
+    if isinstance(plugin, StagingOutput):
+        for token in result.tokens:
+            plugin.finish(token)
+    elif result.tokens:
+        raise InvariantViolated(f"task {task}: its plugin stages nothing, but there are tokens")
+    if isinstance(plugin, OneResultOutput):
+        plugin.upgrade(lambda: None)
+    plugin.seal()
+    if isinstance(plugin, StagingOutput):
+        plugin.sweep()

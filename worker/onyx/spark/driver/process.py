@@ -1,0 +1,178 @@
+"""The process of a query: started, listened to and ended, by a thread of its own.
+
+The thread starts the process and lives as long as it: the kernel kills the process when the thread
+that started it ends, so a killed worker takes its query along, JVM included. A thread of a pool
+would do that too early.
+
+To end a query its process gets SIGTERM, so that it can cancel what runs on a server elsewhere, and
+a little later SIGKILL, with all that it has started on this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread, Timer
+from typing import IO
+
+import msgspec
+
+from onyx.errors import OnyxError, Unavailable, describe
+from onyx.spark.child.environment import environment
+from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest, lines
+
+logger = logging.getLogger("onyx.task")
+
+COMMAND = (sys.executable, "-m", "onyx.spark.query")
+CANCEL_TIMEOUT_S = 3.0
+"""Between the request to end and the kill."""
+EXIT_TIMEOUT_S = 10.0
+"""Longest wait for the end of a process that has replied."""
+STDERR_LINES_MAX = 20
+"""Last lines that are kept, for the error when the process dies."""
+
+
+class QueryProcess:
+    """See `running.RunningQuery`."""
+
+    def __init__(
+        self, request: QueryRequest, wake: Callable[[], None], command: Sequence[str] = COMMAND
+    ) -> None:
+        """`wake` is called on another thread, after each report and at the end."""
+        self._request = msgspec.structs.replace(request, parent_pid=os.getpid())
+        self._wake = wake
+        self._command = tuple(command)
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
+        self._progress: QueryProgress | None = None
+        self._reply: QueryReply | None = None
+        self._error: OnyxError | None = None
+        self._over, self._unwanted = Event(), Event()
+        self._then: Callable[[], None] | None = None
+        Thread(target=self._run, name=f"onyx-query-{request.job_id}", daemon=True).start()
+
+    @property
+    def progress(self) -> QueryProgress | None:
+        """See `RunningQuery`."""
+        return self._progress
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, once it is started."""
+        return None if self._process is None else self._process.pid
+
+    def reply(self) -> QueryReply | None:
+        """See `RunningQuery`."""
+        if not self._over.is_set():
+            return None
+        if self._error is not None:
+            raise self._error
+        return self._reply
+
+    def end(self, then: Callable[[], None] | None = None) -> None:
+        """See `RunningQuery`."""
+        with self._lock:
+            if self._unwanted.is_set():
+                return
+            self._then = then
+            self._unwanted.set()
+            process = self._process
+        if process is None or self._over.is_set():
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        timer = Timer(CANCEL_TIMEOUT_S, self._kill, [process])
+        timer.daemon = True
+        timer.start()
+
+    def _run(self) -> None:
+        try:
+            self._converse()
+        except OnyxError as error:
+            self._error = error
+        except (OSError, msgspec.MsgspecError) as error:
+            self._error = Unavailable(f"the process of the query: {describe(error)}")
+        self._over.set()
+        self._wake()
+        self._unwanted.wait()
+        shutil.rmtree(self._request.scratch, ignore_errors=True)
+        if self._then is not None:
+            try:
+                self._then()
+            except Exception as error:
+                logger.warning("job %s: what a query left: %s", self._request.job_id, error)
+
+    def _converse(self) -> None:
+        """Start the process, listen until it has ended, and end what it has left."""
+        process = self._started()
+        if process is None:
+            return
+        assert process.stdout
+        assert process.stderr
+        reader = Thread(target=self._keep_tail, args=(process.stderr,), daemon=True)
+        reader.start()
+        try:
+            self._ask(process)
+            for line in process.stdout:
+                self._hear(line)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(EXIT_TIMEOUT_S if self._reply is not None else CANCEL_TIMEOUT_S)
+        finally:
+            self._kill(process)
+            process.wait()
+        reader.join(CANCEL_TIMEOUT_S)
+        process.stdout.close()
+        if self._reply is None:
+            last = "\n  ".join(self._tail) or "nothing"
+            raise Unavailable(
+                f"the process of the query ended with code {process.returncode} and no reply; its "
+                f"last lines:\n  {last}"
+            )
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        """The process, in a session of its own; None when nobody wants it any more."""
+        request = self._request
+        variables = environment(request.master, request.scratch)
+        with self._lock:
+            if self._unwanted.is_set():
+                return None
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=variables,
+            )
+            return self._process
+
+    def _ask(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(msgspec.json.encode(self._request))
+
+    def _hear(self, line: bytes) -> None:
+        said = lines.decode(line)
+        if isinstance(said, QueryReply):
+            self._reply = said
+        else:
+            self._progress = said
+            self._wake()
+
+    def _keep_tail(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._tail.append(line.decode("utf-8", "replace").rstrip())
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,34 @@
+"""A query that runs: what the task of a driver needs of it. `process` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from onyx.spark.query.request import QueryProgress, QueryReply
+
+
+class RunningQuery(Protocol):
+    """One run of a job on Spark. Nothing here blocks."""
+
+    @property
+    def progress(self) -> QueryProgress | None:
+        """The newest report; None before the first one."""
+        ...
+
+    def reply(self) -> QueryReply | None:
+        """How it ended; None while it runs, and while anything that it started may still write.
+
+        Raises:
+            UserError: this worker can run no Spark.
+            Unavailable: it ended without a reply.
+        """
+        ...
+
+    def end(self, then: Callable[[], None] | None = None) -> None:
+        """End it if it runs, and remove its scratch folder. Idempotent.
+
+        Args:
+            then: called on another thread, when nothing of it is left that could write.
+        """
+        ...

@@ -1,0 +1,228 @@
+"""TAKE_OVER to COMPLETE, the phases of the driver of a job that Spark runs as a whole.
+
+In the log such a job has one task, which is input and output at once. The order of the phases is
+its guarantee: whoever has the task first asks whether a result is committed, and runs a query only
+if none is. What a query has staged is committed before it is published, and published before the
+task logs that all is read and written. So a crash anywhere leads to a phase that goes on from there
+(`spark.driver.committed`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.flow.schemas import arrow_schema
+from onyx.ids import Slot, TaskName
+from onyx.model.job import CatalogEntry, Job, Spark
+from onyx.model.parsing.job import to_mapping
+from onyx.plugins.options import own_options
+from onyx.plugins.protocol import Output, PluginContext
+from onyx.replica.commands.exhaust_input import ExhaustInput
+from onyx.replica.commands.seal_output import SealOutput
+from onyx.spark.driver.counts import Counts
+from onyx.spark.driver.driver import Driver
+from onyx.spark.driver.outputs import Outputs
+from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
+from onyx.task.batch_sizing import BatchSizing
+from onyx.task.delivery.policy import Delivery
+from onyx.task.failures.failure import Failure
+from onyx.task.lifecycles import Lifecycles
+from onyx.task.parts import Allocation, Assignment, Program, Sealing, Status
+from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
+from onyx.task.source.frontier import Frontier, FrontierStore
+
+PUBLISH_RETRY_S = 1.0
+"""What cannot be published is tried again so often."""
+
+
+def loaded(assignment: Assignment, job: Job) -> Program:
+    """The program of the driver of a job. To the rest of the task it is a job of one task."""
+    services, name = assignment.services, str(assignment.task)
+    entry = CatalogEntry(name, "input")
+    alone = Job(job.name, (), (entry,), metadata=job.metadata)
+    return Program(
+        assignment,
+        alone,
+        entry,
+        Lifecycles(),
+        {"cooperative": True},
+        services.metrics(assignment.job_id, job, assignment.task),
+        Delivery(),
+        BatchSizing(entry),
+        driver=_driver(assignment, job),
+    )
+
+
+def _driver(assignment: Assignment, job: Job) -> Driver:
+    services, job_id = assignment.services, assignment.job_id
+    makers = {
+        entry.name: partial(_made, assignment, job, entry)
+        for entry in job.catalog
+        if entry.type == "output"
+    }
+    tasks = [entry.name for entry in job.catalog]
+    return Driver(
+        job,
+        job_id,
+        services.log,
+        _request(assignment, job),
+        Outputs(makers, assignment.wanted),
+        Counts(tasks, partial(services.metrics, job_id, job)),
+    )
+
+
+def _request(assignment: Assignment, job: Job) -> QueryRequest:
+    services, spark = assignment.services, job.spark or Spark()
+    settings = services.settings
+    return QueryRequest(
+        manifest=to_mapping(job),
+        job_id=assignment.job_id,
+        modules=settings.modules,
+        incarnation=services.replica().groups_reverse_index[assignment.peer],
+        attempt="",
+        scratch="",
+        fn_params={
+            entry.name: list(found)
+            for entry in job.catalog
+            if (found := services.fn_params(entry.name))
+        },
+        data_dir=settings.data_dir,
+        master=settings.spark_master if spark.master is None else spark.master,
+        spark_conf=dict(spark.spark_conf),
+        report_values=settings.task.report_values,
+    )
+
+
+def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> Output:
+    """A plugin with which the driver publishes what the query has staged for an output."""
+    services = assignment.services
+    assert entry.plugin is not None, "validated: outputs name a plugin"
+    context = PluginContext(
+        job=assignment.job_id,
+        job_name=job.name,
+        task=TaskName(entry.name),
+        peer=assignment.peer,
+        slot=Slot(0),
+        incarnation=services.replica().groups_reverse_index[assignment.peer],
+        options=own_options(entry),
+        batch_size=entry.batch_size,
+        batch_format=entry.batch_format,
+        schema=arrow_schema(entry),
+        clock=services.clock,
+        resolve=services.resolve,
+        permitted=services.permitted,
+        wanted=assignment.wanted,
+        data_dir=services.settings.data_dir,
+        spark_master=services.settings.spark_master,
+        writer=writer,
+    )
+    return services.build_output(entry.plugin, context)
+
+
+def take_over(program: Program) -> Answer:
+    """Ask whether a result is committed; fence off those who might stage another one if not."""
+    driver, assignment = _of(program), program.assignment
+    live = list(assignment.services.replica().groups)
+    found = assignment.background.poll("take over", lambda: (driver.look(live),))
+    if found is None:
+        return WAITING
+    return Phase.PUBLISH if found[0] else ADVANCED
+
+
+def run_query(program: Program, status: Status) -> Answer:
+    """Wait until the query has staged everything. A job that drains reads nothing new, and nothing
+    of what its query has read is visible: the query is ended.
+
+    Raises:
+        Failure: the job cannot succeed, or Spark has failed too often.
+        Unavailable: Spark has failed and is tried again.
+    """
+    driver, assignment = _of(program), program.assignment
+    if assignment.latest_run().draining:
+        driver.drop_query()
+        return Phase.COMPLETE
+    if program.clock.monotonic_s() < status.retry_after_s:
+        return WAITING
+    if driver.query is None:
+        status.obstacle = ""
+    start = assignment.services.start_query
+    query = driver.begin(lambda request: start(request, assignment.wake))
+    if driver.advanced():
+        status.batches += 1
+    try:
+        reply = query.reply()
+    except OnyxError as error:
+        reply = QueryReply(QueryFailure(str(error), by_user=isinstance(error, UserError)))
+    if reply is None:
+        return WAITING
+    if reply.failure is not None:
+        driver.drop_query()
+        _fail(program, status, driver, reply.failure)
+    driver.staged(reply)
+    status.batches += 1
+    return ADVANCED
+
+
+def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailure) -> None:
+    settings = program.services.settings.task
+    driver.attempts += 1
+    where = f"task {failure.task}: " if failure.task else ""
+    if failure.by_user:
+        message, report = f"{where}{failure.message}", failure.report
+        if report is not None:
+            report = {**report, "job": program.job_id, "peer": program.assignment.peer}
+        raise Failure(Phase.RUN_QUERY.value, UserFunctionError(message), message, report=report)
+    message = f"the query on Spark failed: {where}{failure.message}"
+    error = Unavailable(message)
+    if driver.attempts >= settings.seal_attempts_max:
+        times = f"the query on Spark failed {driver.attempts} times, last with: {failure.message}"
+        raise Failure(Phase.RUN_QUERY.value, error, times)
+    status.retry_after_s = program.clock.monotonic_s() + settings.ready_back_off_s
+    raise error
+
+
+def publish(program: Program, status: Status) -> Answer:
+    """Commit what was staged, and publish what is committed.
+
+    Raises:
+        Unavailable: an output, or ZooKeeper, cannot be reached now.
+        Fenced: this worker was declared dead.
+    """
+    if program.clock.monotonic_s() < status.retry_after_s:
+        return WAITING
+    driver = _of(program)
+    registered = program.services.replica().partitions(program.job_id)[program.task]
+    frontier = FrontierStore(program.services, program.job_id, registered.first)
+
+    def work() -> bool:
+        driver.publish()
+        frontier.load()
+        frontier.begin(Frontier(position=driver.completed, exhausted=True))
+        return True
+
+    try:
+        if program.assignment.background.poll("publish", work) is None:
+            return WAITING
+    except Unavailable:
+        status.retry_after_s = program.clock.monotonic_s() + PUBLISH_RETRY_S
+        raise
+    driver.published()
+    return ADVANCED
+
+
+def complete(program: Program, allocation: Allocation, sealing: Sealing) -> Answer:
+    """Log that all is read and, once the log asks for it, that all is written."""
+    job, task = program.job_id, program.task
+    if not allocation.exhaust_proposed:
+        allocation.exhaust_proposed = True
+        program.assignment.propose(ExhaustInput(job=job, task=task))
+    if sealing.wanted:
+        sealing.wanted = False
+        program.assignment.propose(SealOutput(job=job, task=task))
+    return WAITING
+
+
+def _of(program: Program) -> Driver:
+    assert program.driver is not None, "the task of a driver"
+    return program.driver
