@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onyx.model.job import Job
+from onyx.model.job import Job, Spark
 from onyx.model.parsing.job import parse_mapping
 from onyx.submission.plugin_options import wrong_options
 
@@ -191,3 +191,28 @@ def test_outputs_of_one_path_are_frames_of_one_stage(
     found = [re.sub(r"spec\.catalog\[(\d)\]\.options", r"\1", each) for each in problems]
     assert len(found) == len(expected)
     assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
+
+
+def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> None:
+    on_peers = job({"plugin": "channel", "options": {"name": "a"}})
+    on_spark = dataclasses.replace(on_peers, engine="spark")
+    assert reported(on_peers) == []
+    (problem,) = wrong_options(on_spark)
+    assert problem.path == "spec.catalog[0].plugin"
+    assert "has no end" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("spark", "path"),
+    [
+        (Spark("yarn"), "spec.spark.master"),
+        (
+            Spark("sc://host", {"spark.driver.memory": "4g"}),
+            "spec.spark.sparkConf.spark.driver.memory",
+        ),
+    ],
+    ids=["a master that is not known", "a setting of the server"],
+)
+def test_where_spark_is_to_run_a_job_is_checked_with_its_key(spark: Spark, path: str) -> None:
+    found = wrong_options(dataclasses.replace(job(), engine="spark", spark=spark))
+    assert [problem.path for problem in found] == [path]

@@ -123,3 +123,12 @@ def test_the_owner_of_a_job_is_kept_with_it_and_is_no_novel(owner, kept):
     assert not kept or log.new.spec("j").owner == owner
     log.tell(Gc(id="someone"))
     assert not log.new.records
+
+
+def test_a_job_on_spark_is_one_task_that_reads_and_writes_and_has_one_peer():
+    found = spec(replace(JOB, engine="spark", guarantee="exactly-once"))
+    (task,) = found.tasks
+    assert (task.name, task.input, task.output) == ("spark", True, True)
+    assert (task.min_peers, task.max_peers, found.max_peers) == (1, 1, 1)
+    assert task.required_tags == ("disk",)
+    assert not found.stateful

@@ -7,6 +7,7 @@ from onyx.task.diagnosis import Facts, diagnose, is_alone
 from onyx.task.phases.table import Kind, Phase
 
 IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
+DRIVER = Kind.DRIVER
 
 
 def facts(kind=FN, phase=Phase.READ_BATCH, **more):
@@ -43,6 +44,10 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(IN, in_flight=7, resting=2, next_try="noon"), Reason.RETRY, "the next at noon"),
         (facts(FN, held_back=True), Reason.SUSPECTS, "tried alone"),
         (facts(FN, suspects=3, outbox_to=("a",)), Reason.SUSPECTS, "tries 3 segments"),
+        (facts(DRIVER, Phase.TAKE_OVER), Reason.RECOVERING, "is committed"),
+        (facts(DRIVER, Phase.RUN_QUERY, query="starting"), Reason.SPARK, "nothing new (starting)"),
+        (facts(DRIVER, Phase.RUN_QUERY, obstacle="Spark died"), Reason.UNAVAILABLE, "Spark died"),
+        (facts(DRIVER, Phase.PUBLISH), Reason.PLUGIN, "publishes the result"),
         (facts(FN, in_flight=7), Reason.COMPLETIONS, "nothing"),
     ],
 )
