@@ -30,6 +30,9 @@ from rich.table import Table
 SAMPLE_INTERVAL_S = 0.1
 LINGER_S = 5.0
 """How long descendants may take to end after the program itself, before they are killed."""
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+"""What each run would compile anew is no start-up: it takes longer than a small workload, and not
+the same each time."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -94,7 +97,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
+            env={**os.environ, **COMPILED, **environment},
         )
         rss_peak = _watch(process, started + timeout_s, strangers)
         wall_s = time.monotonic() - started

@@ -125,7 +125,8 @@ def _bytewax(query: str, data: Data, folder: Path) -> Sequence[str]:
 
 
 def _frames(engine: str, query: str, data: Data, folder: Path) -> Sequence[str]:
-    return [sys.executable, str(CONTENDERS / "frames_nexmark.py"), engine, query, str(data.folder)]
+    program = str(CONTENDERS / "frames_nexmark.py")
+    return [sys.executable, program, engine, query, SUMMED[query], str(data.folder)]
 
 
 def _pathway(query: str, events: Data, folder: Path) -> Sequence[str]:

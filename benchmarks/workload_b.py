@@ -31,6 +31,7 @@ COLUMNS_GOALS = (
     Goal("bytewax", "onyx-1", 6.0, "stateful_map, 1 process each", at_least=True),
     Goal("bytewax-2", "onyx-3", 8.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
 )
+COLUMNS_RECORDS = 10_000_000
 
 
 def workload() -> Workload:
@@ -63,6 +64,7 @@ def columns() -> Workload:
         contenders(COLUMNS_WAYS, ["bench_columns", "bench_sums"], emitted),
         COLUMNS_GOALS,
         quick=["plain", "bytewax", "onyx-1"],
+        records=COLUMNS_RECORDS,
     )
 
 

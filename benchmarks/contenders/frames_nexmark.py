@@ -1,26 +1,18 @@
 """Nexmark over whole tables, on one thread: the limit of what a stream can reach.
 
-`python frames_nexmark.py polars|duckdb q5 FOLDER`
+`python frames_nexmark.py polars|duckdb q5 COLUMN FOLDER`; the column of the result is added up.
 """
 
 import sys
 
 WINDOW_MS = 10_000
 SLIDE_MS = 2_000
-SUMMED = {
-    "q0": "price",
-    "q1": "price",
-    "q2": "price",
-    "q5": "auction",
-    "q7": "price",
-    "q8": "person",
-}
 
 
 # Polars
 
 
-def polars_query(query, folder):
+def polars_query(query, column, folder):
     import polars as pl
 
     bids = pl.scan_parquet(f"{folder}/bids-*.parquet")
@@ -47,7 +39,7 @@ def polars_query(query, folder):
         auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet")
         sold = auctions.select(person="seller", start=start).unique()
         found = persons.select("name", person="id", start=start).join(sold, on=["person", "start"])
-    return found.select(pl.len(), pl.col(SUMMED[query]).sum().alias("sum")).collect().row(0)
+    return found.select(pl.len(), pl.col(column).sum().alias("sum")).collect().row(0)
 
 
 # DuckDB
@@ -78,7 +70,7 @@ SQL = {
 }
 
 
-def duckdb_query(query, folder):
+def duckdb_query(query, column, folder):
     import duckdb
 
     database = duckdb.connect(config={"threads": 1})
@@ -86,10 +78,10 @@ def duckdb_query(query, folder):
         files = f"read_parquet('{folder}/{kind}-*.parquet')"
         database.execute(f"create view {kind} as select * from {files}")
     return database.execute(
-        f"select count(*), coalesce(sum({SUMMED[query]}), 0) from ({SQL[query]})"
+        f"select count(*), coalesce(sum({column}), 0) from ({SQL[query]})"
     ).fetchone()
 
 
 if __name__ == "__main__":
-    engine, query, folder = sys.argv[1:]
-    print("ANSWER", *{"polars": polars_query, "duckdb": duckdb_query}[engine](query, folder))
+    engine, *arguments = sys.argv[1:]
+    print("ANSWER", *{"polars": polars_query, "duckdb": duckdb_query}[engine](*arguments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from onyx.state.chunk_codec import (
     ChunkReader,
     Frame,
     Kind,
+    all_sections_of,
     encode_chunk,
     sections_of,
 )
@@ -78,6 +80,16 @@ def test_a_chunk_comes_back_as_it_was() -> None:
     assert decode_values(shards[3].keys) == ["a", 1]
     assert (shards[3].settled, shards[3].closed) == (6, False)
     assert (shards[9].settled, shards[9].closed, shards[9].records) == (0, True, b"")
+
+
+@pytest.mark.parametrize("odd", [3, Decimal("1.5"), (1, 2)])
+def test_shards_that_are_encoded_together_have_the_bytes_of_each_alone(odd: Any) -> None:
+    shards = {
+        1: ShardChange([SetStates("hours", 7, ["SFO"], [odd])], [(7, {"x": 1})]),
+        4: ShardChange(settled=3),
+        5: ShardChange(RECORDS[:1], keys=["a"]),
+    }
+    assert all_sections_of(shards) == list(sections_of(shards.items()))
 
 
 def test_the_first_chunk_says_where_shards_come_from() -> None:
@@ -207,3 +219,5 @@ def test_something_else_is_not_a_chunk() -> None:
 def test_state_that_would_not_come_back_is_refused(state: Any, reason: str) -> None:
     with pytest.raises(SegmentError, match=f"state cannot be written.*{reason}.*may have"):
         encoded(Chunk({0: ShardChange(notes(state))}))
+    with pytest.raises(SegmentError, match=f"state cannot be written.*{reason}.*may have"):
+        all_sections_of({0: ShardChange(notes(state)), 1: ShardChange(notes(1))})

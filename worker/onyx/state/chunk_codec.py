@@ -18,7 +18,7 @@ wrong place. A chunk is created in one step, so half of one is damage, wherever 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from onyx.codec.records import encode_records
+from onyx.codec.records import encode_all, encode_records
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import encode_values
 from onyx.errors import StateError
@@ -155,16 +155,27 @@ _decoder = msgspec.msgpack.Decoder(_Header)
 
 
 def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
-    """Shards, encoded.
+    """Shards, encoded one by one, as memory is to hold only one of them.
 
     Raises:
         SegmentError: a value has no encoding.
     """
     for number, change in shards:
-        emitted = encode_values(list(map(list, change.emitted))) if change.emitted else b""
-        keys = encode_values(change.keys) if change.keys else b""
-        records = encode_records(change.records) if change.records else b""
-        yield Section(number, change, records, emitted, keys)
+        yield _section(number, change, encode_records(change.records) if change.records else b"")
+
+
+def all_sections_of(shards: Mapping[int, ShardChange]) -> list[Section]:
+    """The same of all at once, which takes less time. Raises like `sections_of`."""
+    with_records = [number for number, change in shards.items() if change.records]
+    found = encode_all([shards[number].records for number in with_records])
+    records = dict(zip(with_records, found, strict=True))
+    return [_section(number, change, records.get(number, b"")) for number, change in shards.items()]
+
+
+def _section(number: int, change: ShardChange, records: bytes) -> Section:
+    emitted = encode_values(list(map(list, change.emitted))) if change.emitted else b""
+    keys = encode_values(change.keys) if change.keys else b""
+    return Section(number, change, records, emitted, keys)
 
 
 def encode_chunk(

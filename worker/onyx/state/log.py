@@ -16,7 +16,14 @@ from dataclasses import replace
 
 from onyx.errors import Fenced, InvariantViolated
 from onyx.settings import StateSettings
-from onyx.state.chunk_codec import Frame, Kind, Section, encode_chunk, sections_of
+from onyx.state.chunk_codec import (
+    Frame,
+    Kind,
+    Section,
+    all_sections_of,
+    encode_chunk,
+    sections_of,
+)
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
@@ -72,9 +79,7 @@ class StateLog:
         """
         if self._doubtful is None or self._doubtful[0] is not chunk:
             self._settle()
-            self._prepare(
-                chunk, Frame(Kind.CHANGE, self._seq), list(sections_of(chunk.shards.items()))
-            )
+            self._prepare(chunk, Frame(Kind.CHANGE, self._seq), all_sections_of(chunk.shards))
         self._settle()
 
     @property

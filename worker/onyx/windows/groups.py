@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -120,12 +119,19 @@ class Shards(dict[Any, int]):
 
     def split(self, keys: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
         """Each shard that groups are in, with the indices of its groups, in order."""
+        indices, runs = self.runs(keys)
+        for shard, first, end in runs:
+            yield shard, indices[first:end]
+
+    def runs(self, keys: Sequence[Any]) -> tuple[list[int], Iterator[tuple[int, int, int]]]:
+        """The indices of groups ordered by their shards, then as they are; and each shard with the
+        first of its indices and the one behind its last."""
         numbers = np.fromiter(map(self.__getitem__, keys), np.uint16, len(keys))
         order = np.argsort(numbers, kind="stable")  # two bytes are sorted without comparing
-        numbers, indices = numbers[order], order.tolist()
+        numbers = numbers[order]
         firsts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] + 1))
-        for first, end in pairwise([*firsts.tolist(), len(indices)]):
-            yield int(numbers[first]), indices[first:end]
+        bounds = [*firsts.tolist(), len(keys)]
+        return order.tolist(), zip(numbers[firsts].tolist(), bounds, bounds[1:], strict=False)
 
     def forget(self, shards: Collection[int]) -> None:
         """Shards belong to another peer now."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from onyx.errors import UserError
@@ -11,6 +10,7 @@ from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Values
+from onyx.windows.copies import copied
 
 
 class Conj(Aggregation):
@@ -67,11 +67,12 @@ class CollectKeyValue(Conj):
 
     def create(self, state: Any, extracted: Segment) -> Any:
         """A copy of the value of the key; None if the segment lacks it."""
-        return deepcopy(extracted.get(self._key))
+        return copied(extracted.get(self._key))
 
     def view(self, state: list[Any]) -> list[Any]:
         """Copies of the values."""
-        return deepcopy(state)
+        values: list[Any] = copied(state)
+        return values
 
 
 class CollectByKey(Aggregation):

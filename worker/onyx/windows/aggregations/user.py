@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from onyx.flow.columns import Columns, from_dicts
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Groups, Keyed
+from onyx.windows.copies import copied
 from onyx.windows.user_functions import Call
 
 
@@ -32,15 +32,15 @@ class UserAggregation(Aggregation):
         """What the user's `init` returns, or a copy of the window's `init`."""
         if "init" in self._calls:
             return self._calls["init"](self._window)
-        return deepcopy(self._window.init)
+        return copied(self._window.init)
 
     def create(self, state: Any, extracted: Any) -> Any:
         """A copy of what `create_state_update` returns."""
-        return deepcopy(self._create(self._window, state, extracted))
+        return copied(self._create(self._window, state, extracted))
 
     def apply(self, state: Any, update: Any) -> Any:
         """Call `apply_state_update` with a copy of the update, which is recorded too."""
-        return self._apply(self._window, state, deepcopy(update))
+        return self._apply(self._window, state, copied(update))
 
     def merge(self, one: Any, other: Any) -> Any:
         """Call `super_aggregation`."""
@@ -48,19 +48,19 @@ class UserAggregation(Aggregation):
 
     def view(self, state: Any) -> Any:
         """A copy."""
-        return deepcopy(state)
+        return copied(state)
 
     def from_view(self, view: Any) -> Any:
         """A copy."""
-        return deepcopy(view)
+        return copied(view)
 
     def dump(self, state: Any) -> Any:
         """A copy."""
-        return deepcopy(state)
+        return copied(state)
 
     def load(self, data: Any) -> Any:
         """A copy."""
-        return deepcopy(data)
+        return copied(data)
 
 
 class ColumnsAggregation(UserAggregation):

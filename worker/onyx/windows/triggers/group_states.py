@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from copy import deepcopy
 from typing import Any
 
+from onyx.windows.copies import copied
 from onyx.windows.groups import Shards, dump_key, load_key
 from onyx.windows.records import DeleteTriggerStates, Records, SetTriggerStates, append
 
@@ -49,7 +49,7 @@ class GroupStates:
         """Apply a record."""
         keys = map(load_key, record.groups)
         if isinstance(record, SetTriggerStates):
-            self._states.update(zip(keys, map(deepcopy, record.states), strict=True))
+            self._states.update(zip(keys, map(copied, record.states), strict=True))
         else:
             for key in keys:
                 self._states.pop(key, None)
@@ -67,7 +67,7 @@ class GroupStates:
         for key in keys:
             (present if key in states else absent).setdefault(self._shards[key], []).append(key)
         for shard, mine in present.items():
-            groups, copies = [*map(dump_key, mine)], [deepcopy(states[key]) for key in mine]
+            groups, copies = [*map(dump_key, mine)], [copied(states[key]) for key in mine]
             append(records, shard, SetTriggerStates(self._window, self._trigger, groups, copies))
         for shard, mine in absent.items():
             groups = [*map(dump_key, mine)]

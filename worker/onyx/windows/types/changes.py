@@ -9,6 +9,8 @@ that it is cleared, states and removals, updates.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -109,18 +111,34 @@ class Changes:
         bucket: Mapping[Any, Any],
     ) -> None:
         """Add the states of groups; those that have none are gone."""
-        groups, known = list(keys), list(keys.values())
-        for shard, indices in self._shards.split(groups):
-            mine = list(map(groups.__getitem__, indices))
+        groups, states = list(keys), list(keys.values())
+        if any(map(is_, states, repeat(None))):
             states = [
                 bucket.get(key, _GONE) if state is None else state
-                for key, state in zip(mine, map(known.__getitem__, indices), strict=True)
+                for key, state in zip(groups, states, strict=True)
             ]
-            gone = [key for key, state in zip(mine, states, strict=True) if state is _GONE]
-            if gone:
-                append(records, shard, DeleteGroups(self._window, extent, dump_keys(gone)))
-                mine = [key for key in mine if key in bucket]
-                states = [state for state in states if state is not _GONE]
-            if mine:
-                states = self._aggregation.dump_all(states)
-                append(records, shard, SetStates(self._window, extent, dump_keys(mine), states))
+        order, runs = self._shards.runs(groups)
+        groups = list(map(groups.__getitem__, order))
+        states = list(map(states.__getitem__, order))
+        if any(map(is_, states, repeat(_GONE))):
+            for shard, first, end in runs:
+                self._append_some(records, shard, extent, groups[first:end], states[first:end])
+            return
+        groups, states = dump_keys(groups), self._aggregation.dump_all(states)
+        window = self._window
+        for shard, first, end in runs:
+            append(records, shard, SetStates(window, extent, groups[first:end], states[first:end]))
+
+    def _append_some(
+        self, records: Records, shard: int, extent: int, groups: list[Any], states: list[Any]
+    ) -> None:
+        """The same for groups of a shard of which some may be gone."""
+        gone = [key for key, state in zip(groups, states, strict=True) if state is _GONE]
+        if gone:
+            append(records, shard, DeleteGroups(self._window, extent, dump_keys(gone)))
+            pairs = zip(groups, states, strict=True)
+            groups = [key for key, state in pairs if state is not _GONE]
+            states = [state for state in states if state is not _GONE]
+        if groups:
+            states = self._aggregation.dump_all(states)
+            append(records, shard, SetStates(self._window, extent, dump_keys(groups), states))
