@@ -183,6 +183,29 @@ def test_a_segment_that_nothing_takes_care_of_ends_the_query_with_its_task(folde
     assert failure.report["segment"] == "{'n': 3}"
 
 
+def test_a_failure_behind_a_window_names_the_task_that_failed(folder: Path) -> None:
+    request = request_of(
+        job("""
+  guarantee: exactly-once
+  workflow: [[read, count], [count, double], [double, write]]
+  catalog:
+    - {name: read, type: input, plugin: generator, options: {segments: 3}}
+    - {name: count, type: reduce}
+    - {name: double, type: function, fn: "small_shop:double"}
+    - {name: write, type: output, plugin: blackhole}
+  windows: [{id: ever, task: count, type: global, aggregation: count}]
+  triggers: [{windowId: ever, type: segment, threshold: [9, elements], refinement: accumulating,
+              emit: "small_shop:row"}]
+"""),
+        folder,
+        ("small_shop",),
+    )
+    failure = run_query(request).failure
+    assert failure is not None
+    assert failure.task == "double"
+    assert "raised KeyError" in failure.message
+
+
 def test_a_retry_begins_with_the_segment_as_it_was(folder: Path) -> None:
     request = request_of(
         job("""

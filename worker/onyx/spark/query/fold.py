@@ -15,6 +15,7 @@ from onyx.flow.batch import Batch, Segment, Segments
 from onyx.flow.grouping import SHARDS, shard_of
 from onyx.ledger.applied import Mask
 from onyx.seams import Clock
+from onyx.spark.query.failure import TaskFailed
 from onyx.spark.query.tree import Tree
 from onyx.task.parts import Program
 from onyx.task.windowed.fire import carry_out
@@ -66,6 +67,8 @@ class Fold:
             for page in pages:
                 carry_out(self, page)
                 self._send()
+        except TaskFailed:  # of a task that gets what was emitted
+            raise
         except Exception as error:
             raise self._tree.failure(self._task, "assign-windows", error) from error
 
