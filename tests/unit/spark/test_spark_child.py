@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.child import process, protocol
 from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.protocol import Cancel, Ended, Run, StageFailure, read_line, write_message
@@ -27,7 +29,8 @@ from onyx.spark.child.runner import run_in_child
 REQUEST = StageRequest("m:f", master="local[1]")
 SCRIPTED = """
 import os, sys, time, msgspec
-from onyx.spark.child.protocol import Cancel, Ended, Order, StageFailure, write_message
+from onyx.plugins.protocol import SealProgress
+from onyx.spark.child.protocol import *
 orders = msgspec.json.Decoder(Order)
 runs = 0
 for line in sys.stdin.buffer:
@@ -47,6 +50,11 @@ for line in sys.stdin.buffer:
         write_message(sys.stdout.buffer, Ended(order.number, StageFailure("boom", True)))
     elif stage == "m:babbles":
         print("no reply", flush=True)
+    elif stage == "m:reports":
+        write_message(sys.stdout.buffer, Progressed(order.number, SealProgress(4, 1)))
+        write_message(sys.stdout.buffer, Writing(order.number))
+        runs = orders.decode(sys.stdin.buffer.readline()).number
+        write_message(sys.stdout.buffer, Ended(runs))
     elif stage not in ("m:waits", "m:deaf"):
         write_message(sys.stdout.buffer, Ended(order.number))
 """
@@ -161,6 +169,23 @@ def test_a_child_that_does_not_obey_is_killed(
     assert_ended(pid)
 
 
+def test_a_run_reports_and_waits_for_leave_to_write(keeper: Keeper) -> None:
+    events: list[Any] = []
+    watch = Watch(seen=events.append, begin_write=lambda: events.append("may write"))
+    run_in_child(StageRequest("m:reports", master="local[1]"), 60.0, watch, keeper)
+    assert events == [SealProgress(tasks=4, tasks_done=1), "may write"]
+
+
+def test_a_run_without_leave_to_write_is_cancelled(keeper: Keeper) -> None:
+    def refuse() -> None:
+        raise Unavailable("no sight of ZooKeeper")
+
+    with pytest.raises(Unavailable, match="no sight"):
+        run_in_child(
+            StageRequest("m:reports", master="local[1]"), 60.0, Watch(begin_write=refuse), keeper
+        )
+
+
 def test_a_run_that_takes_too_long_is_cancelled(keeper: Keeper) -> None:
     request = StageRequest("m:waits", master="local[1]")
     with pytest.raises(UserFunctionError, match=r"did not end within 0\.1 s; raise `stageTimeout`"):
@@ -260,7 +285,10 @@ def kill_and_wait(pid: int) -> None:
 @pytest.mark.server
 def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_path: Path) -> None:
     """[remember, cancel in the middle, recall, kill of the JVM, recall again]"""
-    run_in_child(of_spark(tmp_path, "remember"), 300.0, Watch(), real)
+    seen: list[SealProgress] = []
+    run_in_child(of_spark(tmp_path, "remember"), 300.0, Watch(seen=seen.append), real)
+    assert seen[-1].tasks_done == seen[-1].tasks > 0
+    assert (seen[-1].rows_read, seen[-1].rows_written) == (2, 2)
     pid = pid_of_next(real)
     began = tmp_path / "began"
     with pytest.raises(Fenced):

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.child import run_stage
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
@@ -90,6 +91,9 @@ class FakeSessions:
 
     def cancel(self) -> None:
         self.events.append("cancel")
+
+    def progress(self) -> SealProgress | None:
+        return None
 
     def close(self) -> None:
         self.events.append("close")

@@ -16,6 +16,7 @@ from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
 from onyx.task.parts import Status, Work
 from onyx.task.phases.table import Kind
+from onyx.task.seal_progress import in_words
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.task import Task
@@ -61,6 +62,7 @@ def facts_of(
         attempts=task.sealing.attempts,
         spark=entry is not None and entry.plugin == SPARK,
         query=driver.where if driver is not None else "",
+        progress=in_words(task.program.seal_progress.value) if task.loaded else "",
     )
 
 

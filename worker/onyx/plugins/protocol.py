@@ -28,6 +28,20 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
 
 
 @dataclass(frozen=True, slots=True)
+class SealProgress:
+    """How far a long `Output.seal` is. Numbers grow during an attempt, `tasks` too."""
+
+    tasks: int = 0
+    """Pieces of work that are known of so far."""
+    tasks_done: int = 0
+    tasks_failed: int = 0
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PluginContext:
     """Where a plugin runs, and what it may use of its worker."""
 
@@ -60,6 +74,8 @@ class PluginContext:
     writer: str = ""
     """Distinguishes writers of one incarnation that are in several processes: staged work carries
     it too. Letters, digits and hyphens."""
+    progress: Callable[[SealProgress], None] = lambda _: None
+    """Takes how far a long `seal` is. Call it in the thread that called `seal`."""
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the other tasks of the job with the same type and plugin, by their names."""
 

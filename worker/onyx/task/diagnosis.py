@@ -58,6 +58,8 @@ class Facts:
     spark: bool = False
     query: str = ""
     """What the query of a driver does."""
+    progress: str = ""
+    """Of the stage that runs, in words."""
 
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
@@ -91,7 +93,8 @@ def _is_busy(facts: Facts) -> bool:
 
 
 def _stage(facts: Facts) -> str:
-    return f"Spark stage, attempt {facts.attempts + 1}, is running"
+    what = f"Spark stage, attempt {facts.attempts + 1}, is running"
+    return f"{what}: {facts.progress}" if facts.progress else what
 
 
 def _not_ready(facts: Facts) -> str:

@@ -29,6 +29,7 @@ from onyx.flow.routed import Routed
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.protocol import SealProgress
 from onyx.replica.command import Command
 from onyx.replica.state import JobRun, Replica
 from onyx.seams import Clock
@@ -120,6 +121,13 @@ class Registration:
     """Of all partitions of an input, once they are known."""
 
 
+@dataclass(slots=True)
+class LatestProgress:
+    """Of a seal that runs."""
+
+    value: SealProgress | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Windowed:
     """What a task with windows runs besides."""
@@ -174,6 +182,7 @@ class Program:
     """All of them."""
     windowed: Windowed | None = None
     registration: Registration = field(default_factory=Registration)
+    seal_progress: LatestProgress = field(default_factory=LatestProgress)
 
     @property
     def job_id(self) -> JobId:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from onyx.flow.schemas import arrow_schema
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts import Program
+from onyx.task.seal_progress import report
 
 
 def plugin_context(program: Program) -> PluginContext:
@@ -30,5 +33,6 @@ def plugin_context(program: Program) -> PluginContext:
         wanted=program.assignment.wanted,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
+        progress=partial(report, program.seal_progress, program.metrics),
         alike=alike(program.job, program.entry),
     )

@@ -195,6 +195,48 @@ SPARK_STAGE_FAILURES = Metric(
     TASK,
     "Spark stages that failed; each is retried a few times.",
 )
+SPARK_STAGE_TASKS = Metric(
+    "onyx_spark_stage_tasks",
+    "gauge",
+    TASK,
+    "Tasks of Spark in the stage that ran last, as far as Spark has planned it.",
+)
+SPARK_STAGE_TASKS_DONE = Metric(
+    "onyx_spark_stage_tasks_done",
+    "gauge",
+    TASK,
+    "Of these, tasks that have ended well.",
+)
+SPARK_STAGE_TASK_FAILURES = Metric(
+    "onyx_spark_stage_task_failures_total",
+    "counter",
+    TASK,
+    "Tasks of Spark that failed in stages; Spark repeats them.",
+)
+SPARK_STAGE_ROWS_READ = Metric(
+    "onyx_spark_stage_read_rows_total",
+    "counter",
+    TASK,
+    "Rows that stages have read; unknown with Spark Connect.",
+)
+SPARK_STAGE_BYTES_READ = Metric(
+    "onyx_spark_stage_read_bytes_total",
+    "counter",
+    TASK,
+    "Bytes that stages have read.",
+)
+SPARK_STAGE_ROWS_WRITTEN = Metric(
+    "onyx_spark_stage_written_rows_total",
+    "counter",
+    TASK,
+    "Rows that stages have written, failed attempts included; unknown with Spark Connect.",
+)
+SPARK_STAGE_BYTES_WRITTEN = Metric(
+    "onyx_spark_stage_written_bytes_total",
+    "counter",
+    TASK,
+    "Bytes that stages have written, failed attempts included; unknown with Spark Connect.",
+)
 WATERMARK = Metric(
     "onyx_task_watermark_seconds",
     "gauge",

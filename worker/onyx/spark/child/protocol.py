@@ -1,9 +1,10 @@
 """What a worker and its Spark child say to each other: a JSON object a line, both ways.
 
 The worker sends `Run` and, while that runs, perhaps `Cancel`. The child answers each `Run` with one
-`Ended`, and asks with `Writing` before it writes what nothing can take back. One run at a time: a
-second one in the same JVM would share its heap, and a failure of one would be the other's.
-Rejected: gRPC, which Spark's own Python processes would inherit; and pickle.
+`Ended`, before that says with `Progressed` how far it is, and asks with `Writing` before it writes
+what nothing can take back. One run at a time: a second one in the same JVM would share its heap,
+and a failure of one would be the other's. Rejected: gRPC, which Spark's own Python processes would
+inherit; and pickle.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import BinaryIO
 import msgspec
 
 from onyx.errors import Unavailable
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import StageRequest
 from onyx.structs import prepared
 
@@ -72,7 +74,15 @@ class Writing(msgspec.Struct, frozen=True, tag="writing"):
     number: int
 
 
-Reply = Ended | Writing
+@prepared
+class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
+    """How far a run is."""
+
+    number: int
+    progress: SealProgress
+
+
+Reply = Ended | Writing | Progressed
 
 
 def write_message(stream: BinaryIO, message: Order | Reply) -> None:

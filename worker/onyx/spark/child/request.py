@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from onyx.plugins.protocol import SealProgress
 from onyx.structs import prepared
 
 FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
@@ -80,6 +81,8 @@ class Watch:
 
     wanted: Callable[[], bool] = lambda: True
     """Whether the run is still wanted; when not, it is cancelled."""
+    seen: Callable[[SealProgress], None] = lambda _: None
+    """Takes how far the run is, about once a second."""
     begin_write: Callable[[], None] = lambda: None
     """Called before Spark begins a direct write, which begins when this has returned."""
 

@@ -41,6 +41,8 @@ class Turn:
     """Whether the run is to end soon."""
     begin_write: Callable[[], None] = lambda: None
     """Returns when a direct write is permitted, or the run cancelled."""
+    seen: Callable[[], None] = lambda: None
+    """Reports how far the run is; called before the session is closed."""
 
     def go_on(self) -> None:
         """Raises Fenced: the run was cancelled, perhaps while there was nothing to cancel."""
@@ -81,6 +83,7 @@ def run(request: StageRequest, turn: Turn) -> None:
             _write(_result(function, frames, request), request, turn)
     except Exception as error:
         raise _blamed(error, session, turn.sessions, request.master) from error
+    turn.seen()
     turn.sessions.close()
 
 

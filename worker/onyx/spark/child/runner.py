@@ -11,7 +11,7 @@ import time
 from onyx.errors import Fenced, OnyxError, Unavailable, UserFunctionError
 from onyx.spark.child.keeper import KEEPER, POLL_INTERVAL_S, Keeper, Loan
 from onyx.spark.child.process import Child, ChildDied
-from onyx.spark.child.protocol import Cancel, Ended, Go, StageFailure, Writing
+from onyx.spark.child.protocol import Cancel, Ended, Go, Progressed, StageFailure, Writing
 from onyx.spark.child.request import StageRequest, Watch
 
 OBEY_S = 5.0
@@ -54,6 +54,8 @@ def _converse(loan: Loan, request: StageRequest, timeout_s: float, watch: Watch)
             return reply
         if isinstance(reply, Writing):
             _permit(loan, number, watch)
+        if isinstance(reply, Progressed):
+            watch.seen(reply.progress)
         if (error := _must_end(until_s, timeout_s, watch)) is not None:
             loan.keep = _cancelled(child, number)
             raise error

@@ -29,6 +29,8 @@ from onyx.spark.child.protocol import (
     Ended,
     Go,
     Order,
+    Progressed,
+    Reply,
     Run,
     StageFailure,
     Writing,
@@ -39,6 +41,9 @@ from onyx.spark.child.run_stage import Turn, answer
 from onyx.spark.session.kept import Sessions, kept_sessions
 
 _PR_SET_PDEATHSIG = 1
+REPORT_INTERVAL_S = 1.0
+REPORT_WAIT_S = 5.0
+"""Longest wait for the last report of a run."""
 _ORDERS = msgspec.json.Decoder(Order)
 
 
@@ -51,7 +56,7 @@ class Server:
         self._scratch = scratch
         self._sessions: Sessions | None = None
         self._runs: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._replying = threading.Lock()
         self._cancelled = 0
         """Number of the newest run that was cancelled."""
         self._answered = threading.Event()
@@ -61,27 +66,47 @@ class Server:
         """Until there are no more orders."""
         threading.Thread(target=self._read, daemon=True).start()
         while (run := self._runs.get()) is not None:
-            write_message(self._replies, Ended(run.number, self._answer(run)))
+            self._reply(Ended(run.number, self._answer(run)))
 
     def _answer(self, run: Run) -> StageFailure | None:
         request = run.request
-        with self._lock:
-            if self._sessions is None:
-                self._sessions = kept_sessions(request.master, self._scratch, request.spark_conf)
+        if self._sessions is None:
+            self._sessions = kept_sessions(request.master, self._scratch, request.spark_conf)
         turn = Turn(
             self._sessions,
             f"onyx-{run.number}",
             self._scratch,
             lambda: self._cancelled >= run.number,
             lambda: self._ask(run.number),
+            lambda: self._report(run.number),
         )
-        return answer(request, turn)
+        ended = threading.Event()
+        reporter = threading.Thread(target=self._follow, args=(run.number, ended), daemon=True)
+        reporter.start()
+        try:
+            return answer(request, turn)
+        finally:
+            ended.set()
+            reporter.join(REPORT_WAIT_S)
+
+    def _follow(self, number: int, ended: threading.Event) -> None:
+        while not ended.wait(REPORT_INTERVAL_S):
+            self._report(number)
+
+    def _report(self, number: int) -> None:
+        with suppress(Exception):  # a JVM that does not answer fails the run itself
+            if self._sessions is not None and (progress := self._sessions.progress()) is not None:
+                self._reply(Progressed(number, progress))
+
+    def _reply(self, message: Reply) -> None:
+        with self._replying:
+            write_message(self._replies, message)
 
     def _ask(self, number: int) -> None:
         """Wait until the worker permits a direct write, or has cancelled the run."""
         self._answered.clear()
         if self._cancelled < number:
-            write_message(self._replies, Writing(number))
+            self._reply(Writing(number))
             self._answered.wait()
 
     def _read(self) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onyx.errors import Unavailable
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
+from onyx.spark.session.progress import ConnectProgress, progress_of
 
 NAME = "onyx"
 """Of the application, which serves many runs; a run's own name is that of its jobs."""
@@ -42,6 +44,10 @@ class Sessions(Protocol):
 
     def cancel(self) -> None:
         """End the jobs of the run, and those that it may still begin. From any thread."""
+        ...
+
+    def progress(self) -> SealProgress | None:
+        """How far the run is; None if there is nothing to say. From any thread."""
         ...
 
     def close(self) -> None:
@@ -90,6 +96,9 @@ class _ClassicSessions:
         if self._group:
             self._base.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
 
+    def progress(self) -> SealProgress | None:
+        return progress_of(self._base.sparkContext, self._group) if self._group else None
+
     def close(self) -> None:
         """What the run has cached would stay in the heap."""
         own, self._own, self._group = self._own, None, ""
@@ -105,10 +114,16 @@ class _ConnectSessions:
     def __init__(self, master: str, scratch: Path, extra: Mapping[str, str]) -> None:
         self._how = (master, NAME, scratch, extra)
         self._own: Any = None
+        self._progress = ConnectProgress()
 
     def open(self, group: str, name: str) -> Any:
+        self._progress = ConnectProgress()
         self._own = open_session(*self._how)
+        self._own.registerProgressHandler(self._progress.take)
         return self._own
+
+    def progress(self) -> SealProgress | None:
+        return self._progress.value
 
     def cancel(self) -> None:
         if self._own is not None:

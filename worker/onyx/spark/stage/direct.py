@@ -156,7 +156,7 @@ class DirectWrite:
 
         try:
             if any(frame.known for frame in request.frames):
-                runner(request, timeout_s, Watch(watch.wanted, begin))
+                runner(request, timeout_s, Watch(watch.wanted, watch.seen, begin))
         except OnyxError as error:
             if began:
                 self._note(request, "failed", found, str(error))

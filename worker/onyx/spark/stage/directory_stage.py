@@ -30,6 +30,7 @@ from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import published_parts
+from onyx.plugins.protocol import SealProgress
 from onyx.rooted import remove_tree
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
@@ -56,6 +57,8 @@ class Workplace:
     """False once the task is to stop: its job was killed or suspended, or it moves."""
     appends: bool = False
     """Whether the result is one of many."""
+    seen: Callable[[SealProgress], None] = lambda _: None
+    """Takes how far the stage is."""
 
     def of(self, frame: str | None) -> Workplace:
         """Where the parts of a frame are."""
@@ -170,7 +173,7 @@ def _run(
     frames = _frames(place, request)
     filled = msgspec.structs.replace(request, frames=frames, target=str(target.resolve()))
     if any(frame.known for frame in frames):
-        runner(filled, timeout_s, Watch(wanted))
+        runner(filled, timeout_s, Watch(wanted, place.seen))
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
         (target / "_SUCCESS").touch()
@@ -203,7 +206,7 @@ def _run_direct(
     write = DirectWrite(place.job, DirectoryWriteNotes(place.path, place.job), permit)
     if not write.is_done():
         filled = msgspec.structs.replace(request, frames=_frames(place, request))
-        write.run(filled, runner, timeout_s, Watch(wanted))
+        write.run(filled, runner, timeout_s, Watch(wanted, place.seen))
 
 
 def _frames(place: Workplace, request: StageRequest) -> tuple[Frame, ...]:

@@ -157,7 +157,7 @@ def _run(
     target = scratch / "result"
     if any(frame.known for frame in frames):
         filled = msgspec.structs.replace(request, frames=frames, target=str(target))
-        runner(filled, timeout_s, Watch(place.context.wanted))
+        runner(filled, timeout_s, Watch(place.context.wanted, place.context.progress))
     # Otherwise no segment ever came, so nobody knows the columns: the result has no rows either.
     run = part_name(place.context, "")
     stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
@@ -188,7 +188,7 @@ def _run_direct(
         with tempfile.TemporaryDirectory(prefix="onyx-parts-") as scratch:
             frames = _frames(place, bucket, Path(scratch), request)
             filled = msgspec.structs.replace(request, frames=frames)
-            write.run(filled, runner, timeout_s, Watch(context.wanted))
+            write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
 
 
 def _named(run: str, path: Path) -> str:

@@ -49,7 +49,14 @@ def directory_results(
     path: Path, context: PluginContext, frame: str | None, appends: bool
 ) -> Results:
     """Parts and results that Spark reads and writes where they are."""
-    place = Workplace(path, context.job, context.permitted, wanted=context.wanted, appends=appends)
+    place = Workplace(
+        path,
+        context.job,
+        context.permitted,
+        wanted=context.wanted,
+        appends=appends,
+        seen=context.progress,
+    )
     own = place.of(frame)
 
     def parts_of(context: PluginContext) -> DirectoryParts:

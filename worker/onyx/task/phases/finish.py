@@ -60,6 +60,7 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
     if now_s < status.retry_after_s:
         return WAITING
     is_stage = program.entry.plugin == SPARK and "stage" in program.entry.options
+    program.seal_progress.value = None
     try:
         sink.seal()
     except Blocked:

@@ -1,0 +1,54 @@
+"""How far a seal is, as metrics and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from onyx.plugins.protocol import SealProgress
+from onyx.task.parts import LatestProgress
+from onyx.task.seal_progress import in_words, report
+from onyx.telemetry.catalog import Metric
+from onyx.telemetry.interface import TaskMetrics
+
+
+class Kept(TaskMetrics):
+    """What was measured."""
+
+    def __init__(self) -> None:
+        self.sums: Counter[str] = Counter()
+        self.gauges: dict[str, float] = {}
+
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        self.sums[metric.name] += int(amount)
+
+    def set(self, metric: Metric, value: float) -> None:
+        self.gauges[metric.name] = value
+
+
+def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None:
+    metrics, latest = Kept(), LatestProgress()
+    first = SealProgress(tasks=4, tasks_done=1, rows_read=10, bytes_read=100)
+    second = SealProgress(tasks=8, tasks_done=5, rows_read=30, bytes_read=100, rows_written=2)
+    for each in (first, second, second, first):
+        report(latest, metrics, each)
+    assert metrics.sums == {
+        "onyx_spark_stage_read_rows_total": 40,
+        "onyx_spark_stage_read_bytes_total": 200,
+        "onyx_spark_stage_written_rows_total": 2,
+    }
+    assert metrics.gauges == {"onyx_spark_stage_tasks": 4, "onyx_spark_stage_tasks_done": 1}
+    assert latest.value == first
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (None, ""),
+        (SealProgress(), ""),
+        (SealProgress(tasks=2_000, tasks_done=1_999), "99 % of its 2,000 Spark tasks are done"),
+    ],
+)
+def test_progress_in_words(progress: SealProgress | None, words: str) -> None:
+    assert in_words(progress) == words

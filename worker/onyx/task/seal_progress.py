@@ -1,0 +1,47 @@
+"""How far the seal of an output is, for metrics and for whoever asks why a job is not done yet.
+
+A seal may run a Spark stage for an hour. The thread of the task is in it all the time, so the
+plugin reports while it waits (`PluginContext.progress`).
+"""
+
+from __future__ import annotations
+
+from onyx.plugins.protocol import SealProgress
+from onyx.task.parts import LatestProgress
+from onyx.telemetry.catalog import (
+    SPARK_STAGE_BYTES_READ,
+    SPARK_STAGE_BYTES_WRITTEN,
+    SPARK_STAGE_ROWS_READ,
+    SPARK_STAGE_ROWS_WRITTEN,
+    SPARK_STAGE_TASK_FAILURES,
+    SPARK_STAGE_TASKS,
+    SPARK_STAGE_TASKS_DONE,
+)
+from onyx.telemetry.interface import TaskMetrics
+
+
+def report(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress) -> None:
+    """Note progress. Counters grow by what is new; a smaller number is that of a new attempt."""
+    before, latest.value = latest.value or SealProgress(), progress
+    if progress.tasks_done < before.tasks_done:
+        before = SealProgress()
+    metrics.set(SPARK_STAGE_TASKS, progress.tasks)
+    metrics.set(SPARK_STAGE_TASKS_DONE, progress.tasks_done)
+    for metric, now, then in (
+        (SPARK_STAGE_TASK_FAILURES, progress.tasks_failed, before.tasks_failed),
+        (SPARK_STAGE_ROWS_READ, progress.rows_read, before.rows_read),
+        (SPARK_STAGE_BYTES_READ, progress.bytes_read, before.bytes_read),
+        (SPARK_STAGE_ROWS_WRITTEN, progress.rows_written, before.rows_written),
+        (SPARK_STAGE_BYTES_WRITTEN, progress.bytes_written, before.bytes_written),
+    ):
+        if now > then:
+            metrics.add(metric, now - then)
+
+
+def in_words(progress: SealProgress | None) -> str:
+    """For people; empty while nothing is known. In percent, because each change of what keeps a job
+    is written to ZooKeeper."""
+    if progress is None or not progress.tasks:
+        return ""
+    percent = 100 * progress.tasks_done // progress.tasks
+    return f"{percent} % of its {progress.tasks:,} Spark tasks are done"
