@@ -20,6 +20,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames import decoder, encoder
+from onyx.transport.frames.checksum import FOLDED_FROM_BYTES, checksum
 from onyx.transport.frames.packets import Acks, FrameError, Item, Schema
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Channel, Control, ControlKind
@@ -29,6 +30,8 @@ from onyx.transport.pieces import encoded_pieces
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
 SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)
 WINDOW = 20
+PACKET_BYTES = 9_000
+"""Of the largest packets that networks carry."""
 SEGMENTS = {
     "dicts": lambda numbers: [{"n": number} for number in numbers],
     "columns": lambda numbers: Columns(pa.record_batch({"n": pa.array(numbers, pa.int64())})),
@@ -241,6 +244,19 @@ def test_a_batch_changed_on_the_way_is_a_batch_or_an_error(kind, size, data):
             elif isinstance(packet, Item) and isinstance(packet.item, Encoded):
                 batch = packet.item.of_schema(schema).decode()
                 assert len(as_dicts(batch.segments)) == len(batch.roots) == len(batch.ids)
+
+
+@given(
+    st.integers(FOLDED_FROM_BYTES, 3 * FOLDED_FROM_BYTES),
+    st.integers(0, FOLDED_FROM_BYTES - PACKET_BYTES),
+    st.binary(min_size=1, max_size=PACKET_BYTES),
+)
+def test_damage_within_one_packet_of_a_large_frame_is_noticed(size, place, damage):
+    body = bytearray(random.Random(size).randbytes(size))
+    right = checksum(body)
+    if body[place : place + len(damage)] != damage:
+        body[place : place + len(damage)] = damage
+        assert checksum(body) != right
 
 
 @given(st.binary(max_size=300), st.booleans())

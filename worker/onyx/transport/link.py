@@ -49,8 +49,8 @@ from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
 
-ACKNOWLEDGE_SHARE = 8
-"""Packets are acknowledged at least every 1/8 of what the sender may hold, else by heartbeat."""
+ACKNOWLEDGE_SHARE = 4
+"""Packets are acknowledged at least every 1/4 of what the sender may hold, else by heartbeat."""
 
 
 class Stream:

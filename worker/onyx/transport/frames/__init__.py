@@ -9,8 +9,7 @@ A frame on the wire, all of it valid protobuf (`wire/v1/streams.proto`):
 
     header      Frame.first, Frame.received          or Frame.hello, alone
     packet ...  Frame.packets, each with its own tag and length
-    checksum    Frame.checksum: one byte of tag, CRC-32 of all bytes before, little-endian
+    checksum    Frame.checksum: one byte of tag, four for all bytes before (`checksum`)
 
-Invariant: the checksum is the last five bytes. TCP's own 16 bits let one damaged packet in some
-millions pass, and a changed number in a segment would go unnoticed.
+Invariant: the checksum is the last five bytes.
 """

@@ -6,7 +6,6 @@ Everything in a frame is checked here, before any of it is delivered. The only e
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.path_names import is_path_name
 from onyx.transport.encoded import Encoded
+from onyx.transport.frames.checksum import checksum
 from onyx.transport.frames.encoder import CHECKSUM_BYTES, CHECKSUM_TAG
 from onyx.transport.frames.packets import (
     COLUMN_VALUES_MAX,
@@ -60,8 +60,8 @@ def decode(data: bytes, frame_bytes_max: int) -> Frame | Hello:
 def _parse(data: bytes, frame_bytes_max: int) -> pb.Frame:
     if not CHECKSUM_BYTES <= len(data) <= frame_bytes_max:
         raise FrameError(f"a frame has {len(data)} bytes; 5 to {frame_bytes_max} are allowed")
-    checksum = zlib.crc32(memoryview(data)[:-CHECKSUM_BYTES])
-    if data[-CHECKSUM_BYTES:] != CHECKSUM_TAG + checksum.to_bytes(4, "little"):
+    found = checksum(memoryview(data)[:-CHECKSUM_BYTES])
+    if data[-CHECKSUM_BYTES:] != CHECKSUM_TAG + found:
         raise FrameError(f"a frame of {len(data)} bytes is damaged: its checksum does not match")
     try:
         return pb.Frame.FromString(data)

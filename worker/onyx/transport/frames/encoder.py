@@ -6,7 +6,6 @@ resend costs nothing, and the size of everything that waits is known exactly.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
 from onyx.transport.encoded import Encoded
+from onyx.transport.frames.checksum import checksum
 from onyx.transport.frames.packets import Acks, Completions, Hello
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
@@ -59,11 +59,8 @@ def frame(first: int, received: int, packets: Sequence[bytes]) -> bytes:
 
 
 def _sealed(parts: list[bytes]) -> bytes:
-    checksum = 0
-    for part in parts:
-        checksum = zlib.crc32(part, checksum)
-    parts.append(CHECKSUM_TAG + checksum.to_bytes(4, "little"))
-    return b"".join(parts)
+    body = b"".join(parts)
+    return b"".join((body, CHECKSUM_TAG, checksum(body)))
 
 
 def _packet(**kind: Any) -> bytes:

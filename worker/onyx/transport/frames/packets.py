@@ -12,7 +12,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
