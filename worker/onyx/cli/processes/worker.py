@@ -6,6 +6,7 @@ import gc
 import socket
 
 from onyx import __version__, api
+from onyx.cli.processes.memory import keep_freed_memory
 from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.membership import PeerGroup
@@ -61,6 +62,7 @@ class Worker:
             Unavailable: the endpoint's port is taken.
         """
         tune_collector()
+        keep_freed_memory()
         self._threads.start()
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
