@@ -43,12 +43,16 @@ class QueryProcess:
     """See `running.RunningQuery`."""
 
     def __init__(
-        self, request: QueryRequest, wake: Callable[[], None], command: Sequence[str] = COMMAND
+        self,
+        request: QueryRequest,
+        wake: Callable[[], None],
+        command: Sequence[str] | None = None,
     ) -> None:
-        """`wake` is called on another thread, after each report and at the end."""
+        """`wake` is called on another thread, after each report and at the end. `command`: what to
+        start in the place of `COMMAND`."""
         self._request = msgspec.structs.replace(request, parent_pid=os.getpid())
         self._wake = wake
-        self._command = tuple(command)
+        self._command = tuple(command or COMMAND)
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
