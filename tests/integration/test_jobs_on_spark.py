@@ -16,12 +16,12 @@ from typing import Any
 
 import psutil
 import pytest
-from onyx.log.server.process import ZooKeeperServer
 from tests.support import fake_query
 from tests.support.cluster import Cluster
 from tests.support.jobs import until
 
 from onyx.ids import JobId
+from onyx.log.server.process import ZooKeeperServer
 from onyx.spark.driver import process
 from onyx.testing import TestEnv, with_test_env
 

@@ -29,6 +29,8 @@ runs = st.lists(
     st.tuples(st.just(0), counts, counts).map(lambda each: (each[0], *sorted(each[1:]))), max_size=2
 )
 
+DRIVER = job_spec(["in"], inputs=["in"], outputs=["in"], task_saturation={"in": 1})
+"""As of a job on Spark: one task, which is input and output at once."""
 ARGUMENTS = {
     "prepare-join-cluster": {"joiner": groups},
     "notify-join-cluster": {"observer": groups},
@@ -58,7 +60,8 @@ ARGUMENTS = {
             flux_policies=st.dictionaries(tasks, st.sampled_from(["kill", "continue", "recover"])),
             required_tags=st.dictionaries(tasks, tags, max_size=1),
             acker_percentage=st.sampled_from([1, 50, 100]),
-        ),
+        )
+        | st.just(to_builtins(DRIVER)),
     },
     "kill-job": {"job": jobs},
     "suspend-job": {"job": jobs},

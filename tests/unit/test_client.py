@@ -197,3 +197,10 @@ def test_a_command_about_a_name_that_no_job_can_have_says_so(memory: MemoryLog, 
     client = Client(memory.client(), "greedy")
     with pytest.raises(UserError, match=r"'\.\./x' cannot be the id of a job: use letters"):
         getattr(client, verb)(JobId("../x"))
+
+
+@pytest.mark.parametrize("engine", ["peers", "spark"])
+def test_a_status_says_what_runs_the_job(engine: str) -> None:
+    client = Client(MemoryLog().client(), "balanced")
+    submitted = client.submit(parse_mapping({**JOB, "spec": {**JOB["spec"], "engine": engine}}))
+    assert client.status(submitted.job).engine == engine

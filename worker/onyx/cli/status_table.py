@@ -34,9 +34,10 @@ def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
         print("no jobs yet: submit one with `onyx submit job.yaml`")
         return
     whole_id = Column("job", no_wrap=True, min_width=max(len(each.id) for each in statuses))
-    table = Table(whole_id, "name", "state", "peers", "remarks")
+    table = Table(whole_id, "name", "state", "engine", "peers", "remarks")
     for status in statuses:
-        table.add_row(status.id, status.name, status.state, str(status.peers), remarks(status))
+        peers = str(status.peers)
+        table.add_row(status.id, status.name, status.state, status.engine, peers, remarks(status))
     console = Console()
     console.print(table)
     if len(statuses) == 1:

@@ -43,6 +43,8 @@ class JobStatus:
     """Why it does not advance, as workers report; empty while it advances or waits."""
     stalls: tuple[Stall, ...] = ()
     """Every task on every peer that workers report as stalled."""
+    engine: Literal["peers", "spark"] = "peers"
+    """What runs it."""
 
 
 def digest_of(replica: Replica, job: JobId) -> str:
@@ -106,7 +108,14 @@ def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
         report,
         why_stalled(replica, job, found),
         tuple(found),
+        _engine(replica, job),
     )
+
+
+def _engine(replica: Replica, job: JobId) -> Literal["peers", "spark"]:
+    """A job on Spark has one task, which is input and output at once."""
+    spec = None if job not in replica.records else replica.spec(job)
+    return "spark" if spec is not None and spec.inputs == spec.outputs else "peers"
 
 
 def _name(log: ClientLog, replica: Replica, job: JobId) -> tuple[str, str]:

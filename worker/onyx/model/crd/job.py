@@ -105,6 +105,7 @@ def _columns() -> list[dict[str, Any]]:
         column("Reason", "string", ".status.reason"),
         column("Cluster", "string", ".spec.clusterRef"),
         column("Age", "date", ".metadata.creationTimestamp"),
+        column("Engine", "string", ".spec.engine", priority=1),
         column("Job", "string", ".status.jobId", priority=1),
         column("Message", "string", ".status.message", priority=1),
     ]

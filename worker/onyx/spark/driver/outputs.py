@@ -58,16 +58,21 @@ class Outputs:
                 self._written.update(waiting)
 
     def publish(self, attempt: str, results: Mapping[str, OutputResult]) -> None:
-        """Publish what was staged and is committed, and seal each output; what was published before
-        stays as it is.
+        """Publish what was staged and is committed; what was published before stays as it is. Then
+        seal each output: a stage may read what several of them have written.
 
         Raises:
             Unavailable: an output cannot be reached now; call it again.
         """
-        for task, result in results.items():
-            if not result.spools:
-                with self._plugin(task, attempt) as plugin:
-                    _finish(task, plugin, result)
+        staged = {task: each for task, each in results.items() if not each.spools}
+        for task, result in staged.items():
+            with self._plugin(task, attempt) as plugin:
+                _finish(task, plugin, result)
+        for task in staged:
+            with self._plugin(task, attempt) as plugin:
+                plugin.seal()
+                if isinstance(plugin, StagingOutput):
+                    plugin.sweep()
 
     def sweep(self, attempt: str) -> None:
         """Remove what a query has staged that has ended before it had staged everything."""
@@ -104,7 +109,7 @@ class Outputs:
 
 
 def _finish(task: str, plugin: Output, result: OutputResult) -> None:
-    """Publish the parts of an output, and seal it, which is where a stage over the parts runs."""
+    """Publish the parts of an output."""
     if isinstance(plugin, StagingOutput):
         for token in result.tokens:
             plugin.finish(token)
@@ -112,6 +117,3 @@ def _finish(task: str, plugin: Output, result: OutputResult) -> None:
         raise InvariantViolated(f"task {task}: its plugin stages nothing, but there are tokens")
     if isinstance(plugin, OneResultOutput):
         plugin.upgrade(lambda: None)
-    plugin.seal()
-    if isinstance(plugin, StagingOutput):
-        plugin.sweep()
