@@ -54,6 +54,10 @@ PLUGINS = (
         "onyx.plugins.small_options:SequenceOptions",
     ),
     BuiltIn(
+        "input", "spark", "onyx.spark.input.plugin:SparkInput",
+        "onyx.spark.input.options:SparkInputOptions", extra="spark",
+    ),
+    BuiltIn(
         "output", "blackhole", "onyx.plugins.blackhole:BlackholeOutput",
         "onyx.plugins.small_options:BlackholeOptions",
     ),

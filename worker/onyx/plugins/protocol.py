@@ -241,6 +241,17 @@ class OneResultOutput(Protocol):
 
 
 @runtime_checkable
+class SnapshotInput(Protocol):
+    """The method that an input has in addition if it makes what it reads, so that a job that
+    upgrades another one goes on in what that has made."""
+
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """Called before `partitions` on the peer that calls that, as
+        `OneResultOutput.upgrade` is."""
+        ...
+
+
+@runtime_checkable
 class Output(Protocol):
     """A sink."""
 

@@ -57,6 +57,16 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.format not in FILE_FORMATS
 
 
+class FrameSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A DataFrame that is made from nothing but a session."""
+
+    format: str | None = None
+    """What `spark.read` reads. None: `stage` is a function from a SparkSession."""
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    schema: str | None = None
+    """Of the format, in Spark's DDL."""
+
+
 @prepared
 class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run of a stage."""
@@ -73,6 +83,8 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     name: str = "onyx stage"
     """Shown by Spark."""
+    source: FrameSource | None = None
+    """Instead of `frames`, what the DataFrame comes from. With a format `stage` only names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onyx.errors import Fenced, OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.resolve import Resolver
+from onyx.spark.child.frames import frame_of
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest
 from onyx.spark.session.connect import doubt, is_lost
@@ -72,19 +74,38 @@ def run(request: StageRequest, turn: Turn) -> None:
         Unavailable: Spark does not start.
         Fenced: the run was cancelled.
     """
-    function = named(request.stage)
+    function = _function(request)
     session = turn.sessions.open(turn.group, request.name)
     try:
         turn.go_on()
         with tempfile.TemporaryDirectory(dir=turn.scratch) as own:
-            if not is_local(request.master):
+            if not is_local(request.master) and _names_function(request):
                 ship(session, request.stage, Path(own))
-            frames = [(each.name, _read(session, each)) for each in request.frames]
-            _write(_result(function, frames, request), request, turn)
+            _write(_result(function, _given(session, request), request), request, turn)
     except Exception as error:
         raise _blamed(error, session, turn.sessions, request.master) from error
     turn.seen()
     turn.sessions.close()
+
+
+def _function(request: StageRequest) -> Callable[..., Any]:
+    """What makes the DataFrame that is written. Raises like `named`."""
+    function = named(request.stage) if _names_function(request) else None
+    if request.source is None:
+        assert function is not None, "a stage is a function"
+        return function
+    return partial(frame_of, request.source, function)
+
+
+def _names_function(request: StageRequest) -> bool:
+    return request.source is None or request.source.format is None
+
+
+def _given(session: Any, request: StageRequest) -> list[tuple[str | None, Any]]:
+    """What the function gets beside its params, by name or by place."""
+    if request.source is not None:
+        return [(None, session)]
+    return [(each.name, _read(session, each)) for each in request.frames]
 
 
 def named(name: str) -> Callable[[Any], Any]:

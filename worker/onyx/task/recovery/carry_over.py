@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -121,16 +121,17 @@ def upgraded(program: Program) -> bool:
     sink = program.sink
     assert sink is not None
     if not sink.upgraded:
-        work = partial(sink.upgrade, lambda: _upgraded_job(program))
+        work = partial(sink.upgrade, lambda: upgraded_job(program, "output"))
         program.assignment.background.poll("upgrade", work)
     return sink.upgraded
 
 
-def _upgraded_job(program: Program) -> UpgradedJob | None:
+def upgraded_job(program: Program, part: Literal["input", "output"]) -> UpgradedJob | None:
+    """The old job, if this one goes on with what this input or output has made there. Blocks."""
     if program.services.replica().upgrades(program.job_id) is None:
         return None
     job_id, _, plan = _planned(program)
-    if not plan.carries("output", program.task):
+    if not plan.carries(part, program.task):
         return None
     began = bool(program.services.log.list_documents(job_documents.frontiers(job_id)))
     return UpgradedJob(job_id, began)

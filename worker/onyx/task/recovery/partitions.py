@@ -6,6 +6,7 @@ import json
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
+from onyx.plugins.protocol import SnapshotInput
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
@@ -98,7 +99,10 @@ def _register(program: Program, wiring: Wiring, source: Source) -> None:
 
 def _partition_names(program: Program, source: Source) -> list[str]:
     def names() -> list[str]:
-        return list(source.plugin.partitions())
+        plugin = source.plugin
+        if isinstance(plugin, SnapshotInput):
+            plugin.upgrade(lambda: carry_over.upgraded_job(program, "input"))
+        return list(plugin.partitions())
 
     if not reads_with_user_code(program.entry):
         return names()

@@ -1,0 +1,1 @@
+"""The input plugin `spark`: a DataFrame as a source of segments."""

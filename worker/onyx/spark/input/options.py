@@ -1,0 +1,58 @@
+"""The options of the input `spark`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from onyx.errors import Problem
+from onyx.plugins.options import Options, is_object
+from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+
+
+class SparkInputOptions(Options, frozen=True, kw_only=True):
+    """Which DataFrame is read, where it is evaluated, and where its snapshot lies."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """Folder for snapshots, which all workers of the task and Spark must see."""
+    frame: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """`package.module:name` of a function from a SparkSession to a DataFrame."""
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Keyword arguments of `frame`, JSON values."""
+    format: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """Instead of `frame`: a format that Spark reads, `parquet`, `csv`, `jdbc`, ..."""
+    format_options: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options of this format, such as `path`."""
+    schema: str | None = None
+    """Columns of this format in Spark's DDL, `row BIGINT, delay DOUBLE`."""
+    master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
+    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
+    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    """Settings of Spark; with `sc://` those of a session."""
+    snapshot_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
+    """Longest time to evaluate the DataFrame, in seconds."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        if is_object(self.path):
+            what = "is a URL, but a snapshot lies in a folder"
+            yield Problem("path", what, "take a folder on a volume that workers and Spark share")
+        if (self.frame is None) == (self.format is None):
+            yield Problem("frame", "or `format` has to say what is read: one of them")
+        if self.frame is None and self.arguments:
+            yield Problem("arguments", "are those of `frame`, which is missing")
+        if self.format is None and (self.format_options or self.schema is not None):
+            key = "formatOptions" if self.format_options else "schema"
+            yield Problem(key, "belongs to `format`, which is missing")
+        if self.master is not None:
+            yield from wrong_master_of(self, self.master)
+
+
+def wrong_master_of(options: SparkInputOptions, master: str) -> Iterator[Problem]:
+    """What is wrong with evaluating the DataFrame of these options there."""
+    yield from wrong_master(master)
+    if is_connect(master):
+        yield from not_of_a_session(options.spark_conf)

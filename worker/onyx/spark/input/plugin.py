@@ -1,0 +1,113 @@
+"""Input `spark`: the rows of a DataFrame, from the Parquet files of a snapshot.
+
+Every file is a partition, and positions are the numbers of its rows. The reader is that of the
+input `files`. See `snapshot` for how the files come to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from onyx.errors import Unavailable, UserFunctionError
+from onyx.plugins.files.input import FilesInput
+from onyx.plugins.files.options import InputOptions
+from onyx.plugins.options import located, task_error
+from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
+from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
+from onyx.spark.child.runner import run_in_child
+from onyx.spark.input.options import SparkInputOptions, wrong_master_of
+from onyx.spark.input.snapshot import SUFFIX, Snapshot
+
+SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Of a session that writes a snapshot: Spark's own type of times has no time zone elsewhere."""
+
+
+class SparkInput:
+    """The input of one peer."""
+
+    examined = True
+    cooperative = True
+    """Reading; the DataFrame is evaluated off the task's thread."""
+
+    def __init__(
+        self,
+        context: PluginContext,
+        options: SparkInputOptions,
+        runner: StageRunner = run_in_child,
+    ) -> None:
+        """
+        Raises:
+            NameNotRegistered: the frame is not a function of a listed module.
+            UserError: it cannot be evaluated where this worker's own master is.
+        """
+        if options.frame is not None:
+            context.resolve(options.frame)
+        place = located(context, options.path)
+        assert isinstance(place, Path), "checked with the options"
+        self._context = context
+        self._options = options
+        self._master = _master(context, options)
+        self._runner = runner
+        self._snapshot = Snapshot(place.absolute(), context)
+        self._folder: Path | None = None
+        self._files = FilesInput(context, InputOptions(path=str(place / f"*{SUFFIX}")))
+
+    def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
+        """See `protocol.SnapshotInput`."""
+        self._snapshot.upgrade(old)
+
+    def partitions(self) -> Sequence[str]:
+        """The files of the snapshot, which is made if there is none. Raises as `Snapshot.files`."""
+        return self._snapshot.files(self._evaluate)
+
+    def open(self, partition: str, cursor: Cursor) -> Reader:
+        """A reader of a file.
+
+        Raises:
+            Unavailable: this worker does not see the snapshot.
+        """
+        if self._folder is None:
+            self._folder = self._snapshot.folder
+        if self._folder is None:
+            raise Unavailable(
+                f"{self._context.where}: the snapshot of the DataFrame is not in "
+                f"{self._snapshot.path} on this worker: all workers must see the same folder"
+            )
+        return self._files.open(str(self._folder / partition), cursor)
+
+    def close(self) -> None:
+        """Leave the task; the snapshot stays."""
+        self._files.close()
+
+    def _evaluate(self, target: Path, wanted: Callable[[], bool]) -> None:
+        options, context = self._options, self._context
+        what = options.frame or f"format {options.format}"
+        source = FrameSource(
+            format=options.format, options=options.format_options, schema=options.schema
+        )
+        request = StageRequest(
+            stage=what,
+            source=source,
+            target=str(target),
+            params=options.arguments,
+            master=self._master,
+            spark_conf={**SETTINGS, **options.spark_conf},
+            name=f"onyx: {context.job_name}, {context.task}",
+        )
+        try:
+            self._runner(request, options.snapshot_timeout, Watch(wanted))
+        except (UserFunctionError, Unavailable) as error:
+            raise type(error)(f"{context.where}: snapshot of {what}: {error}") from error
+
+
+def _master(context: PluginContext, options: SparkInputOptions) -> str:
+    if options.master is not None:
+        return options.master
+    for problem in wrong_master_of(options, context.spark_master):
+        raise task_error(
+            context,
+            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
+            f"names none): {problem.hint}",
+        )
+    return context.spark_master
