@@ -100,9 +100,38 @@ def test_the_result_of_a_stage_is_its_files(tmp_path: Path) -> None:
         place(tmp_path, job="j-2")
 
 
+def result(folder: Path, job: str, name: str = "part-00000-x.snappy.parquet") -> None:
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"job_of": [job]}), folder / name)
+    (folder / "_SUCCESS").touch()
+    (folder / "_onyx.json").write_text(json.dumps({"job": job}))
+
+
+def test_appended_results_are_those_of_one_job_or_of_all(tmp_path: Path) -> None:
+    for job in ("j-1", "j-2"):
+        result(tmp_path / "result" / f"job={job}", job)
+
+    def jobs(**options: Any) -> list[str]:
+        parts = published(place(tmp_path, **options))
+        return [row["job_of"] for part in parts for row in read(part.path)]
+
+    assert (jobs(), jobs(job="j-2")) == (["j-1", "j-2"], ["j-2"])
+    with pytest.raises(UserError, match="there is no result here"):
+        place(tmp_path, job="j-3")
+
+
+def test_a_result_that_cannot_be_read_here_is_named(tmp_path: Path) -> None:
+    result(tmp_path / "csv" / "result", "j-1", "part-00000.csv")
+    result(tmp_path / "folders" / "result", "j-1")
+    (tmp_path / "folders" / "result" / "day=3").mkdir()
+    for folder, what in (("csv", "part-00000.csv"), ("folders", "day=3/")):
+        with pytest.raises(UserError, match=rf"result has {what}.*spark\.read"):
+            published(place(tmp_path / folder))
+
+
 def test_a_stage_that_has_not_run_has_no_result(tmp_path: Path) -> None:
     (tmp_path / "parts" / "j-1").mkdir(parents=True)
-    with pytest.raises(UserError, match="there is no result yet"):
+    with pytest.raises(UserError, match="there is no result here"):
         place(tmp_path)
 
 
@@ -115,6 +144,14 @@ def test_the_parts_of_a_stage_are_those_of_all_versions_of_a_job(tmp_path: Path)
     assert [part.writer.partition("/")[0] for part in parts] == ["j-1", "j-2"]
     with pytest.raises(UserError, match="option 'job' is missing"):
         place(tmp_path, content="parts")
+
+
+def test_the_parts_of_one_frame_of_a_stage_are_read(tmp_path: Path) -> None:
+    for frame in ("flights", "planes"):
+        folder = tmp_path / "frames" / frame / "parts" / "j-1"
+        written(folder, "work", [{"n": frame}], format="parquet")
+    parts = published(place(tmp_path, content="parts", job="j-1", frame="planes"))
+    assert [row["n"] for part in parts for row in read(part.path)] == ["planes"]
 
 
 def test_outputs_that_write_elsewhere_are_refused() -> None:

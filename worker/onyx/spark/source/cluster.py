@@ -45,7 +45,10 @@ def find(options: SourceOptions) -> Found:
         entry = _output(_job(client, options.job), options)
     path = str(entry.options["path"]).removeprefix("file://")
     path = path if is_url(path) else os.path.join(settings(options).data_dir, path)
-    return Found(place_at(path, options, entry.plugin), arrow_schema(entry))
+    frame = entry.options.get("frame")
+    place = place_at(path, options, entry.plugin, frame)
+    # A result has other columns than the segments of which it was made.
+    return Found(place, arrow_schema(entry) if place.content == "parts" else None)
 
 
 def settings(options: SourceOptions) -> Settings:

@@ -24,7 +24,7 @@ MANIFEST = "_onyx.json"
 _PART = re.compile(
     r"part-(?P<writer>(?P<task>.+)-\d+-[0-9a-f]{12})-(?P<number>\d{6,})\.(parquet|jsonl|jsonl\.gz)"
 )
-_RESULT = re.compile(r"[^._].*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
+_RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,15 @@ def holds(folder: str, name: str) -> bool:
     return next(Bucket(url.bucket).list(f"{url.key}/"), None) is not None
 
 
+def subfolders(folder: str) -> list[str]:
+    """Names of the folders in a folder; none if it is not there."""
+    try:
+        names = [name for name, _, _ in _entries(folder)]
+    except FileNotFoundError:
+        return []
+    return list(dict.fromkeys(name.removesuffix("/") for name in names if name.endswith("/")))
+
+
 def _parts(place: Place, folder: Folder) -> Iterator[Part]:
     for name, path, size_bytes in _files(place, folder.path):
         found = _PART.fullmatch(name)
@@ -104,26 +113,20 @@ def _result(place: Place, folder: Folder) -> Iterator[Part]:
     named = manifest.get("files") if isinstance(manifest, dict) else None
     files = sorted(_files(place, folder.path))
     for number, (name, path, size_bytes) in enumerate(files):
-        if _RESULT.fullmatch(name) and (named is None or name in named):
-            yield Part(path, "result", number, size_bytes)
+        if name.startswith(("_", ".")) or (named is not None and name not in named):
+            continue
+        if _RESULT.fullmatch(name) is None:
+            raise UserError(
+                f"{place.name}: {folder.path} has {name}, and only Parquet and JSON without "
+                f"folders can be read here: spark.read.format(...).load({folder.path!r}) reads it"
+            )
+        yield Part(path, "result", number, size_bytes)
 
 
 def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
-    """Name, path and size of each file."""
-    if is_url(folder):
-        url = parse_url(folder)
-        prefix = f"{url.key}/" if url.key else ""
-        for found in Bucket(url.bucket).list(prefix):
-            name = found.key.removeprefix(prefix)
-            if "/" not in name:
-                yield name, str(ObjectUrl(url.bucket, found.key)), found.size_bytes
-        return
+    """Name, path and size of what is in a folder; folders have a slash at the end."""
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # removed since it was listed
-                    if entry.is_file():
-                        yield entry.name, entry.path, entry.stat().st_size
+        yield from _entries(folder)
     except FileNotFoundError as error:
         raise NotThere(
             f"{place.name}: {folder} is not there: nothing has been written yet, or this machine "
@@ -131,6 +134,21 @@ def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
         ) from error
     except OSError as error:
         raise UserError(f"{place.name}: {folder} cannot be read: {error.strerror}") from error
+
+
+def _entries(folder: str) -> Iterator[tuple[str, str, int]]:
+    if is_url(folder):
+        url = parse_url(folder)
+        prefix = f"{url.key}/" if url.key else ""
+        for found in Bucket(url.bucket).list(prefix):
+            name, below, _ = found.key.removeprefix(prefix).partition("/")
+            yield name + below, str(ObjectUrl(url.bucket, prefix + name)), found.size_bytes
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                name = f"{entry.name}/" if entry.is_dir() else entry.name
+                yield name, entry.path, entry.stat().st_size
 
 
 def _bytes(folder: str, name: str) -> bytes | None:

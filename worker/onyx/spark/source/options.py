@@ -31,6 +31,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Id of the job."""
     task: str | None = None
     """Name of the output task."""
+    frame: str | None = None
+    """Of an output `spark` whose stage has several frames: the one whose parts are read."""
     window: str | None = None
     """Id of a window of a running job, whose state is read."""
     key: str | None = None

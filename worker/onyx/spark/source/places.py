@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.objects.urls import is_url
-from onyx.spark.source.listing import MANIFEST, Folder, Place, below, document, holds
+from onyx.spark.source.listing import (
+    MANIFEST,
+    Folder,
+    Place,
+    below,
+    document,
+    holds,
+    subfolders,
+)
 from onyx.spark.source.options import SourceOptions
 
 _READABLE = ("files", "spark")
@@ -28,26 +36,30 @@ class Found:
     """Of its catalog entry."""
 
 
-def place_at(path: str, options: SourceOptions, plugin: str | None = None) -> Place:
+def place_at(
+    path: str, options: SourceOptions, plugin: str | None = None, frame: str | None = None
+) -> Place:
     """The files of an output at a path.
 
     Args:
         path: of the output, as its task has it.
         options: what of it is wanted.
         plugin: `files` or `spark`; None: by what lies there.
+        frame: of the task, if it is one of several frames of a stage.
 
     Raises:
         UserError: it is not there, or its parts cannot be attributed to a job.
     """
     folder = path if is_url(path) else os.path.abspath(path.removeprefix("file://"))
     name = _named(options, folder)
-    of_spark = holds(folder, "parts") or holds(folder, "result") if plugin is None else (
-        plugin == "spark"
-    )  # fmt: skip
+    by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
+    of_spark = any(by_spark) if plugin is None else plugin == "spark"
     if not of_spark:
         return Place((Folder(folder),), "parts", options.task, name)
     if options.content == "result":
         return _result(folder, options, name)
+    frame = frame or options.frame
+    folder = folder if frame is None else below(folder, f"frames/{frame}")
     if options.job is None:
         raise UserError(
             f"{name}: option 'job' is missing: the parts of an output `spark` are those of a job"
@@ -67,17 +79,29 @@ def readable(plugin: str, name: str) -> None:
 
 
 def _result(folder: str, options: SourceOptions, name: str) -> Place:
+    """The result that replaced those before, or those that were appended."""
     result = below(folder, "result")
-    manifest = document(result, MANIFEST)
-    whose = manifest.get("job") if isinstance(manifest, dict) else None
+    whose = _job_of(result)
     again = 'its parts can be read with option("content", "parts")'
     if whose is None:
-        raise UserError(
-            f"{name}: there is no result yet: the stage runs at the end of a job; {again}"
-        )
+        added = [each for each in subfolders(result) if each.startswith("job=")]
+        wanted = added if options.job is None else [f"job={options.job}"]
+        folders = tuple(Folder(below(result, each)) for each in sorted(wanted) if each in added)
+        if not folders:
+            raise UserError(
+                f"{name}: there is no result here: the stage runs at the end of a job, and may "
+                f"write elsewhere; {again}"
+            )
+        return Place(folders, "result", None, name)
     if options.job is not None and whose != options.job:
         raise UserError(f"{name}: the result is of job {whose}, not of {options.job}; {again}")
     return Place((Folder(result),), "result", None, name)
+
+
+def _job_of(result: str) -> str | None:
+    manifest = document(result, MANIFEST)
+    job = manifest.get("job") if isinstance(manifest, dict) else None
+    return None if job is None else str(job)
 
 
 def _versions(folder: str, job: str) -> list[str]:
