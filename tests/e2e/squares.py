@@ -1,5 +1,7 @@
 """The user's code of these tests: given to the workers as a file, as the chart allows."""
 
+import time
+
 
 def square(segment):
     return {"n": segment["n"], "square": segment["n"] ** 2}
@@ -12,3 +14,18 @@ def square_of_group(segment):
 def total(event, window, trigger, state_event, total):
     """The squares of a group in an extent of a window, added up."""
     return {"group": state_event["group_key"], "from": state_event["lower_bound"], "total": total}
+
+
+def slowly(batches):
+    """Two seconds for each partition, so that an executor can be lost meanwhile."""
+    time.sleep(2)
+    yield from batches
+
+
+def slow_sums(frame):
+    """A stage of Spark: the sums of the squares of the numbers with the same residue."""
+    from pyspark.sql import functions
+
+    spread = frame.repartition(8).mapInArrow(slowly, frame.schema)
+    residue = (functions.col("n") % 8).alias("residue")
+    return spread.groupBy(residue).agg(functions.sum("square").alias("total"))
