@@ -222,7 +222,11 @@ def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
         "spark.sql.shuffle.partitions",
         "spark.ui.prometheus.enabled",
     }
-    at_start = {"spark.kubernetes.driver.pod.name"}
+    at_start = {
+        "spark.kubernetes.driver.pod.name",
+        "spark.driver.host",
+        "spark.driver.bindAddress",
+    }
     with_policy = {"spark.kubernetes.container.image.pullPolicy"}
     assert found.keys() - of_its_own == SPARK_SET_BY_OPERATOR.keys() - at_start - with_policy
     assert found["spark.sql.shuffle.partitions"] == "64"

@@ -157,19 +157,16 @@ def _defaults() -> dict[str, str]:
 def _needed(pool: Pool, spark: SparkServer) -> dict[str, str]:
     """What other keys of the cluster say, and what the objects made here need."""
     executors = spark.executors
-    host = f"{pool.spark_name}.{pool.namespace}.svc"
     policy = pool.cluster.image_pull_policy
     return {
         "spark.master": "k8s://https://kubernetes.default.svc",
         "spark.app.name": pool.spark_name,
         "spark.driver.memory": spark.memory,
-        "spark.driver.host": host,
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - a pod is reached by its address
         "spark.driver.port": str(DRIVER_PORT),
         "spark.blockManager.port": str(BLOCKS_PORT),
         "spark.ui.port": str(UI_PORT),
         "spark.connect.grpc.binding.port": str(CONNECT_PORT),
-        "spark.connect.grpc.binding.address": "0.0.0.0",  # noqa: S104
+        "spark.connect.grpc.binding.address": "0.0.0.0",  # noqa: S104 - by its address
         "spark.executor.instances": str(executors.instances),
         "spark.executor.cores": str(executors.cores),
         "spark.executor.memory": executors.memory,
@@ -226,9 +223,12 @@ def _container(pool: Pool, mounts: tuple[Mount, ...]) -> Body:
 
 def _variables(pool: Pool) -> list[Body]:
     """Of both: Spark's Python workers must find the code of the user."""
-    name = {"fieldRef": {"fieldPath": "metadata.name"}}
     code = [{"name": "PYTHONPATH", "value": CODE_PATH}] if pool.code else []
-    return [{"name": "ONYX_POD_NAME", "valueFrom": name}, *code]
+    fields = {"ONYX_POD_NAME": "metadata.name", "ONYX_POD_IP": "status.podIP"}
+    return [
+        *({"name": n, "valueFrom": {"fieldRef": {"fieldPath": p}}} for n, p in fields.items()),
+        *code,
+    ]
 
 
 def _files_mount(pool: Pool) -> Mount:

@@ -20,18 +20,20 @@ GIVEN = {
     "SPARK_JAVA_OPT_10": "-Dlast=1",
     "SPARK_JAVA_OPT_2": "-Dfirst=1",
 }
+OF_POD = {"ONYX_POD_NAME": "fleet-spark-0", "ONYX_POD_IP": "10.0.0.3"}
 
 
 def test_a_server_is_submitted_with_its_pod() -> None:
-    call = server(INSTALLED, Path("/etc/spark.properties"), "fleet-spark-0")
+    call = server(INSTALLED, Path("/etc/spark.properties"), OF_POD)
     assert call.arguments[0] == "/py/pyspark/bin/spark-submit"
     assert "/etc/spark.properties" in call.arguments
     assert "spark.kubernetes.driver.pod.name=fleet-spark-0" in call.arguments
+    assert "spark.driver.host=10.0.0.3" in call.arguments
     assert call.variables["PYSPARK_PYTHON"] == "/py/bin/python"
 
 
 def test_outside_of_kubernetes_a_server_has_no_pod() -> None:
-    assert "--conf" not in server(INSTALLED, Path("f"), "").arguments
+    assert "--conf" not in server(INSTALLED, Path("f"), {}).arguments
 
 
 def test_an_executor_gets_what_spark_has_set() -> None:

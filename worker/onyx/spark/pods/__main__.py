@@ -36,7 +36,7 @@ def main(arguments: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
 def _call(arguments: Sequence[str], variables: Mapping[str, str]) -> Call:
     match list(arguments):
         case ["server", properties]:
-            return server(_installed(), Path(properties), variables.get("ONYX_POD_NAME", ""))
+            return server(_installed(), Path(properties), variables)
         case ["executor"]:
             return executor(_installed(), variables)
         case _:

@@ -27,6 +27,10 @@ _EXECUTOR_VARIABLES = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
+_SERVER_SETTINGS = {
+    "spark.kubernetes.driver.pod.name": "ONYX_POD_NAME",
+    "spark.driver.host": "ONYX_POD_IP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +52,19 @@ class Call:
     variables: Mapping[str, str]
 
 
-def server(installed: Installation, properties: Path, pod: str) -> Call:
+def server(installed: Installation, properties: Path, given: Mapping[str, str]) -> Call:
     """A Spark Connect server.
 
     Args:
         properties: a file of Spark's settings.
-        pod: name of the pod that it runs in, which owns the pods of the executors; empty outside of
-            Kubernetes.
+        given: variables, of which `ONYX_POD_NAME` is the pod that it runs in, which owns the pods
+            of the executors, and `ONYX_POD_IP` where these reach it. A name in the DNS, which they
+            would outlive, may not be there yet when the first of them starts.
     """
     submit = str(installed.spark_home / "bin" / "spark-submit")
     arguments = (submit, "--class", SERVER_CLASS, "--properties-file", str(properties))
-    of_pod = ("--conf", f"spark.kubernetes.driver.pod.name={pod}") if pod else ()
+    known = ((key, given.get(variable, "")) for key, variable in _SERVER_SETTINGS.items())
+    of_pod = (part for key, value in known if value for part in ("--conf", f"{key}={value}"))
     return Call((*arguments, *of_pod, "spark-internal"), _variables(installed))
 
 
