@@ -2,8 +2,9 @@
 
 import pytest
 
+from onyx.model.job import CatalogEntry, Job
 from onyx.stalls import Reason
-from onyx.task.diagnosis import Facts, diagnose, is_alone
+from onyx.task.diagnosis import SPARK_QUIET_S, Facts, allowed_s, diagnose, is_alone
 from onyx.task.phases.table import Kind, Phase
 
 IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
@@ -73,3 +74,10 @@ def test_a_step_that_does_not_come_back_has_a_reason_in_every_phase(kind, phase)
     assert "{" not in found[1]
     early = list(Phase).index(phase) < list(Phase).index(Phase.BEFORE_BATCH)
     assert is_alone(facts(kind, phase)) is (early or phase is Phase.SEAL)
+
+
+def test_spark_may_be_silent_while_it_starts():
+    entry = CatalogEntry(name="out", type="output", plugin="spark")
+    job = Job(name="j", workflow=(("in", "out"),), catalog=(entry,))
+    assert allowed_s(Reason.SPARK, entry, job) == SPARK_QUIET_S
+    assert allowed_s(Reason.FUNCTION, entry, job) == 0.0

@@ -64,6 +64,9 @@ class Facts:
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
 
+SPARK_QUIET_S = 45.0
+"""Longest usual time without news of Spark, whose JVM takes 12 s to start on two idle cores."""
+
 _BUSY_IN: dict[Phase, tuple[Reason, str]] = {
     Phase.APPLY_FN: (Reason.FUNCTION, "function {maker} is running"),
     Phase.ASSIGN_WINDOWS: (
@@ -166,8 +169,11 @@ def allowed_s(reason: Reason, task: CatalogEntry, job: Job) -> float:
     """How long the job itself has a task rest for a reason: that is no stall.
 
     An output keeps a quiet part open for its `rollSeconds`. A batch may be filled for its
-    `batchTimeout` at each task on the way, and is complete only when its part is closed.
+    `batchTimeout` at each task on the way, and is complete only when its part is closed. Spark
+    says nothing while it starts.
     """
+    if reason is Reason.SPARK:
+        return SPARK_QUIET_S
     if reason is Reason.NOT_DURABLE:
         return _roll_s(task)
     if reason is Reason.COMPLETIONS:
