@@ -1,7 +1,8 @@
 """`python -m onyx.spark.pods server FILE` and `python -m onyx.spark.pods executor`.
 
 The process becomes the program, so that signals of Kubernetes reach the JVM and its exit code is
-that of the pod.
+that of the pod. Spark writes the files of users to the current folder, where a pod may not write;
+so it runs in the temporary one, and modules of the folder before are still found.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
         named = user_name.environment(Path(tempfile.gettempdir()))
     except OnyxError as error:
         sys.exit(f"onyx: {error}")
-    environment = {**variables, **named, **call.variables}
+    paths = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), os.getcwd()]))
+    environment = {**variables, **named, **call.variables, "PYTHONPATH": paths}
+    os.chdir(tempfile.gettempdir())
     os.execve(call.arguments[0], call.arguments, environment)  # noqa: S606 - without a shell
 
 
