@@ -24,6 +24,7 @@ BENCHMARKS = {
     "workload_a": "CPU a segment against the plain loop, Bytewax and Spark",
     "workload_b": "counting words against Bytewax, in one process and with a shuffle",
     "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
+    "spark_jobs": "sums in windows as a whole job on Spark against PySpark by hand",
     "nexmark": "six queries of Nexmark against Bytewax, Pathway, Polars and DuckDB",
     "scale": "CPU a row and memory over 100 million rows of columns",
     "acking": "what at-least-once costs against at-most-once",

@@ -83,7 +83,7 @@ def spark(columns: bool = False) -> Contender | None:
     note = "mapInArrow" if columns else "Python UDF"
     return Contender(
         "spark-arrow" if columns else "spark", partial(_spark, columns), printed_answer,
-        _spark_environment(), f"structured streaming, {note}, local[1], warm", tells_cpu=True,
+        spark_environment(), f"structured streaming, {note}, local[1], warm", tells_cpu=True,
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _spark(columns: bool, data: Data, folder: Path) -> Sequence[str]:
     return [sys.executable, program, str(read.folder), str(folder), kind]
 
 
-def _spark_environment() -> dict[str, str]:
+def spark_environment() -> dict[str, str]:
     from onyx.java import java_home_for_spark
 
     return {**CODE, "JAVA_HOME": str(java_home_for_spark()), "PYSPARK_PYTHON": sys.executable}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ import pyarrow as pa
 
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
-from onyx.plugins.protocol import Output
+from onyx.spark.driver.outputs import Outputs
 from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.publish import publish
 from onyx.spark.query.request import QueryReply, QueryRequest
 from onyx.spark.query.rows import SCHEMA, rows_of
 from onyx.spark.query.run import answer
@@ -96,12 +96,9 @@ def run_query(request: QueryRequest, spark: Any = None) -> QueryReply:
     return answer(request, lambda line: None, lambda _: spark or Frames())
 
 
-def publish_all(
-    request: QueryRequest, reply: QueryReply, build: Callable[[str], Output] | None = None
-) -> None:
+def publish_all(request: QueryRequest, reply: QueryReply) -> None:
+    """As the driver of a job does."""
     query = Query(StageConfig(request, (), 1))
-    publish(
-        reply.outputs,
-        build or (lambda task: query.output(task, f"{request.attempt}-")),
-        lambda: True,
-    )
+    outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
+    outputs.write_spools(reply.outputs)
+    outputs.publish(request.attempt, reply.outputs)

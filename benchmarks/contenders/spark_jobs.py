@@ -1,0 +1,104 @@
+"""Workload c on Spark, by hand or as a job: `python spark_jobs.py native|job JOB FOLDER SCRATCH`.
+
+`native` is `groupBy` with `window` and a sum, written out as JSON; `job` is the query of a whole
+job (`onyx.spark.query`), up to published parts. Each runs twice in one session, and the second run
+counts: a JVM that has compiled its code, and Python workers that have imported theirs.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import psutil
+import yaml
+from pyspark.sql import functions as F
+
+from onyx.model.canonical import to_mapping
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.driver.outputs import Outputs
+from onyx.spark.query.programs import Query, StageConfig
+from onyx.spark.query.request import QueryRequest
+from onyx.spark.query.run import answer, opened
+
+SCHEMA = "key STRING, ts LONG, v LONG"
+MASTER = "local[1]"
+
+
+def main(way, job, folder, scratch):
+    scratch = Path(scratch)
+    session = opened(request(job, folder, scratch, "session"))
+    run = {"native": native, "job": whole_job}[way]
+    run(session, job, folder, scratch, "warm")
+    before = tree_cpu_s()
+    values = run(session, job, folder, scratch, "measured")
+    print("CPU", tree_cpu_s() - before)
+    print("ANSWER", len(values), values.total(), flush=True)
+    os._exit(0)
+
+
+def native(session, job, folder, scratch, name):
+    columns = "columns" in job
+    read = session.read.schema(SCHEMA)
+    rows = read.parquet(folder) if columns else read.json(folder, pathGlobFilter="*.jsonl")
+    minutes = rows.withColumn("at", F.timestamp_millis("ts")).groupBy(
+        F.window("at", "1 minute").alias("minute"), "key"
+    )
+    sums = minutes.agg(F.sum("v").alias("value")).select(
+        "key", F.unix_millis("minute.start").alias("lower"), "value"
+    )
+    target = scratch / name
+    sums.write.json(str(target))
+    return read_back(target, "part-*.json")
+
+
+def whole_job(session, job, folder, scratch, name):
+    asked = request(job, folder, scratch, name)
+    reply = answer(asked, lambda line: None, lambda _: session)
+    assert reply.failure is None, reply.failure
+    query = Query(StageConfig(asked, (), 1))
+    outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
+    outputs.publish(name, reply.outputs)
+    return read_back(scratch / name, "part-*.jsonl")
+
+
+def request(job, folder, scratch, name):
+    manifest = yaml.safe_load((Path(__file__).parents[1] / "jobs" / job).read_text())
+    for entry in manifest["spec"]["catalog"]:
+        if entry.get("plugin") == "files":
+            read = entry["type"] == "input"
+            entry["options"]["path"] = f"{folder}/part-*" if read else str(scratch / name)
+    spool = scratch / f"{name}-spool"
+    spool.mkdir()
+    parsed = parse_manifest(json.dumps(manifest).encode())
+    return QueryRequest(
+        manifest=to_mapping(parsed),
+        job_id="bench",
+        modules=("bench_sums",),
+        incarnation="bench",
+        attempt=name,
+        scratch=str(spool),
+        master=MASTER,
+        spark_conf={"spark.sql.shuffle.partitions": "1"},
+    )
+
+
+def read_back(folder, pattern):
+    values = Counter()
+    for path in sorted(folder.glob(pattern)):
+        for line in path.read_text().splitlines():
+            segment = json.loads(line)
+            values[segment["key"], segment["lower"]] += segment["value"]
+    return values
+
+
+def tree_cpu_s():
+    """User and system time of this process and all below it, those that have ended included."""
+    root = psutil.Process()
+    return sum(sum(each.cpu_times()[:4]) for each in [root, *root.children(recursive=True)])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
