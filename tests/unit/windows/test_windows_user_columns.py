@@ -53,11 +53,21 @@ def test_its_updates_are_recorded_and_restored():
     assert sorted(held(restored)) == sorted(held(windows))
 
 
+COUNTED = {"type": "segment", "threshold": (9, "elements"), "refinement": "accumulating"}
+
+
+def test_a_batch_has_all_rows_of_a_group_that_triggers_count_and_do_not_fire_for():
+    calls = []
+    windows = made(calls, {}, [COUNTED])
+    windows.add(from_dicts(SEGMENTS)[0], Groups.of_rows(KEYS), 0)
+    assert calls == [[3, 9], [5], [7]]
+
+
 @pytest.mark.parametrize(
     ("window", "triggers"),
     [
         ({"type": "session", "timeout_gap": (50, "elements")}, [WATERMARK]),
-        ({}, [{"type": "segment", "threshold": (9, "elements"), "refinement": "accumulating"}]),
+        ({}, [{**COUNTED, "fire_all_extents": True}]),
     ],
     ids=["session", "segment trigger"],
 )

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Indices, Segment
 from onyx.flow.column_values import python_values
 from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis
-from onyx.windows.coded import GroupKeys, Keyed, Values, rows
+from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.groups import hashable_key, hashable_keys
 
@@ -36,6 +36,15 @@ class Taken:
     """Whether all places are ints."""
     session_keys: Keyed | None
     """None where sessions are not kept apart by a key."""
+
+    def chosen(self, indices: Indices) -> Taken:
+        """Of some segments."""
+        return Taken(
+            chosen(self.extracted, indices),
+            chosen(self.places, indices),
+            self.ints,
+            chosen(self.session_keys, indices),
+        )
 
     def by_row(self) -> Taken:
         """The same in lists, for who looks at single segments."""

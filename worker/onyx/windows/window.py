@@ -21,6 +21,7 @@ from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.coded import Keyed, chosen, different, rows
 from onyx.windows.compiled import CompiledWindow
+from onyx.windows.counting import count, counting
 from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
@@ -77,6 +78,9 @@ class Window:
         self._progress = Progress(window_id)
         self._each_segment = of_segments or any(each.by_segment for each in compiled.triggers)
         """Whether triggers, or the watermarks of shards, look at each segment."""
+        late = of_segments or compiled.lateness is not None
+        self._counting = () if late else counting(self._triggers.values())
+        """Triggers that only count segments, of which none is late."""
 
     # Events.
 
@@ -84,6 +88,8 @@ class Window:
         self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
+        if self._counting and not self._watermarks.own:
+            return self._add_counted(segments, taken, keys, now_ms)
         if self._each_segment or self._watermarks.own:
             its_rows = self._rows(segments)
             return self._add_each(its_rows, taken.by_row(), rows(keys), now_ms)
@@ -92,6 +98,23 @@ class Window:
             kept = np.delete(np.arange(len(keys)), late) if late else None
             self._start_timers(different(chosen(keys, kept)), now_ms)
         return [], late
+
+    def _add_counted(
+        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+        """A batch of which only segments of some groups are looked at (`counting`)."""
+        quiet, loud, counts = count(self._counting, keys)
+        if counts:
+            mine = taken if quiet is None else taken.chosen(quiet)
+            self._extents.add(mine, chosen(keys, quiet))
+            if self._timers:
+                self._start_timers(counts, now_ms)
+        if not len(loud):
+            return [], []
+        looked_at = self._rows(chosen(segments, loud))
+        its, groups = taken.chosen(loud).by_row(), rows(chosen(keys, loud))
+        fired, _ = self._add_each(looked_at, its, groups, now_ms)
+        return [(int(loud[index]), firing) for index, firing in fired], []
 
     def _rows(self, segments: Sequence[Segment] | Columns) -> Sequence[Segment]:
         """Segments one by one: columns become dicts if a trigger looks at them."""

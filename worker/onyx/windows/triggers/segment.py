@@ -3,7 +3,7 @@ segment, or with `fireAllExtents` for all of the group."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
@@ -33,6 +33,16 @@ class SegmentTrigger(Trigger):
             return ()
         self.states.delete(key)
         return self.looked_at(window, key, extents)
+
+    def is_quiet(self, key: Any, many: int) -> bool:
+        """Whether it does not fire for so many segments more of a group."""
+        count: int = self.states.get(key, 0) % self.threshold + many
+        return count < self.threshold
+
+    def add(self, counts: Mapping[Any, int]) -> None:
+        """Count segments of groups for which it does not fire."""
+        for key, many in counts.items():
+            self.states.set(key, self.states.get(key, 0) % self.threshold + many)
 
 
 def counted(count: int, threshold: int) -> int:
