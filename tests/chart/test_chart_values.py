@@ -19,6 +19,7 @@ SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text())
 EVERYTHING: Object = {
     "metrics": {"podMonitor": {"create": True}, "prometheusRule": {"create": True}},
     "data": {"create": True},
+    "spark": {"enabled": True},
     "zookeeper": {"podDisruptionBudget": {"enabled": True}},
 }
 GIVEN_SECRETS: Object = {"webhook": {"existingSecret": "hook", "caBundle": "UEVN"}}
@@ -56,6 +57,10 @@ OTHERS: Object = {
     "cluster.modules": ["other"],
     "cluster.code.files": {"other.py": "x = 1\n"},
     "operator.resources": {"limits": {"memory": "1Gi"}},
+    "cluster.spark.memory": "3g",
+    "cluster.spark.resources": {"limits": {"memory": "5Gi"}},
+    "cluster.spark.executors.memory": "3g",
+    "cluster.spark.conf": {"spark.sql.shuffle.partitions": "64"},
     "cluster.resources": {"limits": {"memory": "1Gi"}},
     "zookeeper.resources": {"limits": {"memory": "1Gi"}},
 }

@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in names:
             shutil.copytree(EXAMPLES / name, root / name)
             patch.syspath_prepend(str(root / name))
+        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
         for key, value in environment(MASTER, str(root)).items():
             patch.setenv(key, value)
         yield root
