@@ -265,6 +265,9 @@ class Settings:
     """Modules whose functions jobs may name; no other module is imported for a job."""
     tags: tuple[str, ...] = ()
     """Capabilities of this worker's peers, matched with `requiredTags`."""
+    spark: bool = True
+    """Whether this worker's peers run what needs Spark: they have the tag `spark`, if PySpark is
+    installed."""
     fn_params: FnParams = field(default_factory=dict, hash=False)
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""

@@ -73,6 +73,14 @@ def test_tags_that_nobody_has_are_told_first():
     assert why_waiting(log.new, "j") == "task parse needs a peer with tags [gpu]; no peer has them"
 
 
+def test_spark_that_no_worker_has():
+    log = ReplicaLog().join("g", peers=9).submit(required_tags={"parse": ["spark"]})
+    assert why_waiting(log.new, "j") == (
+        "task parse needs a peer with tags [spark]; no peer has them "
+        "(spark: workers with PySpark have it)"
+    )
+
+
 def test_tags_that_too_few_have():
     log = ReplicaLog().join("g", peers=9)
     log.tell(AddVirtualPeer(id="strong", group_id="g", tags=("ssd", "gpu")))

@@ -130,5 +130,37 @@ def test_a_job_on_spark_is_one_task_that_reads_and_writes_and_has_one_peer():
     (task,) = found.tasks
     assert (task.name, task.input, task.output) == ("spark", True, True)
     assert (task.min_peers, task.max_peers, found.max_peers) == (1, 1, 1)
-    assert task.required_tags == ("disk",)
+    assert task.required_tags == ("disk", "spark")
     assert not found.stateful
+
+
+@pytest.mark.parametrize(
+    ("engine", "entry", "tags"),
+    [
+        ("peers", CatalogEntry("t", "output", plugin="files"), ()),
+        ("peers", CatalogEntry("t", "output", plugin="spark"), ("spark",)),
+        ("peers", CatalogEntry("t", "input", plugin="spark"), ("spark",)),
+        ("peers", CatalogEntry("t", "output", plugin="mine:made"), ()),
+        (
+            "peers",
+            CatalogEntry("t", "output", plugin="spark", required_tags=("big",)),
+            ("big", "spark"),
+        ),
+        (
+            "peers",
+            CatalogEntry("t", "output", plugin="spark", required_tags=("spark",)),
+            ("spark",),
+        ),
+        (
+            "spark",
+            CatalogEntry("t", "output", plugin="files", required_tags=("big",)),
+            ("big", "spark"),
+        ),
+    ],
+)
+def test_what_runs_on_spark_needs_a_peer_that_can(engine, entry, tags):
+    other = CatalogEntry("u", "function", fn="m:f")
+    job = Job("j", (("t", "u"),), (entry, other), engine=engine)
+    found = spec(job)
+    assert found.tasks[0].required_tags == tags
+    assert engine == "spark" or found.by_name["u"].required_tags == ()

@@ -44,6 +44,7 @@ from onyx.peer.lease import Lease
 from onyx.peer.liveness import Watched
 from onyx.peer.running_tasks import RunningTasks
 from onyx.peer.stall_watch import StallWatch
+from onyx.peer.tags import tags_of
 from onyx.peer.task_services import TaskServices
 from onyx.peer.task_threads import TaskThreads
 from onyx.replica import canonical
@@ -127,7 +128,7 @@ class Incarnation:
         """Offer virtual peers at the address of this incarnation."""
         self._offered += len(peers)
         site = {**self._context.site, "address": self._transport.address}
-        self.post(AddPeers(tuple(peers), site, self._context.settings.tags))
+        self.post(AddPeers(tuple(peers), site, tags_of(self._context.settings)))
 
     def remove_peer(self, peer: PeerId) -> None:
         """Take a virtual peer back."""

@@ -17,6 +17,8 @@ from onyx.model.names import NAME
 from onyx.path_names import CHARACTERS_MAX, PATH_NAME
 from onyx.structs import prepared
 
+SPARK_TAG = "spark"
+"""Tag of the peers of workers that can run Spark; whatever runs there requires it."""
 TASKS_MAX = 10_000
 OWNER_CHARACTERS_MAX = 1_024
 _WORD_CHARACTERS_MAX = 256

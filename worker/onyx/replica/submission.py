@@ -5,9 +5,10 @@ from __future__ import annotations
 from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import BY_TYPE
 from onyx.model.workflow import topological_order
 from onyx.replica.commands.submit_job import SubmitJob
-from onyx.replica.spec import JobSpec, TaskSpec
+from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
 
 DRIVER = TaskName("spark")
 """The only task of a job that Spark runs, whatever its manifest has."""
@@ -65,6 +66,7 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
     """A job that Spark runs has one peer, which holds the driver of its query. It needs the tags
     of all tasks of the manifest, because all of them run there."""
     tags = {tag: None for entry in job.catalog for tag in entry.required_tags}
+    tags[SPARK_TAG] = None
     driver = TaskSpec(name=DRIVER, input=True, output=True, max_peers=1, required_tags=tuple(tags))
     return JobSpec(
         tasks=(driver,),
@@ -88,9 +90,15 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
         max_peers=_most(entry, windowed),
         percentage=entry.percentage if job.task_scheduler == "percentage" else None,
         flux_policy=entry.flux_policy,
-        required_tags=entry.required_tags,
+        required_tags=_tags(entry),
         acker_exempt=name in job.acker_exempt_tasks,
     )
+
+
+def _tags(entry: CatalogEntry) -> tuple[str, ...]:
+    plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
+    of_plugin = (SPARK_TAG,) if plugin is not None and plugin.extra == "spark" else ()
+    return tuple(dict.fromkeys((*entry.required_tags, *of_plugin)))
 
 
 def _least(entry: CatalogEntry) -> int:

@@ -19,6 +19,7 @@ from onyx.replica.scheduling.demand import (
     satisfies,
 )
 from onyx.replica.scheduling.task_schedulers import TASK_SCHEDULERS
+from onyx.replica.spec import SPARK_TAG
 from onyx.replica.state import Replica
 
 TASKS_NAMED_MAX = 8
@@ -62,7 +63,9 @@ def _lacking_tags(replica: Replica, demand: Demand, task: TaskName) -> str | Non
         return None
     needs = "a peer" if least == 1 else f"{least} peers"
     has = "no peer has them" if not able else f"{able} {'has' if able == 1 else 'have'} them"
-    return f"task {task} needs {needs} with tags [{', '.join(required)}]; {has}"
+    found = f"task {task} needs {needs} with tags [{', '.join(required)}]; {has}"
+    lacks_spark = SPARK_TAG in required and not able
+    return f"{found} ({SPARK_TAG}: workers with PySpark have it)" if lacks_spark else found
 
 
 def _lacking_machine(replica: Replica, demand: Demand) -> str:

@@ -1,0 +1,20 @@
+import pytest
+
+from onyx.peer import tags
+from onyx.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed", "offered"),
+    [
+        (Settings(), True, ("spark",)),
+        (Settings(), False, ()),
+        (Settings(spark=False), True, ()),
+        (Settings(tags=("gpu",)), True, ("gpu", "spark")),
+        (Settings(tags=("spark", "gpu")), True, ("spark", "gpu")),
+        (Settings(tags=("spark",), spark=False), False, ("spark",)),
+    ],
+)
+def test_peers_offer_spark_where_it_can_run(settings, installed, offered, monkeypatch):
+    monkeypatch.setattr(tags, "find_spec", lambda name: name if installed else None)
+    assert tags.tags_of(settings) == offered
