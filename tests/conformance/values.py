@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -40,3 +41,16 @@ def same(one: Any, other: Any, unordered: bool = False) -> bool:
 def _key(key: Any) -> Any:
     decoded = value(key)
     return repr(sorted(decoded.items())) if isinstance(decoded, dict) else decoded
+
+
+def encoded(decoded: Any) -> Any:
+    """The other way: what `value` gives back, as far as JSON has a form for it."""
+    if isinstance(decoded, list | tuple):
+        return [encoded(each) for each in decoded]
+    if isinstance(decoded, datetime):
+        return {"$inst": decoded.isoformat()}
+    if isinstance(decoded, float) and math.isinf(decoded):
+        return {"$num": "Infinity" if decoded > 0 else "-Infinity"}
+    if isinstance(decoded, dict):
+        return {"$map": [[encoded(key), encoded(each)] for key, each in decoded.items()]}
+    return decoded

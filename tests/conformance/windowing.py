@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tests.conformance import manifests
@@ -76,6 +77,21 @@ def groups_of(entry: CatalogEntry, segments: Sequence[dict[str, Any]]) -> list[A
     """The groups of segments, as `TaskWindows.add` takes them."""
     getter = key_getter(entry, function)
     return None if getter is None else hashable_keys(getter.of_all(segments))
+
+
+def taken(windows: TaskWindows, entry: CatalogEntry, step: dict[str, Any]) -> list[Firing]:
+    """What fires at a step of a case of 0.10 and later."""
+    if "segment" in step:
+        segment = value(step["segment"])
+        return windows.add([segment], groups_of(entry, [segment]), 0).firings
+    match step["event"]:
+        case "watermark":
+            return [*chain.from_iterable(windows.advance(min(step["watermarks"].values())))]
+        case "timer-tick":
+            return [*chain.from_iterable(windows.tick(0))]
+        case "job-completed":
+            return [*chain.from_iterable(windows.complete(range(SHARDS), 0))]
+    return []
 
 
 def calls(after: int | None, fired: Iterable[Firing]) -> list[Call]:

@@ -14,3 +14,22 @@ def extent(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) 
 def spread(segment: dict[str, Any]) -> list[dict[str, Any]]:
     """So many segments as it says, perhaps none."""
     return [segment | {"copy": number} for number in range(segment["v"] % 3)]
+
+
+def fails(segment: dict[str, Any]) -> dict[str, Any]:
+    """Raises for some segments, whenever they are tried."""
+    if segment["v"] == 7:
+        raise ValueError("seven")
+    return segment
+
+
+def busy(segment: dict[str, Any]) -> dict[str, Any]:
+    """Raises for some segments."""
+    if segment["v"] in (4, 8):
+        raise OSError("busy")
+    return segment
+
+
+def is_busy(event: Any, old: Any, error: Any, all_new: Any) -> bool:
+    """Whether `busy` has raised."""
+    return isinstance(error, OSError)

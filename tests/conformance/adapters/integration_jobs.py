@@ -142,16 +142,16 @@ def _compare(
         return f"the job is {status.state}: {status.exception}"
     compare = expected.get("compare", "multiset")
     for task, wanted in expected.get("outputs", {}).items():
-        if _ordered(found[task], compare) != _ordered(_segments(wanted), compare):
+        if in_order(found[task], compare) != in_order(segments_of(wanted), compare):
             return f"{task} got {found[task][:20]}"
     checks: list[tuple[Any, Any]] = []
     if "recorded" in expected:
-        wanted = _segments(expected["recorded"])
-        checks.append((_ordered(functions.recorded, "set"), _ordered(wanted, "set")))
+        wanted = segments_of(expected["recorded"])
+        checks.append((in_order(functions.recorded, "set"), in_order(wanted, "set")))
     for task, windows in expected.get("window_contents", {}).items():
         for window, extents in windows.items():
             held = functions.extents.get((task, window), {})
-            checks.append((_ordered([*held.values()], "set"), _ordered([*extents.values()], "set")))
+            checks.append((in_order([*held.values()], "set"), in_order([*extents.values()], "set")))
     if "stored_exception" in expected:
         reported = status.exception or {}
         checks.append((reported.get("message"), expected["stored_exception"]["message"]))
@@ -164,30 +164,32 @@ def _compare(
         checks.append((sum(counts), expected["total"]))
     if "after_batch_sees" in case:
         wanted = case["after_batch_sees"]
-        checks.append((_ordered(functions.seen, "multiset"), _ordered(wanted, "multiset")))
+        checks.append((in_order(functions.seen, "multiset"), in_order(wanted, "multiset")))
     if "lifecycle_state_after" in case:
         checks.append((functions.state[0], case["lifecycle_state_after"]))
     wrong = [f"expected {wanted}, got {got}" for got, wanted in checks if got != wanted]
     return "; ".join(wrong) or None
 
 
-def _ordered(segments: Sequence[Any], compare: str) -> Sequence[str]:
+def in_order(segments: Sequence[Any], compare: str) -> Sequence[str]:
+    """Segments as the case compares them: a list, a multiset or a set."""
     texts = [json.dumps(segment, sort_keys=True) for segment in segments]
     if compare == "list":
         return texts
     return sorted(set(texts)) if compare == "set" else sorted(texts)
 
 
-def _segments(value: Any) -> Segments:
+def segments_of(value: Any) -> Segments:
+    """The segments of a case, which may be written as ranges and repeats."""
     if isinstance(value, list):
         return value
     if "$range" in value:
         each = value["$range"]
         return [{each["key"]: n} for n in range(each["start"], each["stop"])]
     if "$concat" in value:
-        return [segment for part in value["$concat"] for segment in _segments(part)]
+        return [segment for part in value["$concat"] for segment in segments_of(part)]
     repeat = value["$repeat"]
-    return _segments(repeat["segments"]) * int(repeat["times"])
+    return segments_of(repeat["segments"]) * int(repeat["times"])
 
 
 def _describe(case: dict[str, Any]) -> None:
@@ -203,13 +205,16 @@ def _describe(case: dict[str, Any]) -> None:
         setattr(functions, ours, found)
 
 
-def _manifest(case: dict[str, Any]) -> dict[str, Any]:
+def spec_of(case: dict[str, Any]) -> dict[str, Any]:
+    """The spec of the job of a case, but for the plugins, which the cases leave out."""
     _describe(case)
     job = {key: case[key] for key in PARTS if key in case}
-    spec = manifests.spec({key.replace("_", "-"): value for key, value in job.items()})
-    spec = _named(spec)
+    spec: dict[str, Any] = _named(
+        manifests.spec({key.replace("_", "-"): value for key, value in job.items()})
+    )
     for entry in spec["catalog"]:
-        _fill(entry, case)
+        if case["id"] == "learn-4-3" and "fn" in entry:
+            entry["fn"] = f"{MODULE}:summing"
     for trigger in spec.get("triggers", ()):
         trigger.setdefault("refinement", "accumulating")
         trigger["sync"] = f"{MODULE}:keep_extent"
@@ -220,6 +225,13 @@ def _manifest(case: dict[str, Any]) -> dict[str, Any]:
         spec["lifecycles"] = [{"task": task, "calls": f"{MODULE}:{calls}"}]
     if "submissions" in case:
         spec["metadata"] = {"jobId": case["id"]}
+    return spec
+
+
+def _manifest(case: dict[str, Any]) -> dict[str, Any]:
+    spec = spec_of(case)
+    for entry in spec["catalog"]:
+        _fill(entry, case)
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -229,19 +241,16 @@ def _manifest(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill(entry: dict[str, Any], case: dict[str, Any]) -> None:
-    """The plugins, which the cases leave out."""
     options = entry.setdefault("options", {})
     if entry["type"] == "input":
         source = open_channel(f"{case['id']}-{entry['name']}")
-        source.put(*_segments(case["inputs"][entry["name"]]))
+        source.put(*segments_of(case["inputs"][entry["name"]]))
         source.close()
         entry["plugin"] = "channel"
         options["channel"] = source.name
     elif entry["type"] == "output":
         entry["plugin"] = "channel"
         options["channel"] = f"{case['id']}-{entry['name']}"
-    if case["id"] == "learn-4-3" and "fn" in entry:
-        entry["fn"] = f"{MODULE}:summing"
 
 
 def _named(value: Any) -> Any:

@@ -5,23 +5,20 @@ A case is run with watermarks assigned by its input when it has any.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from tests.conformance.values import same, value
 from tests.conformance.windowing import (
-    SHARDS,
     Call,
     calls,
     differences,
     expected_calls,
-    groups_of,
     is_unordered,
+    taken,
     windows_of,
 )
 
 from onyx.errors import UserError
-from onyx.model.job import CatalogEntry
 from onyx.windows.firing import Firing
 from onyx.windows.task_windows import TaskWindows
 
@@ -39,7 +36,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     got: list[Call] = []
     emitted: list[Any] = []
     for index, step in enumerate(case["steps"]):
-        fired = _take(windows, entry, step)
+        fired = taken(windows, entry, step)
         got += calls(index, fired)
         emitted += [{"after-step": index, "segment": each} for one in fired for each in _emit(one)]
     return (
@@ -47,20 +44,6 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         or (None if emitted == value(wanted["emitted"]) else f"emitted {emitted}")
         or _final(case, windows)
     )
-
-
-def _take(windows: TaskWindows, entry: CatalogEntry, step: dict[str, Any]) -> list[Firing]:
-    if "segment" in step:
-        segment = value(step["segment"])
-        return windows.add([segment], groups_of(entry, [segment]), 0).firings
-    match step["event"]:
-        case "watermark":
-            return [*chain.from_iterable(windows.advance(min(step["watermarks"].values())))]
-        case "timer-tick":
-            return [*chain.from_iterable(windows.tick(0))]
-        case "job-completed":
-            return [*chain.from_iterable(windows.complete(range(SHARDS), 0))]
-    return []
 
 
 def _emit(firing: Firing) -> list[Any]:
