@@ -202,6 +202,26 @@ _WINDOWS = Row(
 _SPARK = Row(
     "Spark stages",
     [
+        stat(
+            "Stages in 1 h",
+            Query(f"sum(increase(onyx_spark_stage_seconds_count{{{JOB}}}[1h]))"),
+            "That ended well.",
+        ),
+        stat(
+            "Failed stages in 1 h",
+            Query(f"sum(increase(onyx_spark_stage_failures_total{{{JOB}}}[1h]))"),
+            "Each is run again a few times before it kills the job.",
+            red=1,
+        ),
+        stat(
+            "Done",
+            Query(
+                f"sum(onyx_spark_stage_tasks_done{{{JOB}}})"
+                f" / clamp_min(sum(onyx_spark_stage_tasks{{{JOB}}}), 1)"
+            ),
+            "Share of the tasks of Spark that have ended, in the stages that ran last.",
+            unit="percentunit",
+        ),
         _by_task(
             "Duration, mean",
             _mean("onyx_spark_stage_seconds"),
@@ -212,6 +232,34 @@ _SPARK = Row(
             "Failures",
             f"sum by (task) (increase(onyx_spark_stage_failures_total{{{TASK}}}{_RATE}))",
             "Each is run again a few times before it kills the job.",
+        ),
+        lines(
+            "Rows per second",
+            [
+                Query(_rate("onyx_spark_stage_read_rows_total"), "read, {{task}}"),
+                Query(_rate("onyx_spark_stage_written_rows_total"), "written, {{task}}"),
+            ],
+            "Of stages, failed attempts included; none are known with Spark Connect.",
+            unit="cps",
+        ),
+        lines(
+            "Bytes per second",
+            [
+                Query(_rate("onyx_spark_stage_read_bytes_total"), "read, {{task}}"),
+                Query(_rate("onyx_spark_stage_written_bytes_total"), "written, {{task}}"),
+            ],
+            "Of stages, failed attempts included.",
+            unit="Bps",
+        ),
+        lines(
+            "Tasks of Spark",
+            [
+                Query(f"sum by (task) (onyx_spark_stage_tasks{{{TASK}}})", "planned, {{task}}"),
+                Query(f"sum by (task) (onyx_spark_stage_tasks_done{{{TASK}}})", "done, {{task}}"),
+                Query(_rate("onyx_spark_stage_task_failures_total"), "failures/s, {{task}}"),
+            ],
+            "Of the stage that ran last. Spark repeats a task that failed.",
+            width=24,
         ),
     ],
 )

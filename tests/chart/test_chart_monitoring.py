@@ -194,3 +194,12 @@ def test_the_page_is_where_the_rules_say() -> None:
 
     for path in re.findall(r"docs/\S+\.md", comment):
         assert Path(ROOT, path).exists()
+
+
+def test_the_dashboard_of_jobs_shows_all_that_is_known_of_spark() -> None:
+    wanted = {metric for name, metric in METRICS.items() if name.startswith("onyx_spark_")}
+    queries = [each.values[1] for each in QUERIES if each.values[0] == "job"]
+    series = {each.metric for expr in queries for each in promql.selected(expr)}
+
+    assert wanted
+    assert wanted <= {metric_of(each)[0] for each in series}
