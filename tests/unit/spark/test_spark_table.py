@@ -1,0 +1,177 @@
+"""The guide's table of what a job on Spark can express is what the compiler takes and refuses."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onyx.errors import ManifestError
+from onyx.model.parsing.job import parse_manifest
+from onyx.model.plugins import INPUTS, OUTPUTS
+from onyx.spark.compiler import refusals
+from onyx.spark.compiler.compile import compile_job
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
+HEADER = "| | peers | Spark |\n|---|---|---|\n"
+Spec = dict[str, Any]
+JOB: Spec = {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "fold"], ["fold", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "files", "options": {"path": "in"},
+         "watermarkKey": "at"},
+        {"name": "fold", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ],
+    "windows": [{"id": "w", "task": "fold", "type": "fixed", "windowKey": "at",
+                 "range": [1, "minute"], "aggregation": "count"}],
+    "triggers": [{"windowId": "w", "type": "watermark", "postEvictor": ["all"], "emit": "m:row"}],
+}  # fmt: skip
+WORK = [{"name": "work", "type": "function", "fn": "m:work", "params": ["n"], "options": {"n": 1}}]
+OTHER = {"name": "other", "type": "output", "plugin": "stdout"}
+OWN = "my.plugins:make"
+OPTIONS: dict[str, Spec] = {
+    "channel": {"channel": "c"}, "files": {"path": "in"}, "kafka": {"topic": "t"},
+    "function": {}, "spark": {"path": "p", "stage": "m:stage"},
+    "sql": {"path": "p", "table": "t", "url": "u"},
+}  # fmt: skip
+
+
+def with_trigger(kind: str, **more: Any) -> Spec:
+    trigger = {**JOB["triggers"][0], "type": kind, **more}
+    return {**JOB, "triggers": [trigger]}
+
+
+def with_function(**more: Any) -> Spec:
+    return {
+        **JOB,
+        "workflow": [["read", "work"], ["work", "fold"], ["work", "other"], ["fold", "write"]],
+        "catalog": [*JOB["catalog"], {**WORK[0], **more.pop("work", {})}, OTHER],
+        **more,
+    }
+
+
+CONDITIONS = [
+    {"from": ["work"], "to": "none", "predicate": "m:is_busy", "thrownException": True,
+     "shortCircuit": True, "action": "retry"},
+    {"from": ["work"], "to": ["other"], "predicate": ["<", "v", 6]},
+]  # fmt: skip
+LATE = {**JOB["windows"][0], "allowedLateness": [1, "minute"], "lateTo": "other"}
+ROWS: dict[str, list[Spec]] = {
+    "functions of dicts and of columns, `batchFn`, `params`": [
+        with_function(),
+        with_function(work={"batchFn": True}),
+        with_function(work={"batchFormat": "arrow"}),
+    ],
+    "flow conditions, retries, dead letters": [
+        with_function(work={"deadLetter": "other"}, flowConditions=CONDITIONS),
+    ],
+    "windows of all types, aggregations of your own, late segments": [
+        {**JOB, "windows": [{**JOB["windows"][0], "type": "sliding", "slide": [1, "second"]}]},
+        {**JOB, "windows": [{"id": "w", "task": "fold", "type": "session", "windowKey": "at",
+                             "timeoutGap": [1, "minute"], "aggregation": "m:mine"}]},
+        with_trigger("segment", threshold=[1, "elements"])
+        | {"windows": [{"id": "w", "task": "fold", "type": "global", "aggregation": "count"}]},
+        {**JOB, "windows": [LATE], "workflow": [*JOB["workflow"], ["fold", "other"]],
+         "catalog": [*JOB["catalog"], OTHER]},
+    ],
+    "triggers `segment`, `punctuation`, `watermark`, `percentile-watermark`": [
+        with_trigger("segment", threshold=[1, "elements"]),
+        with_trigger("punctuation", pred="m:pred"),
+        with_trigger("watermark"),
+        with_trigger("percentile-watermark", watermarkPercentage=0.5),
+    ],
+    "trigger `timer`, or `period`": [with_trigger("timer", period=[1, "second"])],
+    "`uniquenessKey`": [
+        {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "uniquenessKey": "id"},
+                            JOB["catalog"][2]]},
+    ],
+    "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
+    "`upgrade`": [{**JOB, "upgrade": {"from": "old"}}],
+}  # fmt: skip
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """The cells of the guide's table, by the first one."""
+    text = GUIDE.read_text("utf-8").partition(HEADER)[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    return {label: (peers, spark) for label, peers, spark in rows}
+
+
+def refused(spec: Spec) -> list[str]:
+    """The keys that engine spark refuses; peers take the job."""
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
+    job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
+    try:
+        compile_job(job)
+    except ManifestError as error:
+        return [each.path for each in error.problems]
+    return []
+
+
+def with_plugin(index: int, plugin: str, **options: Any) -> Spec:
+    spec = copy.deepcopy(JOB)
+    options = {**OPTIONS.get(plugin, {}), **options}
+    spec["catalog"][index] |= {"plugin": plugin, "options": options}
+    if plugin == "function":
+        spec["catalog"][index] |= {"fn": "m:call"}
+    return spec
+
+
+def test_the_table_has_these_rows() -> None:
+    assert table().keys() == {*ROWS, "inputs", "outputs"}
+
+
+@pytest.mark.parametrize(
+    ("label", "spec"), [(label, spec) for label, specs in ROWS.items() for spec in specs]
+)
+def test_what_the_table_denies_is_refused_and_nothing_else(label: str, spec: Spec) -> None:
+    _, cell = table()[label]
+    assert re.match(r"(yes|no)\b", cell)
+    assert bool(refused(spec)) == cell.startswith("no")
+
+
+@pytest.mark.parametrize("plugin", [*INPUTS, OWN])
+def test_inputs_that_the_table_names_can_be_read(plugin: str) -> None:
+    _, cell = table()["inputs"]
+    bounded = {"segments": 9} if plugin == "generator" else {}
+    can = f"`{plugin}`" in cell
+    assert refused(with_plugin(0, plugin, **bounded)) == ([] if can else ["spec.catalog[0].plugin"])
+
+
+def test_a_generator_needs_the_option_that_the_table_names() -> None:
+    assert "`generator` with `segments`" in table()["inputs"][1]
+    assert refused(with_plugin(0, "generator")) == ["spec.catalog[0].options"]
+
+
+@pytest.mark.parametrize("plugin", [*OUTPUTS, OWN])
+def test_outputs_that_the_table_names_can_be_written(plugin: str) -> None:
+    can = f"`{plugin}`" in table()["outputs"][1]
+    assert refused(with_plugin(2, plugin)) == ([] if can else ["spec.catalog[2].plugin"])
+
+
+def test_every_refusal_of_the_compiler_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: set[int] = set()
+    real = refusals.Problem
+
+    def noted(*args: str) -> Any:
+        made.add(sys._getframe(1).f_lineno)
+        return real(*args)
+
+    monkeypatch.setattr(refusals, "Problem", noted)
+    specs = [spec for specs in ROWS.values() for spec in specs]
+    specs += [with_plugin(0, OWN), with_plugin(0, "generator"), with_plugin(2, OWN)]
+    for spec in specs:
+        refused(spec)
+    tree = ast.parse(inspect.getsource(refusals))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    written = {node.lineno for node in calls if getattr(node.func, "id", "") == "Problem"}
+    assert made == written
