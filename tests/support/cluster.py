@@ -208,8 +208,8 @@ class Cluster:
 
     def worker_of(self, peer: PeerId) -> Worker:
         """The process in which a virtual peer lives."""
-        (tag,) = self.replica.peer_tags[peer]
-        return next(each for each in self.workers if each.tag == tag)
+        tags = self.replica.peer_tags[peer]
+        return next(each for each in self.workers if each.tag in tags)
 
     def worker_in(self, group: GroupId) -> Worker:
         """The process whose incarnation this is."""
@@ -268,7 +268,7 @@ class Cluster:
             self._changed.notify_all()
 
     def _peers_of(self, replica: Replica, worker: Worker) -> list[PeerId]:
-        return [peer for peer in replica.peers if replica.peer_tags.get(peer) == (worker.tag,)]
+        return [peer for peer in replica.peers if worker.tag in replica.peer_tags.get(peer, ())]
 
     # --- the end -------------------------------------------------------------------------------
 
