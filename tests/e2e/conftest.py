@@ -59,13 +59,19 @@ def kube(definitions: None, request: pytest.FixtureRequest) -> Iterator[Kube]:
 
 
 @pytest.fixture(scope="module")
-def installed(nodes: None) -> Iterator[Release]:
+def values(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Arguments of `helm install`: the `VALUES` of the module, if it has any."""
+    return tuple(getattr(request.module, "VALUES", ()))
+
+
+@pytest.fixture(scope="module")
+def installed(nodes: None, values: tuple[str, ...]) -> Iterator[Release]:
     """The chart with two workers, shared by the tests of a module."""
     with _namespace() as kube:
         release = Release(kube)
         try:
             try:
-                release.install()
+                release.install(*values)
             except (AssertionError, CommandError):
                 print(kube.describe_everything())
                 raise

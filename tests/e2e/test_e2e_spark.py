@@ -1,14 +1,14 @@
-"""Spark on a cluster: a Connect server that the operator runs, with executors as pods."""
+"""Spark on a cluster: a Connect server that the operator runs, with executors as pods; what runs
+there is a stage, or a whole job."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.e2e.kube import Kube, until
-from tests.e2e.release import NAME, Release, conditions
+import yaml
+from tests.e2e.kube import until
+from tests.e2e.release import FLIGHTS, NAME, Release, conditions
 
 SEGMENTS = 4_000
 EXECUTORS = "onyx.dev/spark=executor"
@@ -27,16 +27,12 @@ print(json.dumps(pq.read_table(sys.argv[1]).to_pylist()))
 """
 
 
-@pytest.fixture
-def release(nodes: None, kube: Kube) -> Iterator[Release]:
-    """The chart with a Spark server."""
-    release = Release(kube)
-    release.install(
-        "--set", "spark.enabled=true", "--set-json", f"cluster.spark={json.dumps(SMALL)}"
-    )
-    until(lambda: is_ready(release), "the Spark server answers")
-    yield release
-    kube.helm("uninstall", NAME, "--wait")
+VALUES = ["--set", "spark.enabled=true", "--set-json", f"cluster.spark={json.dumps(SMALL)}"]
+_DRIVES = """
+import pathlib
+lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
+print(any(b"onyx.spark.query" in line for line in lines))
+"""
 
 
 def is_ready(release: Release) -> bool:
@@ -74,6 +70,7 @@ def manifest(name: str) -> dict[str, Any]:
 
 
 def test_a_stage_runs_on_executors_and_survives_that_one_is_lost(release: Release) -> None:
+    until(lambda: is_ready(release), "the Spark server answers")
     until(lambda: len(executors(release)) == 2, "two executors run")
     release.kube.apply(manifest("staged"))
     until(lambda: parts(release) > 0, "the stage has something to read")
@@ -89,13 +86,41 @@ def test_a_stage_runs_on_executors_and_survives_that_one_is_lost(release: Releas
     until(lambda: len(executors(release)) == 2, "the executor was replaced")
     assert lost not in executors(release)
 
-    server = release.kube.list("pods", SERVER)[0]["metadata"]["name"]
-    release.kube.kubectl("patch", "oc", NAME, "--type=json", "--patch", REMOVED)
-    until(lambda: not release.kube.list("pods", SERVER), f"{server} is gone")
+
+def test_a_job_on_spark_survives_that_the_pod_of_its_driver_is_lost(release: Release) -> None:
+    release.prepare_flights()
+    job = yaml.safe_load((FLIGHTS / "windows.yaml").read_text("utf-8"))
+    job["metadata"]["name"] = "whole"
+    job["spec"]["engine"] = "spark"
+    for task in job["spec"]["catalog"]:
+        path = task.get("options", {}).get("path", "")
+        if path.startswith("out/"):
+            task["options"]["path"] = f"whole/{path.removeprefix('out/')}"
+    until(lambda: is_ready(release), "the Spark server answers")
+    release.kube.apply(job)
+    until(lambda: driver(release), "a worker holds the driver")
+
+    release.kube.delete_at_once("pod", driver(release))
+
+    release.await_completed("whole")
+    check = ["python", "/app/check_windows.py", "/data/whole"]
+    reported = release.kube.kubectl("exec", release.worker(), "--", *check)
+    assert "windows agree with pandas" in reported
+    release.await_ready()
+
+
+def test_without_its_key_the_server_and_its_executors_are_gone(release: Release) -> None:
+    until(lambda: release.kube.list("pods", EXECUTORS), "executors run")
+    removed = json.dumps([{"op": "remove", "path": "/spec/spark"}])
+    release.kube.kubectl("patch", "oc", NAME, "--type=json", "--patch", removed)
+    until(lambda: not release.kube.list("pods", SERVER), "the server is gone")
     until(lambda: not release.kube.list("pods", EXECUTORS), "its executors are gone")
 
 
-REMOVED = json.dumps([{"op": "remove", "path": "/spec/spark"}])
+def driver(release: Release) -> str:
+    """Name of the pod in which the driver of a job on Spark runs; empty if there is none."""
+    pods = [release.worker(number) for number in range(2)]
+    return next((pod for pod in pods if "True" in release.kube.python(pod, _DRIVES)), "")
 
 
 def parts(release: Release) -> int:
