@@ -25,6 +25,8 @@ from onyx_operator.clusters.pool import Pool, digest_of
 DRIVER_PORT = 7_078
 BLOCKS_PORT = 7_079
 UI_PORT = 4_040
+PARTITIONS_PER_CORE = 4
+PARTITIONS_MIN = 16
 FILES_PATH = "/etc/onyx/spark"
 _PROPERTIES, _TEMPLATE = "spark.properties", "executor.json"
 _PYTHON = "/opt/onyx/bin/python"
@@ -139,14 +141,17 @@ def _server(pool: Pool, spark: SparkServer, mounts: tuple[Mount, ...]) -> Body:
 
 
 def _files(pool: Pool, spark: SparkServer) -> dict[str, str]:
-    settings = {**_defaults(), **spark.conf, **_needed(pool, spark)}
+    settings = {**_defaults(spark), **spark.conf, **_needed(pool, spark)}
     lines = [f"{key} {value}\n" for key, value in sorted(settings.items())]
     return {_PROPERTIES: "".join(lines), _TEMPLATE: canonical_json(_executor(pool)).decode()}
 
 
-def _defaults() -> dict[str, str]:
-    """What `conf` may change."""
+def _defaults(spark: SparkServer) -> dict[str, str]:
+    """What `conf` may change. Spark's own 200 partitions of a shuffle cost a small pool more than
+    the work in them."""
+    slots = spark.executors.instances * spark.executors.cores
     return {
+        "spark.sql.shuffle.partitions": str(max(PARTITIONS_MIN, PARTITIONS_PER_CORE * slots)),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.prometheus.enabled": "true",

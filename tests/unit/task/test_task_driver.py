@@ -13,6 +13,7 @@ from onyx.errors import SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
 from onyx.plugins.parts.directory import STAGING
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.request import (
     OutputResult,
     QueryFailure,
@@ -112,6 +113,21 @@ def test_nothing_is_visible_while_the_query_runs(tmp_path: Path) -> None:
     assert driver(bench).phase is Phase.RUN_QUERY
     assert published(tmp_path) == []
     assert not bench.proposals("exhaust-input")
+
+
+def test_how_far_spark_is_shows_and_is_no_advance(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    query = begun(bench)
+    query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=2))
+    bench.settle()
+    found = driver(bench).program.driver
+    assert found is not None
+    assert found.where == "running: 25 % of its 8 Spark tasks are done"
+    query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=4))
+    assert not found.advanced()
+    assert found.where == "running: 50 % of its 8 Spark tasks are done"
+    query.progress = QueryProgress("running", {"people": TaskCounts(0, 3)})
+    assert found.advanced()
 
 
 def test_a_worker_that_may_be_dead_publishes_nothing_until_it_may_again(tmp_path: Path) -> None:

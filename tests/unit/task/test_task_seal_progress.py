@@ -8,7 +8,7 @@ import pytest
 
 from onyx.plugins.protocol import SealProgress
 from onyx.task.parts import LatestProgress
-from onyx.task.seal_progress import in_words, report
+from onyx.task.seal_progress import report
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import TaskMetrics
 
@@ -45,10 +45,9 @@ def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None
 @pytest.mark.parametrize(
     ("progress", "words"),
     [
-        (None, ""),
         (SealProgress(), ""),
         (SealProgress(tasks=2_000, tasks_done=1_999), "99 % of its 2,000 Spark tasks are done"),
     ],
 )
-def test_progress_in_words(progress: SealProgress | None, words: str) -> None:
-    assert in_words(progress) == words
+def test_progress_in_words(progress: SealProgress, words: str) -> None:
+    assert progress.words == words

@@ -16,7 +16,6 @@ from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
 from onyx.task.parts import Status, Work
 from onyx.task.phases.table import Kind
-from onyx.task.seal_progress import in_words
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.task import Task
@@ -62,7 +61,7 @@ def facts_of(
         attempts=task.sealing.attempts,
         spark=entry is not None and entry.plugin == SPARK,
         query=driver.where if driver is not None else "",
-        progress=in_words(task.program.seal_progress.value) if task.loaded else "",
+        progress=_seal_progress(task),
     )
 
 
@@ -89,6 +88,11 @@ def held_by(task: Task) -> int:
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
     undurable = _undurable(task.program.sink) if task.loaded else 0
     return waiting + undurable + (len(batch) if batch is not None else 0)
+
+
+def _seal_progress(task: Task) -> str:
+    found = task.program.seal_progress.value if task.loaded else None
+    return "" if found is None else found.words
 
 
 def _undurable(sink: Sink | None) -> int:

@@ -40,6 +40,15 @@ class SealProgress:
     rows_written: int = 0
     bytes_written: int = 0
 
+    @property
+    def words(self) -> str:
+        """For people; empty while nothing is known. In percent, because each change of what keeps a
+        job is written to ZooKeeper."""
+        if not self.tasks:
+            return ""
+        percent = 100 * self.tasks_done // self.tasks
+        return f"{percent} % of its {self.tasks:,} Spark tasks are done"
+
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:

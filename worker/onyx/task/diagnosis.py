@@ -134,7 +134,7 @@ _ROWS: tuple[Row, ...] = (
     (Reason.RECOVERING, lambda f: f.phase is Phase.TAKE_OVER,
      lambda _: "asks whether a result is committed, and fences off the dead"),
     (Reason.SPARK, lambda f: f.phase is Phase.RUN_QUERY,
-     lambda f: f"the query on Spark reports nothing new ({f.query})"),
+     lambda f: f"the query on Spark is {f.query}"),
     (Reason.PLUGIN, lambda f: f.phase is Phase.PUBLISH, lambda _: "publishes the result"),
     (Reason.SPARK, lambda f: f.phase is Phase.SEAL and f.spark,
      lambda f: f"Spark stage failed {f.attempts} times and is run again"),

@@ -36,12 +36,3 @@ def report(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress)
     ):
         if now > then:
             metrics.add(metric, now - then)
-
-
-def in_words(progress: SealProgress | None) -> str:
-    """For people; empty while nothing is known. In percent, because each change of what keeps a job
-    is written to ZooKeeper."""
-    if progress is None or not progress.tasks:
-        return ""
-    percent = 100 * progress.tasks_done // progress.tasks
-    return f"{percent} % of its {progress.tasks:,} Spark tasks are done"

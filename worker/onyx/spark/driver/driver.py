@@ -67,13 +67,14 @@ class Driver:
         return self.query
 
     def advanced(self) -> bool:
-        """Whether the query has reported anything new; if so, that is counted."""
+        """Whether the query has reported a new phase or new counts; if so, these are counted. How
+        far Spark is does not count: `where` says it, as long as there is nothing else to say."""
         newest = None if self.query is None else self.query.progress
-        if newest is None or newest == self._progress:
+        before, self._progress = self._progress, newest
+        if newest is None:
             return False
-        self._progress = newest
         self.counts.report(newest.tasks)
-        return True
+        return before is None or (before.phase, before.tasks) != (newest.phase, newest.tasks)
 
     def staged(self, reply: QueryReply) -> None:
         """The query has ended well."""
@@ -125,5 +126,6 @@ class Driver:
         said = self._progress
         if said is None:
             return "starting"
+        far = f": {said.spark.words}" if said.spark.words else ""
         seen = f", see {said.ui_url}" if said.ui_url else ""
-        return f"{said.phase}{seen}"
+        return f"{said.phase}{far}{seen}"

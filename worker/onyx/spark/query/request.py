@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from onyx.plugins.protocol import SealProgress
 from onyx.structs import prepared
 
 
@@ -71,6 +72,8 @@ class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress
     """Always 0 over bounded inputs, which are one batch."""
     ui_url: str | None = None
     """Of Spark, if it has one."""
+    spark: SealProgress = msgspec.field(default_factory=SealProgress)
+    """By Spark's own account of its jobs."""
 
 
 @prepared

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.failure import found_in
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import (
@@ -28,6 +29,7 @@ from onyx.spark.query.stage import run_stage
 from onyx.spark.query.tree import total
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
+from onyx.spark.session.progress import reported
 
 ROWS_A_BATCH = "64"
 """Rows are whole batches of segments, so few go to Python at once."""
@@ -62,8 +64,9 @@ def answer(request: QueryRequest, say: Say, open_spark: Open = opened) -> QueryR
         query = Query(StageConfig(request, (), 1))
         partitions = _partitions(query)
         spark = open_spark(request)
-        say(QueryProgress("running", ui_url=_ui_url(spark)))
-        rows = run(spark, request, partitions, len(query.plan.stages))
+        _say_how_far(say, spark, SealProgress())
+        with reported(request.master, spark, partial(_say_how_far, say, spark)):
+            rows = run(spark, request, partitions, len(query.plan.stages))
     except Exception as error:
         return QueryReply(found_in(error))
     say(QueryProgress("done"))
@@ -118,6 +121,10 @@ def _reply(query: Query, rows: list[Row]) -> QueryReply:
         if each.how in ("staged", "spooled")
     }
     return QueryReply(None, outputs, total(counts))
+
+
+def _say_how_far(say: Say, spark: Any, progress: SealProgress) -> None:
+    say(QueryProgress("running", ui_url=_ui_url(spark), spark=progress))
 
 
 def _ui_url(spark: Any) -> str | None:

@@ -6,11 +6,17 @@ them while a query runs; they lack rows, and what is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from onyx.plugins.protocol import SealProgress
+from onyx.spark.session.masters import is_connect
 
+GROUP = "onyx"
+"""Of the jobs of a session that runs nothing else."""
+REPORT_EVERY_S = 2.0
 STAGES_MAX = 200
 """Newest stages of Spark that are looked at: each look is a dozen calls to the JVM."""
 
@@ -77,3 +83,44 @@ class ConnectProgress:
                 tasks_done=sum(stage.num_completed_tasks for stage in found),
                 bytes_read=sum(stage.num_bytes_read for stage in found),
             )
+
+
+@contextlib.contextmanager
+def reported(
+    master: str,
+    session: Any,
+    say: Callable[[SealProgress], None],
+    every_s: float = REPORT_EVERY_S,
+) -> Iterator[None]:
+    """Report how far what runs inside is, whenever that has changed.
+
+    Args:
+        say: called on another thread, every `every_s` seconds at most.
+    """
+    connect = ConnectProgress()
+    if is_connect(master):
+        session.registerProgressHandler(connect.take)
+    else:
+        session.sparkContext.setJobGroup(GROUP, GROUP)
+
+    def look() -> SealProgress | None:
+        return connect.value if is_connect(master) else progress_of(session.sparkContext, GROUP)
+
+    ended = threading.Event()
+
+    def watch() -> None:
+        said = None
+        while not ended.wait(every_s):
+            with contextlib.suppress(Exception):  # Spark may end at any time
+                found = look()
+                if found is not None and found != said:
+                    said = found
+                    say(found)
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join(REPORT_EVERY_S)
