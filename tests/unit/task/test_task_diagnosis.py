@@ -46,7 +46,11 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(FN, held_back=True), Reason.SUSPECTS, "tried alone"),
         (facts(FN, suspects=3, outbox_to=("a",)), Reason.SUSPECTS, "tries 3 segments"),
         (facts(DRIVER, Phase.TAKE_OVER), Reason.RECOVERING, "is committed"),
-        (facts(DRIVER, Phase.RUN_QUERY, query="starting"), Reason.SPARK, "query on Spark is starting"),
+        (
+            facts(DRIVER, Phase.RUN_QUERY, query="starting"),
+            Reason.SPARK,
+            "query on Spark is starting",
+        ),
         (facts(DRIVER, Phase.RUN_QUERY, obstacle="Spark died"), Reason.UNAVAILABLE, "Spark died"),
         (facts(DRIVER, Phase.PUBLISH), Reason.PLUGIN, "publishes the result"),
         (facts(FN, in_flight=7), Reason.COMPLETIONS, "nothing"),
