@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.spark_query import publish_all, request_of, run_query
 
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.child.environment import environment
+from onyx.spark.compiler.compile import compile_job
 from onyx.spark.query.request import QueryProgress, QueryReply, lines
 from onyx.spark.query.run import opened
 
@@ -79,6 +81,39 @@ def test_windows_by_event_time_give_the_rows_of_peers(
     page = (folder / "windows/README.md").read_text("utf-8")
     expected = [line.strip() for line in page.splitlines() if line.startswith("    {")]
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(expected)
+
+
+@pytest.mark.parametrize("times", [[1, 5, 61, 70, 130], [130, 70, 1, 61, 5]])
+def test_a_window_gives_the_same_whether_segments_are_in_order_or_not(
+    times: list[int], tmp_path: Path, spark: Any
+) -> None:
+    """In order, it is combined before the shuffle; otherwise the query runs again without."""
+    read = [{"key": "a", "at": 60_000 + at * 1000} for at in times]
+    spec = {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "count"], ["count", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "sequence", "watermarkKey": "at",
+             "batchSize": 1, "options": {"segments": read}},
+            {"name": "count", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
+            {"name": "write", "type": "output", "plugin": "files", "options": {"path": "out"}},
+        ],
+        "windows": [{"id": "minutes", "task": "count", "type": "fixed", "windowKey": "at",
+                     "range": [1, "minute"], "aggregation": "count"}],
+        "triggers": [{"windowId": "minutes", "type": "watermark", "refinement": "discarding",
+                      "emit": "visits:hour"}],
+    }  # fmt: skip
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "minutes"}}
+    job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
+    assert compile_job(job).exchanges[0].combined
+    request = request_of(job, tmp_path, ("visits",), master=MASTER)
+    reply = run_query(request, spark)
+    assert reply.failure is None, reply.failure
+    publish_all(request, reply)
+    found = Counter[str]()
+    for each in written(tmp_path / "out"):
+        found[each["hour"]] += each["visits"]
+    assert found == {"00:01": 2, "00:02": 2, "00:03": 1}
 
 
 def test_a_failure_comes_out_of_spark_with_its_task_and_segment(folder: Path, spark: Any) -> None:

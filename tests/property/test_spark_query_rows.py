@@ -15,6 +15,8 @@ from tests.support.spark_query import Frames, publish_all, request_of, run_query
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
+from onyx.spark.compiler.compile import compile_job
+from onyx.spark.compiler.plan import Plan
 
 RANGE, MODULE = 60, "tests.support.spark_functions"
 Segments = list[dict[str, Any]]
@@ -30,20 +32,20 @@ segments = st.lists(
 )
 
 
-def query(spec: dict[str, Any], places: int) -> Segments:
+def parsed(spec: dict[str, Any]) -> Job:
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "made"}}
+    return parse_manifest(json.dumps({**head, "spec": spec}).encode())
+
+
+def planned(spec: dict[str, Any]) -> Plan:
+    return compile_job(parsed(spec))
+
+
+def query(spec: dict[str, Any], places: int, combine: bool = True) -> Segments:
     """What the task `write` of a job has written."""
-    job: Job = parse_manifest(
-        json.dumps(
-            {
-                "apiVersion": "onyx.dev/v1alpha1",
-                "kind": "OnyxJob",
-                "metadata": {"name": "made"},
-                "spec": spec,
-            }
-        ).encode()
-    )
+    job = parsed(spec)
     with tempfile.TemporaryDirectory() as folder:
-        request = request_of(job, Path(folder), (MODULE,))
+        request = request_of(job, Path(folder), (MODULE,), combine=combine)
         reply = run_query(request, Frames(places))
         assert reply.failure is None, reply.failure
         publish_all(request, reply)
@@ -112,6 +114,56 @@ def test_windows_sum_what_a_plain_loop_sums(
         lower = None if chained else row["lower"]
         found[json.dumps(row["group"]), lower] += row["value"]
     assert +found == +expected
+
+
+WINDOWS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["fixed", "sliding", "global"]),
+        "aggregation": st.sampled_from(
+            ["count", ["sum", "v"], ["max", "v"], ["min", "v"], ["average", "v"]]
+        ),
+        "allowedLateness": st.sampled_from([None, 0, RANGE, RANGE * 20]),
+    }
+)
+
+
+@given(
+    segments, st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, RANGE * 12),
+    WINDOWS, st.sampled_from(["discarding", "accumulating"]), st.booleans(),
+)  # fmt: skip
+@settings(max_examples=25, deadline=None)
+def test_windows_combined_before_the_shuffle_fire_what_they_fire_behind_it(
+    read: Segments, partitions: int, places: int, grouped: bool, disorder: int,
+    window: dict[str, Any], refinement: str, ordered: bool,
+) -> None:  # fmt: skip
+    read = sorted(read, key=lambda each: each["at"]) if ordered else read
+    lateness, windowed = window["allowedLateness"], window["type"] != "global"
+    window = {"id": "sums", "task": "sum", "init": 5, **window}
+    if window["aggregation"][0] not in ("max", "min"):
+        del window["init"]
+    del window["allowedLateness"]
+    if windowed:
+        window |= {"windowKey": "at", "range": [RANGE, "milliseconds"]}
+        window |= {} if lateness is None else {"allowedLateness": [lateness, "milliseconds"]}
+    if window["type"] == "sliding":
+        window["slide"] = [RANGE // 2, "milliseconds"]
+    spec: dict[str, Any] = {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "sum"], ["sum", "write"]],
+        "catalog": [
+            source(read, partitions, False, disorder),
+            {"name": "sum", "type": "reduce"}
+            | ({"groupByKey": "key", "fluxPolicy": "continue"} if grouped else {}),
+            WRITE,
+        ],
+        "windows": [window],
+        "triggers": [
+            {"windowId": "sums", "type": "watermark", "refinement": refinement,
+             "emit": f"{MODULE}:extent"}
+        ],
+    }  # fmt: skip
+    assert planned(spec).exchanges[0].combined
+    assert in_order(query(spec, places)) == in_order(query(spec, places, combine=False))
 
 
 @given(segments, st.integers(1, 4), st.integers(1, 5), st.booleans())

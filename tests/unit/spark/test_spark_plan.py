@@ -47,8 +47,11 @@ def job(spec: str) -> Job:
 
 
 def test_a_task_behind_a_shuffle_begins_a_stage() -> None:
-    hours = PlannedWindow("hours", "fixed", "sum n", "windows")
-    best = PlannedWindow("best", "global", "shop:best", "windows")
+    below = "windows below it hear each watermark"
+    hours = PlannedWindow("hours", "fixed", "sum n", False, below)
+    best = PlannedWindow(
+        "best", "global", "shop:best", False, "states of shop:best are not numbers"
+    )
     assert compile_job(job(SHOP)) == Plan(
         "shop",
         (
@@ -91,12 +94,55 @@ def test_a_plan_is_readable() -> None:
         "      bad: output, files staged, and published by the worker at the end",
         "      shuffle to totals in stage 1, by shop, day",
         "stage 1: one mapInArrow, a task of Spark for each share of the groups",
-        "  totals: reduce, fixed window hours of sum n by windows, watermarks of every batch",
+        "  totals: reduce, fixed window hours of sum n folded behind the shuffle (windows below it "
+        "hear each watermark), watermarks of every batch",
         "    shuffle to top in stage 2, all to one place",
         "stage 2: one mapInArrow, a task of Spark for each share of the groups",
-        "  top: reduce, global window best of shop:best by windows",
+        "  top: reduce, global window best of shop:best folded behind the shuffle (states of "
+        "shop:best are not numbers)",
         "    print: output, stdout spooled, and written by the worker at the end",
     ]
+
+
+COUNTS = """
+  workflow: [[read, count], [count, write]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: in}, watermarkKey: at}
+    - {name: count, type: reduce, groupByKey: page, fluxPolicy: continue}
+    - {name: write, type: output, plugin: files, options: {path: out}}
+  windows: [{id: hours, task: count, type: fixed, windowKey: at, range: [1, hour],
+             aggregation: count}]
+  triggers: [{windowId: hours, type: watermark, refinement: discarding, emit: "shop:row"}]
+"""
+
+
+def test_a_window_of_numbers_that_waits_for_the_watermark_is_combined_before_the_shuffle() -> None:
+    counts = job(COUNTS)
+    assert (
+        "  count: reduce, fixed window hours of count combined before the shuffle"
+        in render(compile_job(counts), counts).splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("this", "that", "reason"),
+    [
+        ("aggregation: count", "aggregation: conj", "states of conj are not numbers"),
+        ("type: watermark", "type: segment, threshold: [9, elements]",
+         "trigger segment looks at each segment"),
+        (", watermarkKey: at", "", "no input assigns watermarks, so each segment is one"),
+        ("fluxPolicy: continue", 'fluxPolicy: continue, uniquenessKey: id',
+         "uniquenessKey looks at each segment"),
+        ("type: fixed, windowKey: at, range: [1, hour]",
+         "type: session, windowKey: at, timeoutGap: [1, hour]",
+         "session extents depend on all segments"),
+    ],
+)  # fmt: skip
+def test_any_other_window_is_folded_behind_the_shuffle_and_the_plan_says_why(
+    this: str, that: str, reason: str
+) -> None:
+    (window,) = compile_job(job(COUNTS.replace(this, that))).exchanges[0].windows
+    assert (window.combined, window.reason) == (False, reason)
 
 
 def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:

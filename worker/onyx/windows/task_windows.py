@@ -22,7 +22,7 @@ from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
-from onyx.windows.records import Record, Records, WindowRecord
+from onyx.windows.records import Record, Records, SetStates, WindowRecord
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 
@@ -142,6 +142,13 @@ class TaskWindows:
         for record in records:
             assert isinstance(record, WindowRecord), "the state log of a windowed task"
             self._found(record.window).restore(shard, record)
+            self._holder.trim()
+
+    def merge(self, records: Sequence[SetStates]) -> None:
+        """States of groups, folded elsewhere from other segments, are added to those here. Only of
+        fixed, sliding and global windows, whose extents do not depend on segments."""
+        for record in records:
+            self._found(record.window).merge(record)
             self._holder.trim()
 
     def snapshot(self, shard: int) -> list[Record]:

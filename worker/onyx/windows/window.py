@@ -30,6 +30,7 @@ from onyx.windows.records import (
     FiringProgress,
     Record,
     Records,
+    SetStates,
     SetTriggerStates,
     TimerDue,
     WatermarkReached,
@@ -381,6 +382,11 @@ class Window:
                 self._watermarks.restore(shard, record)
             case _:
                 self._extents.restore(shard, record)
+
+    def merge(self, record: SetStates) -> None:
+        """Add states that were folded elsewhere."""
+        self._extents.settle()
+        self._extents.merge(record)
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""

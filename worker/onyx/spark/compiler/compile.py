@@ -13,6 +13,7 @@ from typing import Literal
 from onyx.errors import ManifestError
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.workflow import ancestors, parents, topological_order
+from onyx.spark.compiler.combining import against_combining
 from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
 from onyx.spark.compiler.refusals import refusals
 
@@ -22,8 +23,11 @@ _HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
 }  # fmt: skip
 
 
-def compile_job(job: Job) -> Plan:
+def compile_job(job: Job, combine: bool = True) -> Plan:
     """The plan of a job.
+
+    Args:
+        combine: whether windows may be folded before a shuffle.
 
     Raises:
         ManifestError: Spark cannot run the job; it lists everything that stands against it.
@@ -43,7 +47,9 @@ def compile_job(job: Job) -> Plan:
         )
         for number in range(count)
     )
-    exchanges = [_exchange(job, task, max(runs_in[task])) for task in order if task in shuffled]
+    exchanges = [
+        _exchange(job, task, max(runs_in[task]), combine) for task in order if task in shuffled
+    ]
     outputs = tuple(
         PlannedOutput(task, plugin, _HOW[plugin])
         for task in order
@@ -82,22 +88,38 @@ def _key(entry: CatalogEntry) -> str | None:
     return keys if keys is None or isinstance(keys, str) else ", ".join(keys)
 
 
-def _exchange(job: Job, task: str, stage: int) -> Exchange:
+def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
     windows = [each for each in job.windows if each.task == task]
     below = [each for each in job.windows if task in ancestors(job.workflow, each.task)]
+    assigned = any(_assigns(job.entry(each)) for each in ancestors(job.workflow, task))
+    against = [_against(job, each, combine) for each in windows]
     planned = tuple(
-        PlannedWindow(each.id, each.type, _aggregation(each), "windows") for each in windows
+        PlannedWindow(each.id, each.type, _aggregation(each), not any(against), reason)
+        for each, reason in zip(windows, _with_others(against), strict=True)
     )
-    return Exchange(
-        task, stage, _key(job.entry(task)), planned, _watermarks(job, task, [*windows, *below])
-    )
+    together = bool(windows) and not any(against)
+    marks = _watermarks([*windows, *below], together) if assigned else "none"
+    return Exchange(task, stage, _key(job.entry(task)), planned, marks)
 
 
-def _watermarks(
-    job: Job, task: str, windows: list[Window]
-) -> Literal["none", "segments", "batches"]:
-    if not windows or not any(_assigns(job.entry(each)) for each in ancestors(job.workflow, task)):
+def _against(job: Job, window: Window, combine: bool) -> str:
+    if not combine:
+        return "segments are behind the watermark"
+    return against_combining(job, window, any(map(_assigns, job.catalog)))
+
+
+def _with_others(against: list[str]) -> list[str]:
+    """Windows of a task get the same rows, so all of them are combined or none is."""
+    return [
+        each or ("another one of its task cannot be" if any(against) else "") for each in against
+    ]
+
+
+def _watermarks(windows: list[Window], combined: bool) -> Literal["none", "segments", "batches"]:
+    if not windows:
         return "none"
+    if combined:
+        return "segments"
     return "batches" if any(each.allowed_lateness is not None for each in windows) else "segments"
 
 

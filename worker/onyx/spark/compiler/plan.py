@@ -14,15 +14,15 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class PlannedWindow:
-    """A window, and who folds it."""
+    """A window, and where it is folded."""
 
     id: str
     type: str
     aggregation: str
-    engine: Literal["windows", "native"]
-    """`windows`: the code of peers. `native`: an aggregation of Spark."""
+    combined: bool
+    """Whether it is folded before the shuffle, and states are merged behind it."""
     reason: str = ""
-    """Why it is not native."""
+    """Why it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Exchange:
     watermarks: Literal["none", "segments", "batches"] = "none"
     """What carries event time to it. `segments`: it comes with them. `batches`: every batch of the
     source says it to every place, because windows drop what is late."""
+
+    @property
+    def combined(self) -> bool:
+        """Whether states instead of segments are shuffled."""
+        return bool(self.windows) and all(each.combined for each in self.windows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,9 @@ def _by(exchange: Exchange) -> str:
 
 def _windows(exchange: Exchange) -> Iterator[str]:
     for each in exchange.windows:
+        where = "combined before" if each.combined else "folded behind"
         reason = f" ({each.reason})" if each.reason else ""
-        yield f"{each.type} window {each.id} of {each.aggregation} by {each.engine}{reason}"
+        yield f"{each.type} window {each.id} of {each.aggregation} {where} the shuffle{reason}"
     if exchange.watermarks == "batches":
         yield "watermarks of every batch"
 

@@ -19,6 +19,7 @@ from onyx.task.failures.failure import Failure, report
 
 MESSAGE_CHARACTERS_MAX = 2_000
 _MARK = "onyx-failure"
+_DISORDERED = "onyx-disordered"
 _FOUND = re.compile(rf"{_MARK}:([A-Za-z0-9+/=]+):{_MARK}")
 
 
@@ -30,15 +31,30 @@ class TaskFailed(Exception):
         super().__init__(f"{_MARK}:{encoded}:{_MARK}")
 
 
+class Disordered(OnyxError):
+    """A segment came behind the watermark of its partition. The query cannot combine states
+    (`query.combine`), and runs again without."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(f"{_DISORDERED}: a segment of task {task!r} is behind the watermark")
+
+
+def is_disordered(error: BaseException) -> bool:
+    """Whether an exception of Spark, or of ours, is about such a segment."""
+    return _DISORDERED in str(error)
+
+
 def failed(
     job: str, task: str, peer: str, phase: str, error: Exception, values: bool
-) -> TaskFailed:
+) -> TaskFailed | Disordered:
     """What is raised when a task of the job has failed.
 
     Args:
         values: whether what is in a segment may be shown.
     """
     failure = error if isinstance(error, Failure) else Failure(phase, error)
+    if isinstance(failure.error, Disordered):
+        return failure.error
     found = report(JobId(job), TaskName(task), PeerId(peer), failure, values)
     message = f"task {task!r} failed in {failure.phase}: {found['detail']}"
     by_user = isinstance(failure.error, UserError) or not isinstance(failure.error, OnyxError)

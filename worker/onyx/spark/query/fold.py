@@ -22,6 +22,7 @@ from onyx.task.windowed.fire import carry_out
 from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
+from onyx.windows.records import SetStates
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
@@ -53,6 +54,10 @@ class Fold:
         """Segments have come."""
         self._tree.push(self._task, segments, self)
         self._send()
+
+    def merge(self, records: Sequence[SetStates]) -> None:
+        """States that were folded before the shuffle have come."""
+        self.windows.merge(records)
 
     def advance(self, mark: int) -> None:
         """Event time has come to this."""

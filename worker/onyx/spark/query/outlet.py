@@ -52,6 +52,17 @@ class Outlet:
         for place in np.unique(places).tolist():
             self._gather(task, place, take(segments, np.flatnonzero(places == place)))
 
+    def place_of(self, task: str, shard: int) -> int:
+        """The place that has the groups of a shard."""
+        if self._exchanges[task].key is None:
+            return place_of(task, self._places)
+        return shard % self._places
+
+    def put_states(self, task: str, place: int, payload: bytes) -> None:
+        """States of windows of a task that were folded here."""
+        stage = self._exchanges[task].stage
+        self._add(Row(stage, task, place, self._seq(), self._origin, "states", None, payload))
+
     def advanced(self, mark: int | None, downstream: frozenset[str]) -> None:
         """A step of the origin is over, and its watermark is this now.
 
@@ -68,12 +79,17 @@ class Outlet:
         self._number = 0
 
     def end(self, downstream: frozenset[str]) -> None:
-        """Nothing more comes from the origin."""
+        """Nothing more comes from the origin. Every place hears its last watermark: one that got
+        few segments of it knows less, and extents fire by the watermark before they do at the end.
+        """
         for task, place in sorted(self._gathered):
             self._flush(task, place)
+        # A step of its own: which origin ends first does not depend on how many rows each has made.
+        self._step, self._number = self._step + 1, 0
         for task in sorted(downstream):
             exchange = self._exchanges[task]
             if exchange.watermarks != "none":
+                self._say(exchange)
                 for place in self._places_of(exchange):
                     self._add(Row(exchange.stage, task, place, self._seq(), self._origin, "end",
                                   self.mark, b""))  # fmt: skip

@@ -83,7 +83,7 @@ class Query:
         self.config = config
         self.request = config.request
         self.job: Job = parse_mapping(config.request.manifest)
-        self.plan: Plan = compile_job(self.job)
+        self.plan: Plan = compile_job(self.job, config.request.combine)
         self.clock: Clock = SystemClock()
         self.resolve: Callable[[str], Callable[..., Any]] = Resolver(config.request.modules).resolve
 

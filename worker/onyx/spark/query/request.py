@@ -46,6 +46,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Folder of Spark's checkpoint; unused by a query over bounded inputs."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    combine: bool = True
+    """Whether windows may be folded before a shuffle (`compiler.combining`)."""
     report_values: bool = True
     """Whether failures may show what is in a segment."""
     parent_pid: int = 0

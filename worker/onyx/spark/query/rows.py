@@ -13,9 +13,11 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
+from onyx.windows.records import SetStates
 
 DDL = (
     "stage int, task string, place int, seq bigint, origin string, kind string, mark bigint, "
@@ -38,7 +40,8 @@ ORDER = ("stage", "task", "place", "seq", "origin")
 """How a stage wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
 """Stage of rows that are for the driver."""
-Kind = Literal["dicts", "columns", "end", "token", "spool", "counts"]
+Kind = Literal["dicts", "columns", "states", "end", "token", "spool", "counts"]
+"""`states`: records of windows that were folded before the shuffle (`query.combine`)."""
 
 
 class Row(NamedTuple):
@@ -74,6 +77,11 @@ def segments_of(row: Row) -> Segments:
         with pa.ipc.open_stream(row.payload) as reader:
             return Columns(reader.read_next_batch())
     return decode(row.payload) if row.kind == "dicts" else []
+
+
+def states_of(row: Row) -> list[SetStates]:
+    """The states of a row of windows that were folded before the shuffle."""
+    return [each for each in decode_records(row.payload) if isinstance(each, SetStates)]
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.query.failure import found_in
+from onyx.spark.query.failure import found_in, is_disordered
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import (
     OutputResult,
@@ -66,11 +66,23 @@ def answer(request: QueryRequest, say: Say, open_spark: Open = opened) -> QueryR
         spark = open_spark(request)
         _say_how_far(say, spark, SealProgress())
         with reported(request.master, spark, partial(_say_how_far, say, spark)):
-            rows = run(spark, request, partitions, len(query.plan.stages))
+            rows = _combined_if_possible(spark, request, partitions, len(query.plan.stages))
     except Exception as error:
         return QueryReply(found_in(error))
     say(QueryProgress("done"))
     return _reply(query, rows)
+
+
+def _combined_if_possible(
+    spark: Any, request: QueryRequest, partitions: tuple[tuple[str, str], ...], stages: int
+) -> list[Row]:
+    try:
+        return run(spark, request, partitions, stages)
+    except Exception as error:
+        if not (request.combine and is_disordered(error)):
+            raise
+    anew = msgspec.structs.replace(request, combine=False)
+    return run(spark, anew, partitions, stages)
 
 
 def run(

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from onyx.plugins.protocol import Input
 from onyx.spark.query.arrivals import Arrivals, downstream, origins
-from onyx.spark.query.failure import TaskFailed
+from onyx.spark.query.failure import Disordered, TaskFailed
 from onyx.spark.query.fold import Fold
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, query_of
-from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of, segments_of
+from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of, segments_of, states_of
 from onyx.spark.query.sinks import Sinks
 from onyx.spark.query.sources import Partition
 from onyx.spark.query.tree import Tree
@@ -38,6 +38,7 @@ def run_stage(
 
     Raises:
         TaskFailed: a task of the job has failed.
+        Disordered: the query must run without folding before shuffles.
     """
     from pyspark import TaskContext
 
@@ -79,6 +80,7 @@ class Stage:
                     yield outlet.take_rows()
             except Exception as error:
                 raise self._blamed(task, Phase.READ_BATCH, error) from error
+            self._tree.end()
             outlet.end(below)
             yield outlet.take_rows()
 
@@ -108,7 +110,9 @@ class Stage:
         fold = Fold(self._tree, program, place, places) if program.windowed is not None else None
         for row in rows:
             segments = segments_of(row)
-            if len(segments) and fold is not None:
+            if row.kind == "states" and fold is not None:
+                fold.merge(states_of(row))
+            elif len(segments) and fold is not None:
                 fold.add(segments)
             elif len(segments):
                 self._tree.push(task, segments)
@@ -119,11 +123,12 @@ class Stage:
             yield outlet.take_rows()
         if fold is not None:
             fold.end()
+        self._tree.end()
         outlet.end(below)
         yield outlet.take_rows()
 
-    def _blamed(self, task: str, phase: Phase, error: Exception) -> TaskFailed:
-        if isinstance(error, TaskFailed):
+    def _blamed(self, task: str, phase: Phase, error: Exception) -> Exception:
+        if isinstance(error, TaskFailed | Disordered):
             return error
         return self._tree.failure(task, phase.value, error)
 

@@ -11,17 +11,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from onyx.codec.refusals import refuse
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import U64, Batch, Segment, Segments, as_dicts, part_of, take
+from onyx.flow.batch import U64, Batch, FoundKeys, Segment, Segments, as_dicts, part_of, take
 from onyx.flow.columns import Columns
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.spark.query.combine import Combining
 from onyx.spark.query.failure import TaskFailed, failed
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, Tally
@@ -54,6 +56,7 @@ class Tree:
         self._written: Counter[str] = Counter()
         self.examined: set[str] = set()
         """Inputs of which every segment can travel."""
+        self._combining: dict[str, Combining] = {}
         self.outlet: Outlet
         """Of the origin whose segments are pushed."""
 
@@ -64,12 +67,12 @@ class Tree:
                 program = self._query.program(task)
             except Exception as error:
                 raise self.failure(task, Phase.BUILD.value, error) from error
-            shuffled = [each for each in program.groupings if self._query.plan.exchange(each)]
+            shuffled = [each for each in program.groupings if self._is_sent(each)]
             self._programs[task] = program
             self._checks[task] = GroupChecks(program.groupings, shuffled)
         return self._programs[task]
 
-    def failure(self, task: str, phase: str, error: Exception) -> TaskFailed:
+    def failure(self, task: str, phase: str, error: Exception) -> Exception:
         """What is raised when a task has failed."""
         request = self._query.request
         values = request.report_values
@@ -82,11 +85,18 @@ class Tree:
             for task, program in self._programs.items()
         }
 
-    def push(self, task: str, segments: Segments, folding: Folding | None = None) -> None:
+    def push(
+        self,
+        task: str,
+        segments: Segments,
+        folding: Folding | None = None,
+        keys: FoundKeys | None = None,
+    ) -> None:
         """A batch comes to a task.
 
         Args:
             folding: the windows of the task, if it has any.
+            keys: of the groups of the segments, if they are known.
 
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
@@ -100,7 +110,14 @@ class Tree:
             while roots is not None and len(part):
                 part, roots = self._try(program, Batch(part, roots), folding)
             if roots is None:
-                self._try(program, Batch(part), folding)
+                its_keys = keys if part is segments else None
+                self._try(program, Batch(part, keys=its_keys), folding)
+
+    def end(self) -> None:
+        """The origin has no more segments: what was folded of them leaves."""
+        for task, combining in self._combining.items():
+            self._leave(task, combining)
+        self._combining.clear()
 
     def emit(self, task: str, segments: list[Segment], child: str | None) -> None:
         """Segments that triggers of a task have emitted; late ones are for a child of their own."""
@@ -166,10 +183,32 @@ class Tree:
             if not self.outlet.leads_to(child):
                 self.push(child, share.segments)
                 continue
+            if not self._is_sent(child):
+                self._combine(child, share)
+                continue
             hashes, grouping = share.hashes, program.groupings.get(child)
             if hashes is None and grouping is not None:
                 hashes = grouping.hashes_of(share.segments)
             self.outlet.put(child, share.segments, hashes)
+
+    def _is_sent(self, child: str) -> bool:
+        """Whether segments for a child are shuffled."""
+        exchange = self._query.plan.exchange(child)
+        return exchange is not None and not exchange.combined
+
+    def _combine(self, child: str, share: Outgoing) -> None:
+        """Fold segments for a child that gets states."""
+        combining = self._combining.get(child)
+        if combining is None:
+            combining = Combining(self.program(child), lambda: self.outlet.mark)
+            self._combining[child] = combining
+        self.push(child, share.segments, combining, share.keys)
+        if combining.full:
+            self._leave(child, combining)
+
+    def _leave(self, task: str, combining: Combining) -> None:
+        for place, payload in combining.take(partial(self.outlet.place_of, task)):
+            self.outlet.put_states(task, place, payload)
 
     def _again(self, segments: Segments, roots: U64 | None, routed: Routed) -> tuple[Segments, U64]:
         """The segments to be tried again, after a rest, each with its next attempt."""

@@ -19,7 +19,7 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records
+from onyx.windows.records import Record, Records, SetStates
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -134,6 +134,10 @@ class Extents(ABC, Generic[E]):
     @abstractmethod
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
+
+    def merge(self, record: SetStates) -> None:
+        """Add states that were folded elsewhere from other segments."""
+        raise NotImplementedError("extents that depend on segments cannot be merged by record")
 
     @abstractmethod
     def drop(self, shards: Collection[int]) -> None:

@@ -306,6 +306,18 @@ class NumberedExtents(Extents[int]):
             case Fired() | FiredGroups():
                 self._waiting.restore(shard, record, self._present(shard, record.extent))
 
+    def merge(self, record: SetStates) -> None:
+        """See `Extents.merge`."""
+        self._index.invalidate()
+        number, keys = record.extent, load_keys(record.groups)
+        bucket, merge = self._bucket(number), self._aggregation.merge
+        for key, state in zip(keys, map(self._aggregation.load, record.states), strict=True):
+            bucket[key] = merge(bucket[key], state) if key in bucket else state
+        touched = dict.fromkeys(keys)
+        bucket.used(touched)
+        self._changes.states(number, touched)
+        self._waiting.touch(number, touched)
+
     def _restored(self, shard: int, number: int, keys: Mapping[Any, None]) -> None:
         if self._holder.in_memory:
             self._index.of(shard).setdefault(number, {}).update(keys)

@@ -1,0 +1,69 @@
+"""Which windows are combined before the shuffle: each partition folds its own segments, and states
+instead of segments are shuffled, then merged.
+
+That gives the same as one fold behind the shuffle when nothing looks at single segments or at
+their order: numbers of built-in aggregations, extents that are known before segments come, and one
+trigger that waits for the watermark or the end. The watermark needs care: a segment behind the
+watermark of its own partition would have made an extent fire twice. The query notices one
+(`query.combine`), and runs again without combining.
+
+Rejected: `window()` and `groupBy` of Spark. Its own aggregation begins with the same step, a
+partial one before the shuffle, but segments would have to move to the JVM for it, and their types
+would have to be known.
+"""
+
+from __future__ import annotations
+
+from onyx.model.job import Job, Window
+from onyx.model.workflow import ancestors
+
+AGGREGATIONS = frozenset({"average", "count", "max", "min", "sum"})
+"""Whose states are numbers and can be merged in any order."""
+TYPES = frozenset({"fixed", "global", "sliding"})
+
+
+def against_combining(job: Job, window: Window, assigned: bool) -> str:
+    """Why a window cannot be combined before the shuffle; empty if it can.
+
+    Args:
+        assigned: whether inputs above its task assign watermarks.
+    """
+    return _of_task(job, window.task) or _of_window(window) or _of_triggers(job, window, assigned)
+
+
+def _of_task(job: Job, task: str) -> str:
+    entry = job.entry(task)
+    if entry.type != "reduce":
+        return "its task passes segments on"
+    if entry.fn is not None:
+        return "its task has a function"
+    if entry.uniqueness_key is not None:
+        return "uniquenessKey looks at each segment"
+    if entry.dead_letter is not None or any(each.from_task == task for each in job.flow_conditions):
+        return "flow conditions look at each segment"
+    if any(task in ancestors(job.workflow, each.task) for each in job.windows):
+        return "windows below it hear each watermark"
+    return ""
+
+
+def _of_window(window: Window) -> str:
+    name = window.aggregation if isinstance(window.aggregation, str) else window.aggregation[0]
+    if window.type not in TYPES:
+        return f"{window.type} extents depend on all segments"
+    if name not in AGGREGATIONS:
+        return f"states of {name} are not numbers"
+    if "ordered-log" in window.storage_strategy:
+        return "an ordered-log keeps segments"
+    return ""
+
+
+def _of_triggers(job: Job, window: Window, assigned: bool) -> str:
+    triggers = [each for each in job.triggers if each.window_id == window.id]
+    if len(triggers) != 1:
+        return "it has several triggers" if triggers else ""
+    trigger = triggers[0]
+    if trigger.type != "watermark":
+        return f"trigger {trigger.type} looks at each segment"
+    if not assigned and (window.type != "global" or trigger.fire_all_extents):
+        return "no input assigns watermarks, so each segment is one"
+    return ""
