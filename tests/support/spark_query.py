@@ -66,7 +66,10 @@ class Frames:
 
     def __init__(self, places: int = 3) -> None:
         self._places = places
-        self.conf = self
+        self.conf = self.sparkContext = self
+
+    def setJobGroup(self, group: str, description: str) -> None:
+        """Nobody asks how far it is."""
 
     def get(self, name: str) -> str:
         assert name == "spark.sql.shuffle.partitions"
