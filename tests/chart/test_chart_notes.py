@@ -27,6 +27,11 @@ def test_it_has_nothing_to_say_about_what_is_there() -> None:
     assert "NOTE" not in notes(value_set("production"))
 
 
+def test_it_says_when_spark_is_there() -> None:
+    assert "SparkReady" not in notes()
+    assert "oc/onyx --for=condition=SparkReady" in notes({"spark": {"enabled": True}})
+
+
 def test_it_says_when_there_is_no_place_for_state() -> None:
     reported = notes({"s3": {"existingSecret": "keys"}})
 

@@ -95,7 +95,14 @@ def test_the_job_of_the_test_is_valid() -> None:
     job = parse_manifest(config_map["data"]["job.yaml"], "job.yaml")
 
     assert job.name == "onyx-test"
-    assert config_map["data"]["test_job.py"].startswith('"""Run a small job')
+    assert config_map["data"]["test_job.py"].startswith('"""Run small jobs')
+
+
+def test_the_test_of_an_installation_with_spark_runs_a_job_there_too() -> None:
+    values = {"spark": {"enabled": True}}
+    jobs = named("ConfigMap", "onyx-test", values)["data"]["job.yaml"].split("\n---\n")
+    engines = {job.name: job.engine for job in (parse_manifest(each, "job.yaml") for each in jobs)}
+    assert engines == {"onyx-test": "peers", "onyx-test-spark": "spark"}
 
 
 @EACH_SET

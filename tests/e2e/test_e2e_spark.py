@@ -109,6 +109,12 @@ def test_a_job_on_spark_survives_that_the_pod_of_its_driver_is_lost(release: Rel
     release.await_ready()
 
 
+def test_the_test_of_the_chart_runs_a_job_on_spark(release: Release) -> None:
+    reported = release.kube.helm("test", NAME, "--timeout", "4m", "--logs")
+    assert "onyx-test-spark: Completed" in reported
+    assert "Phase:          Succeeded" in reported
+
+
 def test_without_its_key_the_server_and_its_executors_are_gone(release: Release) -> None:
     until(lambda: release.kube.list("pods", EXECUTORS), "executors run")
     removed = json.dumps([{"op": "remove", "path": "/spec/spark"}])

@@ -1,6 +1,7 @@
-"""Run a small job through the operator and wait until it has completed: what `helm test` does.
+"""Run small jobs through the operator, one after the other, and wait until each has completed: what
+`helm test` does.
 
-Usage: python test_job.py JOB_FILE TIMEOUT_S
+Usage: python test_job.py JOBS_FILE TIMEOUT_S
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ PLURAL = ("onyx.dev", "v1alpha1")
 POLL_S = 1.0
 
 
-def main(job_file: str, timeout_s: float) -> int:
+def main(jobs_file: str, timeout_s: float) -> int:
     config.load_incluster_config()
     api = client.CustomObjectsApi()
-    job = yaml.safe_load(Path(job_file).read_text())
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     deadline_s = time.monotonic() + timeout_s
+    jobs = yaml.safe_load_all(Path(jobs_file).read_text())
+    return max(run(api, job, deadline_s) for job in jobs)
+
+
+def run(api: client.CustomObjectsApi, job: dict[str, Any], deadline_s: float) -> int:
+    """0 when the job has completed, 1 when it has failed or takes too long."""
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     create(api, job, deadline_s)
     try:
         return wait(api, namespace, name, deadline_s)
@@ -51,7 +57,7 @@ def wait(api: client.CustomObjectsApi, namespace: str, name: str, deadline_s: fl
     while time.monotonic() < deadline_s:
         found = api.get_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
         status = found.get("status", {})
-        line = f"{status.get('phase', 'not seen by the operator')}: {status.get('message', '')}"
+        line = f"{name}: {status.get('phase', 'not seen by the operator')}: {status.get('message', '')}"
         if line != shown:
             shown = line
             print(line, flush=True)
