@@ -57,7 +57,8 @@ def wait(api: client.CustomObjectsApi, namespace: str, name: str, deadline_s: fl
     while time.monotonic() < deadline_s:
         found = api.get_namespaced_custom_object(*PLURAL, namespace, "onyxjobs", name)
         status = found.get("status", {})
-        line = f"{name}: {status.get('phase', 'not seen by the operator')}: {status.get('message', '')}"
+        phase = status.get("phase", "not seen by the operator")
+        line = f"{name}: {phase}: {status.get('message', '')}"
         if line != shown:
             shown = line
             print(line, flush=True)
