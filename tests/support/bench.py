@@ -20,6 +20,7 @@ from immutables import Map
 from tests.support.clocks import ManualClock
 from tests.support.memory_log import MemoryLog
 from tests.support.runs import altered
+from tests.support.spark_windows import run_plan
 
 from onyx.errors import NameNotRegistered, OnyxError
 from onyx.flow.batch import U64, Segment
@@ -196,6 +197,7 @@ class Bench:
         """When a list, background work waits here until `finish_slow`."""
         self.trace: dict[str, list[Phase]] = defaultdict(list)
         self.queries: list[ScriptedQuery] = []
+        self.stage_runner = run_plan
         named = [DRIVER] if self.job.engine == "spark" else [each.name for each in self.job.catalog]
         self._counts = {name: (peers or {}).get(name, 1) for name in named}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
@@ -364,6 +366,9 @@ class Bench:
 
     def build_output(self, plugin: str, context: PluginContext) -> Output:
         return Kept(self, context.task) if plugin == "blackhole" else build_output(plugin, context)
+
+    def aside(self, work: Callable[[], Any]) -> Future[Any]:
+        return self.background(work)
 
     def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> ScriptedQuery:
         self.queries.append(ScriptedQuery(request))

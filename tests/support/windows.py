@@ -9,6 +9,7 @@ from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
 from onyx.windows.groups import hashable_keys
+from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 
 WATERMARK = {"type": "watermark", "refinement": "discarding"}
@@ -20,6 +21,7 @@ def task_windows(
     assigned: bool = True,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     shard_of: Callable[[Any], int] = lambda group: 0,
+    make_elsewhere: Make | None = None,
 ) -> TaskWindows:
     """Windows w0, w1, ... with triggers t0, t1, ... each; a fixed one of 10 elements over `at`
     that counts, unless said otherwise."""
@@ -43,7 +45,7 @@ def task_windows(
     )
     compiled = compile_windows(job, "gather", (functions or {}).__getitem__)
     assert compiled is not None
-    return TaskWindows(compiled, shard_of)
+    return TaskWindows(compiled, shard_of, make_elsewhere=make_elsewhere)
 
 
 def _ranged(window: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Thread
 from typing import Any, TypeVar
 
 from onyx.telemetry.logs import locate, location
 
 THREADS = 4
 T = TypeVar("T")
+
+
+def aside(work: Callable[[], T]) -> Future[T]:
+    """Run `work` on a thread of its own, which does not keep the process from ending. The future
+    has its result or what it raised."""
+    where, future = location(), Future[T]()
+
+    def located() -> None:
+        locate(where)
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=located, name="onyx-aside", daemon=True).start()
+    return future
 
 
 class Background:

@@ -62,6 +62,7 @@ def facts_of(
         spark=entry is not None and entry.plugin == SPARK,
         query=driver.where if driver is not None else "",
         progress=_seal_progress(task),
+        aggregating=windowing.windows.stage if windowing is not None else "",
     )
 
 

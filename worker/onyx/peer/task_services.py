@@ -20,7 +20,7 @@ from onyx.log import job_documents
 from onyx.log.append_queue import check_size
 from onyx.log.interface import GroupLog
 from onyx.model.job import Job
-from onyx.peer.background import Background
+from onyx.peer.background import Background, aside
 from onyx.peer.context import Context
 from onyx.peer.events import Event, Propose
 from onyx.peer.group_telemetry import GroupTelemetry
@@ -30,6 +30,8 @@ from onyx.plugins.registry import build_input, build_output
 from onyx.recorder import NoRecorder, Recording
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
+from onyx.spark.child.request import StageRunner
+from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.running import RunningQuery
 from onyx.spark.query.request import QueryRequest
@@ -68,6 +70,8 @@ class TaskServices:
         self.transport = transport
         self.permitted = lease.permitted
         self.background = background.run
+        self.stage_runner: StageRunner = run_in_child
+        self.aside = aside
         self.replica = replica
         self.resolve = context.resolver.resolve
         self.restart_peer = context.replace_peer

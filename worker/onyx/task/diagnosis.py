@@ -60,6 +60,8 @@ class Facts:
     """What the query of a driver does."""
     progress: str = ""
     """Of the stage that runs, in words."""
+    aggregating: str = ""
+    """Which window Spark aggregates, in words."""
 
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
@@ -140,6 +142,7 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"Spark stage failed {f.attempts} times and is run again"),
     (Reason.PLUGIN, lambda f: f.phase is Phase.SEAL,
      lambda f: f"sealing by {f.maker} failed {f.attempts} times and is tried again"),
+    (Reason.SPARK, lambda f: bool(f.aggregating), lambda f: f.aggregating),
     (Reason.SUSPECTS, lambda f: f.held_back,
      lambda _: "waits while segments that have ended a worker process are tried alone"),
     (Reason.SUSPECTS, lambda f: f.suspects > 0,

@@ -19,6 +19,7 @@ from onyx.replica.command import Command
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
+from onyx.spark.child.request import StageRunner
 from onyx.spark.driver.running import RunningQuery
 from onyx.spark.query.request import QueryRequest
 from onyx.state.stores.interface import ChunkStore
@@ -35,6 +36,8 @@ class Services(Protocol):
     clock: Clock
     transport: Transport
     recorder: Recording
+    stage_runner: StageRunner
+    """Runs stages of Spark."""
 
     @property
     def log(self) -> LogReader:
@@ -58,6 +61,10 @@ class Services(Protocol):
 
     def background(self, work: Callable[[], T]) -> Future[T]:
         """Run something that may block, on a thread of its own."""
+        ...
+
+    def aside(self, work: Callable[[], T]) -> Future[T]:
+        """Run something that may take hours, on a thread of its own that ends with the process."""
         ...
 
     def resolve(self, name: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ class Doubt(NamedTuple):
     """The state fits, but in-flight segments may count twice: a user may accept that."""
 
 
-_SHAPE = ("type", "aggregation", "window_key", "min_value", "session_key", "init")
+_SHAPE = ("engine", "type", "aggregation", "window_key", "min_value", "session_key", "init")
 _AMOUNTS = ("range", "slide", "timeout_gap")
 _YAML = {
     "window_key": "windowKey", "min_value": "minValue", "session_key": "sessionKey",

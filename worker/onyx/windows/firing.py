@@ -69,6 +69,8 @@ Pages = Iterator[list[Firing]]
 """What fires at one moment, page by page. The firings of a page have fired and have changed the
 state; those of the next page have not, until it is asked for. Between two pages changes may be
 taken, and questions answered; nothing else may be done before the last page."""
+PENDING: Final[list[Firing]] = []
+"""This very page: the next one is being computed elsewhere, and is to be asked for later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.groups import hashable_key, hashable_keys
+from onyx.windows.portable import check_portable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken
     if window.places is not None:
         places, ints = window.places.of(segments)
     extracted = window.aggregation.extract(segments)
+    if window.window.engine == "spark":
+        check_portable(window, places, extracted)
     key = window.window.session_key
     keys = None if key is None else _session_keys(window, key, segments)
     return Taken(extracted, places, ints, keys)

@@ -139,6 +139,45 @@ class WatermarkReached(WindowRecord, frozen=True, tag="watermark"):
     watermark: Number
 
 
+class SpooledPart(WindowRecord, frozen=True, tag="spooled"):
+    """A file of a window by Spark is a part of the state of some extents: rows, or what a firing
+    has made of older parts."""
+
+    name: str
+    extents: Sequence[int]
+    columns: Sequence[str]
+    """Those that it has of the columns that may be missing."""
+    rows: int
+    seq: int
+    """Rows that come later have higher numbers."""
+    partial: bool
+    """Whether it is the result of a firing."""
+    emptied: bool
+    """Whether only the groups of a result count, which begin anew."""
+    settled: bool
+    """Whether no group of a result waits for a watermark."""
+
+
+class SpooledFired(TriggerRecord, frozen=True, tag="spooled-fired"):
+    """A trigger of a window by Spark has fired, and its result is complete: these extents lose the
+    parts that they had. What is in the result is emitted from now on."""
+
+    name: str
+    event_type: EventType
+    extents: Sequence[int]
+    watermark: Number | None
+
+
+class SpooledEmitted(TriggerRecord, frozen=True, tag="spooled-emitted"):
+    """How far the result of a firing is emitted."""
+
+    name: str
+    file: int
+    """Index among its files; -1: all is emitted."""
+    row: int
+    """The next one of this file."""
+
+
 class StagedOutput(Record, frozen=True, tag="staged"):
     """The token with which an output under exactly-once publishes the part that it staged last; the
     ids of the segments in that part are in the same chunk."""
@@ -151,6 +190,7 @@ AnyRecord = (
     | SetSessions | AddToSessions
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached
+    | SpooledPart | SpooledFired | SpooledEmitted
     | StagedOutput
 )  # fmt: skip
 """What a state log may hold; decoders tell the types apart by their tags."""

@@ -19,10 +19,11 @@ from onyx.flow.columns import Columns
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Keyed, keyed
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import ALL, Added, Extent, Firing, Number, Pages
+from onyx.windows.firing import ALL, PENDING, Added, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records, SetStates, WindowRecord
+from onyx.windows.running import Files, Make, RunningWindow
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 
@@ -39,6 +40,7 @@ class TaskWindows:
         shard_of: Callable[[Any], int],
         holder: Holder | None = None,
         page_max: int = FIRINGS_PAGE_MAX,
+        make_elsewhere: Make | None = None,
     ) -> None:
         """
         Args:
@@ -46,6 +48,7 @@ class TaskWindows:
                 is not grouped has one group, None, in shard 0.
             holder: has the states; None: in memory.
             page_max: firings that are made at once.
+            make_elsewhere: makes windows with another engine than peers; None: all are the peers'.
         """
         self._holder = holder or InMemory()
         self._task = compiled.task
@@ -53,10 +56,18 @@ class TaskWindows:
         self._shards = Shards(shard_of if self._grouped else _only_shard)
         if not self._grouped:
             self._shards.known[0] = None
-        self._windows = {
-            each.window.id: Window(each, self._grouped, self._shards, self._holder, page_max)
-            for each in compiled.windows
-        }
+        self._windows: dict[str, RunningWindow] = {}
+        self.at_once = False
+        """Whether shards should fire together when the job ends, because a firing costs much."""
+        for each in compiled.windows:
+            if each.window.engine == "peers" or make_elsewhere is None:
+                window: RunningWindow = Window(
+                    each, self._grouped, self._shards, self._holder, page_max
+                )
+            else:
+                window = make_elsewhere(each, self._grouped, self._shards)
+                self.at_once = True
+            self._windows[each.window.id] = window
         self._watermark: Number = NOTHING_SEEN
 
     @property
@@ -115,10 +126,10 @@ class TaskWindows:
         return self._trimmed(window.complete(shards, now_ms) for window in self._settled())
 
     def _trimmed(self, windows: Iterable[Pages]) -> Pages:
-        """Pages that have firings; between two of them no state is in use."""
+        """Pages that have firings or are pending; between two of them no state is in use."""
         for run in chain.from_iterable(windows):
             self._holder.trim()
-            if run:
+            if run or run is PENDING:
                 yield run
         self._holder.trim()
 
@@ -128,6 +139,15 @@ class TaskWindows:
         for window in self._settled():
             window.take_changes(records)
         return records
+
+    def take_files(self) -> list[Files]:
+        """Files that belong to the changes taken last, to be written before their records are."""
+        return [files for window in self._windows.values() for files in window.take_files()]
+
+    @property
+    def stage(self) -> str:
+        """What is being computed elsewhere, in words; empty if nothing is."""
+        return next(filter(None, (window.stage for window in self._windows.values())), "")
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of `snapshot` or `take_changes`, in order, to a shard.
@@ -148,7 +168,9 @@ class TaskWindows:
         """States of groups, folded elsewhere from other segments, are added to those here. Only of
         fixed, sliding and global windows, whose extents do not depend on segments."""
         for record in records:
-            self._found(record.window).merge(record)
+            window = self._found(record.window)
+            assert isinstance(window, Window), "a query of Spark has all states in memory"
+            window.merge(record)
             self._holder.trim()
 
     def snapshot(self, shard: int) -> list[Record]:
@@ -194,7 +216,7 @@ class TaskWindows:
         keys = None if group is ALL else [hashable_key(group)]
         return self._found(window_id).query(keys, extents_max)
 
-    def _found(self, window_id: str) -> Window:
+    def _found(self, window_id: str) -> RunningWindow:
         window = self._windows.get(window_id)
         if window is None:
             raise UserError(
@@ -203,7 +225,7 @@ class TaskWindows:
         window.settle()
         return window
 
-    def _settled(self) -> Collection[Window]:
+    def _settled(self) -> Collection[RunningWindow]:
         """All windows, with everything in their states that was added."""
         for window in self._windows.values():
             window.settle()

@@ -35,6 +35,7 @@ from onyx.windows.records import (
     TimerDue,
     WatermarkReached,
 )
+from onyx.windows.running import AllInRecords
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.group_states import GroupStates
 from onyx.windows.triggers.progress import Course, Progress
@@ -47,7 +48,7 @@ _UNSEEN: Segment = {}
 """In place of a segment that nobody looks at."""
 
 
-class Window:
+class Window(AllInRecords):
     """A window of a task, over the shards of state that the peer owns."""
 
     def __init__(

@@ -70,8 +70,10 @@ class Job:
     ] = "peers"
     """What runs the job: `peers`, or `spark`, as one query of Spark with the same results. Keys
     about peers, batches and replays have no effect on Spark."""
-    spark: Annotated[Spark | None, Key(restriction="Needs engine: spark.")] = None
-    """Where and how Spark runs the job."""
+    spark: Annotated[
+        Spark | None, Key(restriction="Needs engine: spark, of the job or of a window.")
+    ] = None
+    """Where and how Spark runs the job, or its windows with engine spark."""
     flow_conditions: Annotated[tuple[FlowCondition, ...], Key(origin="flow-conditions")] = ()
     """Which segments go to which children."""
     lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()

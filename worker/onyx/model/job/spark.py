@@ -1,6 +1,7 @@
-"""`spec.spark`: where and how Spark runs a job with `engine: spark`.
+"""`spec.spark`: where and how Spark runs a job, or windows, with `engine: spark`.
 
-A section of its own, and not options of a task: the whole job is one query of one session.
+A section of its own, and not options of a task: the whole job is one query of one session, and
+windows share one warm child a worker.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SETTINGS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Where and how Spark runs a job with engine spark."""
+    """Where and how Spark runs what has engine spark: the job, or windows of it."""
 
     master: Annotated[
         str | None, Key(restriction="`local[N]`, `spark://host:port` or `sc://host:port`.")

@@ -45,6 +45,15 @@ class Window:
     """What `create_state_update` of an aggregation of your own gets: `dicts` is a segment, `arrow`
     a pyarrow.RecordBatch with all segments of a batch that are in one extent and group. Of a
     session, or where triggers look at each segment, it has one row."""
+    engine: Annotated[
+        Literal["peers", "spark"],
+        Key(
+            restriction="spark for aggregations of Onyx over fixed, sliding and global windows, "
+            "with timer and watermark triggers; not under guarantee at-most-once, nor with upgrade."
+        ),
+    ] = "peers"
+    """What aggregates: the peers of the task, or Spark, from Parquet files that they write. The
+    results are the same. A job with engine spark runs all of its windows itself."""
     window_key: Annotated[
         str | None, Key(required_for=("fixed", "sliding", "session"), origin="window/window-key")
     ] = None

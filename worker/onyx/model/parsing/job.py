@@ -138,11 +138,13 @@ def _manifest(
 
 def _choose_engine(value: Any, engine: str) -> None:
     """Put the engine into the manifest, before rules look at it. Settings of Spark stay unread
-    where peers run the job."""
+    where peers run the job with all of its windows."""
     spec = value.get("spec") if isinstance(value, dict) else None
     if isinstance(spec, dict):
         spec["engine"] = engine
-        if engine != "spark":
+        windows = spec.get("windows")
+        mine = windows if isinstance(windows, list) else []
+        if "spark" not in (engine, *(w.get("engine") for w in mine if isinstance(w, dict))):
             spec.pop("spark", None)
 
 

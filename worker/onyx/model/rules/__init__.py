@@ -19,6 +19,7 @@ from onyx.model.rules import (
     lifecycles,
     unused_keys,
     upgrade,
+    window_engine,
     windows,
     workflow,
 )
@@ -63,4 +64,5 @@ JOB: tuple[JobRule, ...] = (
     unused_keys.check_tracking,
     upgrade.check_upgrade,
     engine.check_engine,
+    window_engine.check_windows,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at
-from onyx.model.rules.looking import good
+from onyx.model.rules.looking import entries, good
 
 _NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"
 
@@ -16,8 +16,8 @@ _NO_STATE = "kill the old job and submit this one, which reads its inputs from t
 def check_engine(spec: Draft, path: str, report: Report) -> None:
     """Settings of Spark belong to engine spark, and a query of Spark continues no old job."""
     if good(spec, "engine") != "spark":
-        if good(spec, "spark") is not None:
-            hint = "add engine: spark, or remove it"
+        if good(spec, "spark") is not None and not _some_window(spec, path):
+            hint = "add engine: spark to the job or to a window, or remove it"
             report.add(at(path, "spark"), "has no effect without engine: spark", hint)
         return
     if good(spec, "upgrade") is not None:
@@ -26,3 +26,9 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
     if good(spec, "upgrade_policy") == "KeepState":
         what = "KeepState is not for engine: spark, which keeps no state"
         report.add(at(path, "upgradePolicy"), what, "choose another policy")
+
+
+def _some_window(spec: Draft, path: str) -> bool:
+    """Whether Spark aggregates a window."""
+    windows = entries(spec, "windows", path, "windows")
+    return any(good(draft, "engine") == "spark" for draft, _ in windows)

@@ -21,7 +21,7 @@ def end(program: Program, allocation: Allocation, windowing: Windowing) -> bool:
         return False
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
     if left and windowing.ready_to_fire:
-        _complete(windowing, left[:COMPLETED_AT_ONCE])
+        _complete(windowing, left if windowing.windows.at_once else left[:COMPLETED_AT_ONCE])
         return True
     if windowing.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)

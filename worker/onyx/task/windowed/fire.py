@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from onyx.task.windowed.folding import Folding
 from onyx.task.windowed.state import Moment, Windowing
 from onyx.task.windowed.trigger_calls import Emitted, checked
-from onyx.windows.firing import Firing, Pages
+from onyx.windows.firing import PENDING, Firing, Pages
 
 
 def _nothing() -> None:
@@ -42,7 +42,8 @@ def next_page(windowing: Windowing) -> bool:
     if windowing.firing is None or not windowing.ready_to_fire:
         return False
     since_s = windowing.firing.since_s
-    _page(windowing)
+    if not _page(windowing):
+        return False
     if windowing.firing is None:
         windowing.changed(1)  # so that the log records the end of the moment
         now_s = windowing.clock.monotonic_s()
@@ -50,17 +51,21 @@ def next_page(windowing: Windowing) -> bool:
     return True
 
 
-def _page(windowing: Windowing) -> None:
+def _page(windowing: Windowing) -> bool:
+    """False if it is being computed elsewhere, and nothing was done."""
     firing, count = windowing.firing, 0
     assert firing is not None, "something fires"
     with windowing.calls.failures():
         for run in firing.runs:
+            if run is PENDING:
+                return count > 0
             carry_out(windowing, run)
             count += len(run)
             if count >= windowing.settings.firings_page_max or windowing.emissions.full:
-                return
+                return True
         windowing.firing = None
         firing.through()
+    return True
 
 
 def carry_out(windowing: Folding, firings: Iterable[Firing]) -> None:

@@ -16,6 +16,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Allocation, Program, Windowed
 from onyx.task.recovery.carry_over import carry_over_windows, may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.windowed.by_spark import make_by_spark, spooling
 from onyx.task.windowed.emissions import Emissions
 from onyx.task.windowed.state import Windowing
 from onyx.task.windowed.trigger_calls import TriggerCalls
@@ -41,7 +42,7 @@ def recover_windows(program: Program, allocation: Allocation) -> bool:
         allocation.wiring,
         shards_of_rank(allocation.wiring, shards),
         carry_over_windows(program),
-        lambda recovered: _windowing(program, its, first, recovered),
+        lambda recovered: _windowing(program, allocation.wiring, its, first, recovered),
     )
     return allocation.windowing is not None
 
@@ -60,17 +61,17 @@ def _first_partition(program: Program, wiring: Wiring, shards: int) -> int | Non
 
 
 def _windowing(
-    program: Program, its: Windowed, first: int | None, recovered: Recovered
+    program: Program, wiring: Wiring, its: Windowed, first: int | None, recovered: Recovered
 ) -> Windowing:
     """With the whole state, which takes its time; so not on a thread that tasks share."""
     services, task = program.services, program.task
     state = services.settings.state
     timeout_s = program.entry.pending_timeout / 1000
     of_group = _only_shard if its.group_key is None else shard_of
+    elsewhere = make_by_spark(program, wiring)
+    page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
     return Windowing(
-        TaskWindows(
-            its.compiled, of_group, holder(state), min(FIRINGS_PAGE_MAX, state.firings_page_max)
-        ),
+        TaskWindows(its.compiled, of_group, holder(state), page_max, elsewhere),
         Shards(of_group),
         Emissions(task, first, services.clock, timeout_s, program.assignment.retry_delay),
         TriggerCalls(task, its.functions, program.event),
@@ -78,7 +79,7 @@ def _windowing(
         program.job.guarantee == "exactly-once",
         services.background,
         services.clock,
-        state,
+        state if elsewhere is None else spooling(state),
     )
 
 

@@ -245,9 +245,14 @@ class Windowing:
         chunk = self._snapshot(emitted) if whole else self._changes(emitted, settled)
         write = self._write_snapshot if whole else self._log.append
         values, self._values = self._values, []
+        files = self.windows.take_files()
 
         def work() -> None:
+            for each in files:
+                each.write()
             write(chunk)
+            for each in files:
+                each.remove()
 
         self._appending = _Append(work, self._background(work), values, emitted, settled)
         return True

@@ -1,0 +1,178 @@
+"""Stages of windows without Spark: a plan of a firing, carried out by Python.
+
+For tests of what surrounds a stage, and as a second opinion on what the real one computes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import Future
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.codec.records import decode_records, encode_records
+from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.windows.aggregate import state_columns
+from onyx.spark.windows.files import SpoolFolder
+from onyx.spark.windows.firings import Spark
+from onyx.spark.windows.plan import (
+    COUNT,
+    EXTENT,
+    FIRES,
+    FRESH,
+    ITEM,
+    ITEMS,
+    KEY_OTHER,
+    KEY_VALUE,
+    LAST,
+    SEQ,
+    SHARD,
+    Piece,
+    Plan,
+)
+from onyx.spark.windows.window import SparkWindow
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.firing import Firing, Pages
+from onyx.windows.groups import Shards
+from onyx.windows.records import Record
+from onyx.windows.running import Make
+from onyx.windows.task_windows import TaskWindows
+
+CONF = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+Logs = dict[int, list[Record]]
+FILES = 2
+"""Of a result, so that a place in it has a file and a row."""
+
+
+def run_plan(request: StageRequest, timeout_s: float, watch: Watch) -> None:
+    """A `StageRunner`."""
+    plan = msgspec.convert(request.params["plan"], Plan)
+    states: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for piece in plan.pieces:
+        for row in rows_of(plan, piece):
+            states[row[EXTENT], *(row.get(key) for key in plan.keys)].append(row)
+    found = [merged(plan, rows) for rows in states.values()]
+    found.sort(key=lambda row: (str(row.get(ITEMS)), row[EXTENT], *map(repr, row.values())))
+    target = Path(request.target)
+    target.mkdir()
+    for number in range(FILES):
+        if part := found[number::FILES]:
+            pq.write_table(pa.Table.from_pylist(part), target / f"part-{number}.snappy.parquet")
+    (target / "_SUCCESS").touch()
+
+
+def rows_of(plan: Plan, piece: Piece) -> list[dict[str, Any]]:
+    found = []
+    for path in piece.paths:
+        files = sorted(Path(path).glob("*.parquet")) if piece.partial else [Path(path)]
+        for file in files:
+            for row in pq.ParquetFile(file).read().to_pylist():
+                found += [
+                    as_state(plan, piece, {**row, EXTENT: extent})
+                    for extent in range(row[EXTENT], row.get(LAST, row[EXTENT]) + 1)
+                    if counts(piece, row[SHARD], extent)
+                ]
+    return found
+
+
+def counts(piece: Piece, shard: int, extent: int) -> bool:
+    within = piece.extents is None or any(low <= extent <= high for low, high in piece.extents)
+    return within and (piece.shards is None or shard in piece.shards)
+
+
+def as_state(plan: Plan, piece: Piece, row: dict[str, Any]) -> dict[str, Any]:
+    if piece.emptied:
+        return {key: each for key, each in row.items() if key not in state_columns(plan)}
+    if piece.partial:
+        return row
+    return {**row, COUNT: 1, FRESH: True, ITEMS: [{SEQ: row.get(SEQ), ITEM: row.get(ITEM)}]}
+
+
+def merged(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    made = {EXTENT: rows[0][EXTENT], SHARD: rows[0][SHARD]}
+    others = [KEY_VALUE] if KEY_OTHER in plan.columns else []
+    made |= {key: rows[0].get(key) for key in [*plan.keys, *others]}
+    combine = {"max": max, "min": min}.get(plan.aggregation, sum)
+    for name in state_columns(plan):
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if name == ITEMS:
+            made[name] = sorted(chain.from_iterable(values), key=lambda item: item[SEQ])
+        else:
+            made[name] = (sum if name == COUNT else combine)(values) if values else None
+    if plan.tracked:
+        fresh = any(row.get(FRESH) for row in rows)
+        made[FIRES], made[FRESH] = (fresh, False) if plan.settles else (True, fresh)
+    return made
+
+
+def inline(work: Any) -> Future[Any]:
+    """Runs something at once, in place of a thread."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+    return future
+
+
+def by_spark(
+    folder: Path, runner: Any = run_plan, aside: Any = inline, page_max: int = 1_000
+) -> Make:
+    """Makes windows by Spark whose files are in a folder."""
+
+    def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> SparkWindow:
+        spark = Spark(runner, aside, "local[2]", CONF, "test", lambda: True)
+        return SparkWindow(compiled, grouped, shards, SpoolFolder(folder), spark, page_max)
+
+    return make
+
+
+class Peer:
+    """Windows by Spark with their state log: by shard, what is durable."""
+
+    def __init__(
+        self, windows: TaskWindows, shards: Iterable[int], logs: Logs | None = None
+    ) -> None:
+        self.windows = windows
+        self.logs: Logs = logs if logs is not None else {}
+        for shard in shards:
+            windows.restore(shard, [])
+            windows.restore(shard, self.logs.setdefault(shard, []))
+
+    def chunk(self) -> None:
+        """What has changed becomes durable."""
+        records = self.windows.take_changes()
+        files = self.windows.take_files()
+        for each in files:
+            each.write()
+        for shard, mine in records.items():
+            self.logs.setdefault(shard, []).extend(decode_records(encode_records(mine)))
+        for each in files:
+            each.remove()
+
+    def snapshot(self) -> None:
+        """The log of each shard begins with its state."""
+        self.chunk()
+        for shard in self.logs:
+            records = self.windows.snapshot(shard)
+            self.logs[shard] = decode_records(encode_records(records))
+
+    def fired(self, pages: Pages, most: int | None = None, whole: bool = False) -> list[Firing]:
+        """What fires at one moment, with a chunk or a snapshot behind each page; if the peer dies
+        when `most` pages are durable, only these."""
+        found: list[Firing] = []
+        for page in pages:
+            if page and most == 0:
+                return found
+            found += page
+            (self.snapshot if whole and page else self.chunk)()
+            if page and most is not None:
+                most -= 1
+        self.chunk()
+        return found

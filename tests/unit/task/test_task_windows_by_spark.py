@@ -1,0 +1,155 @@
+"""Tasks with windows by Spark on the bench: what they emit, through crashes, rescaling and stages
+that fail. Stages are carried out by Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.support.bench import Bench
+from tests.support.spark_windows import run_plan
+
+from onyx.errors import Unavailable, UserFunctionError
+from onyx.settings import Settings, StateSettings
+
+WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
+EXPECTED = Counter(segment["word"] for segment in WORDS)
+
+
+def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) -> dict[str, Any]:
+    return {"word": state_event["group_key"], "from": state_event["lower_bound"], "count": state}
+
+
+def spec(window: dict[str, Any], **trigger: Any) -> dict[str, Any]:
+    return {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "count"], ["count", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "sequence", "batchSize": 5,
+             "watermarkKey": "time", "options": {"segments": WORDS, "partitions": 2}},
+            {"name": "count", "type": "reduce", "batchSize": 5, "groupByKey": "word",
+             "minPeers": 1, "fluxPolicy": "continue"},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 5},
+        ],
+        "windows": [{"id": "words", "task": "count", "engine": "spark", **window}],
+        "triggers": [{"windowId": "words", "emit": "m:emitted", **trigger}],
+    }  # fmt: skip
+
+
+GLOBAL = spec({"type": "global", "aggregation": "count"}, type="timer", period=[1, "hour"],
+              refinement="accumulating")  # fmt: skip
+MINUTES = spec(
+    {"type": "fixed", "aggregation": "count", "windowKey": "time", "range": [10, "seconds"]},
+    type="watermark", refinement="discarding",
+)  # fmt: skip
+
+
+def bench(folder: Any, job: dict[str, Any], peers: int, page: int = 10_000) -> Bench:
+    state = StateSettings(url=str(folder), firings_page_max=page)
+    settings = dataclasses.replace(Settings(), state=state)
+    return Bench(job, {"m:emitted": emitted}, peers={"count": peers}, settings=settings)
+
+
+def by_extent(made: Bench) -> Counter[Any]:
+    return Counter((each["word"], each["from"], each["count"]) for each in made.written("write"))
+
+
+WANTED = Counter(
+    (word, first, count)
+    for (word, first), count in Counter(
+        (each["word"], each["time"] // 10_000 * 10_000) for each in WORDS
+    ).items()
+)
+
+
+@pytest.mark.parametrize("peers", [1, 3])
+def test_every_group_and_extent_is_emitted_once(tmp_path: Any, peers: int) -> None:
+    made = bench(tmp_path, MINUTES, peers)
+    made.settle()
+    assert made.completed
+    assert by_extent(made) == WANTED
+
+
+def test_no_file_is_left_that_nobody_needs(tmp_path: Any) -> None:
+    job = {**MINUTES, "triggers": [{**MINUTES["triggers"][0], "postEvictor": ["all"]}]}
+    made = bench(tmp_path, job, 1)
+    made.settle()
+    assert by_extent(made) == WANTED
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("rounds", range(0, 120, 9))
+@pytest.mark.parametrize("job", [GLOBAL, MINUTES], ids=["global", "fixed"])
+def test_counts_are_exact_whenever_a_peer_dies(tmp_path: Any, job: Any, rounds: int) -> None:
+    made = bench(tmp_path, job, 2, page=2)
+    for _ in range(rounds):
+        made.round()
+    made.crash(made.task("count", rounds % 2))
+    made.settle()
+    assert made.completed
+    if job is MINUTES:
+        assert by_extent(made) == WANTED
+    else:
+        assert Counter({each["word"]: each["count"] for each in made.written("write")}) == EXPECTED
+        assert len(made.written("write")) == len(EXPECTED)
+
+
+@pytest.mark.parametrize("rounds", range(0, 90, 15))
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_counts_are_exact_when_the_task_is_rescaled(
+    tmp_path: Any, before: int, after: int, rounds: int
+) -> None:
+    made = bench(tmp_path, MINUTES, before)
+    for _ in range(rounds):
+        made.round()
+    made.rewire(count=after)
+    for _ in range(rounds // 3):
+        made.round()
+    made.rewire(count=before)
+    made.settle()
+    assert made.completed
+    assert by_extent(made) == WANTED
+
+
+def test_a_stage_that_spark_could_not_run_is_run_again(tmp_path: Any) -> None:
+    made = bench(tmp_path, GLOBAL, 1)
+    failures = [Unavailable("its process died"), Unavailable("again")]
+
+    def runner(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        run_plan(*arguments)
+
+    made.stage_runner = runner
+    made.settle()
+    assert made.completed
+    assert Counter({each["word"]: each["count"] for each in made.written("write")}) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (Unavailable("no JVM"), "window words of task count, by Spark: no JVM"),
+        (UserFunctionError("long overflow"), "window words of task count, by Spark: long overflow"),
+    ],
+)
+def test_a_stage_that_keeps_failing_kills_the_job(
+    tmp_path: Any, error: Exception, reported: str
+) -> None:
+    made = bench(tmp_path, GLOBAL, 1)
+
+    def runner(*arguments: Any) -> None:
+        raise error
+
+    made.stage_runner = runner
+    made.settle()
+    assert reported in made.exceptions[0]["detail"]
+    assert made.proposals("kill-job")
+
+
+def test_state_in_an_object_store_is_refused_with_what_to_do(tmp_path: Any) -> None:
+    made = bench("s3://bucket/state", GLOBAL, 1)
+    made.settle()
+    assert "set ONYX_STATE_URL of all workers to a folder" in made.exceptions[0]["detail"]

@@ -1,0 +1,112 @@
+"""Rules of `engine: spark` on a window: what Spark computes as peers do, and what it does not.
+
+Spark aggregates groups, and peers decide which extents fire. So what looks at single segments, or
+computes in Python, stays on peers; it is refused here with its key rather than run otherwise.
+"""
+
+from __future__ import annotations
+
+from onyx.model import names
+from onyx.model.keys.section import Draft
+from onyx.model.report import Report, at, show
+from onyx.model.rules.looking import entries, good
+
+_PEERS = "or use engine: peers for the window"
+_BY_WATERMARK = ("percentile-watermark", "watermark")
+_TRIGGERS = ("timer", *_BY_WATERMARK)
+
+
+def check_windows(spec: Draft, path: str, report: Report) -> None:
+    """What a window by Spark, its triggers and its job ask of each other."""
+    by_spark: dict[str, Draft] = {}
+    for draft, where in entries(spec, "windows", path, "windows"):
+        if good(draft, "engine") == "spark":
+            _check_job(spec, where, report)
+            _check_window(draft, where, _assigned(spec, path), report)
+            by_spark[good(draft, "id") or ""] = draft
+    looking: dict[str, str] = {}
+    for draft, where in entries(spec, "triggers", path, "triggers"):
+        window = by_spark.get(good(draft, "window_id") or "")
+        if window is not None:
+            _check_trigger(draft, where, good(window, "type"), _assigned(spec, path), report)
+            _check_single(draft, where, looking, report)
+
+
+def _check_job(spec: Draft, path: str, report: Report) -> None:
+    if good(spec, "guarantee") == "at-most-once":
+        what = "is spark under guarantee at-most-once, whose windows are in memory only"
+        report.add(at(path, "engine"), what, f"choose another guarantee, {_PEERS}")
+    if good(spec, "upgrade") is not None:
+        what = "is spark in a job that upgrades another one, whose files Spark cannot take over"
+        report.add(at(path, "engine"), what, f"remove upgrade, {_PEERS}")
+    if good(spec, "upgrade_policy") == "KeepState":
+        what = "is spark, but upgradePolicy is KeepState, and its state cannot be carried over"
+        report.add(at(path, "engine"), what, f"choose another policy, {_PEERS}")
+
+
+def _check_window(draft: Draft, path: str, assigned: bool, report: Report) -> None:
+    if good(draft, "type") == "session":
+        what = "is session with engine spark, and sessions are found segment by segment"
+        report.add(at(path, "type"), what, f"take fixed, sliding or global, {_PEERS}")
+    aggregation = good(draft, "aggregation")
+    name = aggregation if isinstance(aggregation, str) else (aggregation or ("",))[0]
+    if name and name not in names.AGGREGATIONS:
+        what = f"is {show(name)} with engine spark, and its states are made and merged in Python"
+        report.add(at(path, "aggregation"), what, f"take {', '.join(names.AGGREGATIONS)}, {_PEERS}")
+    if name in names.INITIAL_VALUE_AGGREGATIONS and not _is_number(good(draft, "init")):
+        what = "is no number, and Spark compares numbers"
+        report.add(at(path, "init"), what, f"give a number, {_PEERS}")
+    kept = good(draft, "storage_strategy") or ()
+    if "ordered-log" in kept and "incremental" not in kept:
+        what = "has ordered-log with engine spark, which keeps no order of places"
+        report.add(at(path, "storageStrategy"), what, f"leave it out, {_PEERS}")
+    if good(draft, "allowed_lateness") is not None and not assigned:
+        what = "with engine spark needs watermarks of inputs: without, each segment is one"
+        hint = f"give an input watermarkKey or assignWatermarkFn, {_PEERS}"
+        report.add(at(path, "allowedLateness"), what, hint)
+
+
+def _check_trigger(
+    draft: Draft, path: str, window_type: str | None, assigned: bool, report: Report
+) -> None:
+    kind, refinement = good(draft, "type"), good(draft, "refinement")
+    if kind is not None and kind not in _TRIGGERS:
+        what = f"is {show(kind)}, which looks at each segment, and the window has engine spark"
+        report.add(at(path, "type"), what, f"take {', '.join(_TRIGGERS)}, {_PEERS}")
+    elif kind in _BY_WATERMARK and not assigned and not _ends_only(draft, window_type):
+        what = f"is {kind}, but no input assigns watermarks, so each segment would be one"
+        hint = f"give an input watermarkKey or assignWatermarkFn, {_PEERS}"
+        report.add(at(path, "type"), what, hint)
+    if refinement is not None and refinement not in names.REFINEMENTS:
+        what = f"is {show(refinement)}, which changes states in Python, with engine spark"
+        report.add(at(path, "refinement"), what, f"take accumulating or discarding, {_PEERS}")
+
+
+def _ends_only(draft: Draft, window_type: str | None) -> bool:
+    """Whether the trigger fires with the end of the job alone, as there is no other end."""
+    plain = good(draft, "type") == "watermark" and not good(draft, "fire_all_extents")
+    return window_type == "global" and plain
+
+
+def _check_single(draft: Draft, path: str, looking: dict[str, str], report: Report) -> None:
+    """Groups that wait for a watermark are noted once a window."""
+    if good(draft, "type") not in _BY_WATERMARK:
+        return
+    first = looking.setdefault(good(draft, "window_id") or "", path)
+    if first != path:
+        what = f"is the second trigger by watermarks of a window with engine spark, after {first}"
+        report.add(at(path, "type"), what, f"keep one of them, {_PEERS}")
+
+
+def _assigned(spec: Draft, path: str) -> bool:
+    """Whether an input assigns watermarks, or may: one that cannot be read is not blamed here."""
+    if None in (good(spec, "catalog") or (None,)):
+        return True
+    return any(
+        "assign_watermark_fn" in draft or "watermark_key" in draft
+        for draft, _ in entries(spec, "catalog", path, "catalog")
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

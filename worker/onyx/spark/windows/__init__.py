@@ -1,0 +1,1 @@
+"""Windows that Spark aggregates: files of rows, plans of firings, and their results."""

@@ -1,0 +1,145 @@
+"""The stage of a window: files of a plan to one state for each group and extent, in executors.
+
+Built-in functions of Spark alone, so no group passes through Python, and Spark combines states
+before it shuffles them. Called by the Spark child; `pyspark` is imported where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import msgspec
+
+from onyx.spark.windows.plan import (
+    COUNT,
+    EXTENT,
+    FIRES,
+    FLOAT,
+    FRESH,
+    INT,
+    ITEM,
+    ITEMS,
+    KEY_INT,
+    KEY_OTHER,
+    KEY_TEXT,
+    KEY_VALUE,
+    LAST,
+    SEQ,
+    SHARD,
+    Piece,
+    Plan,
+    Ranges,
+)
+
+_TYPES = {
+    SHARD: "SMALLINT", EXTENT: "BIGINT", LAST: "BIGINT", SEQ: "BIGINT", FRESH: "BOOLEAN",
+    KEY_INT: "BIGINT", KEY_TEXT: "STRING", KEY_OTHER: "BINARY", KEY_VALUE: "BINARY",
+    INT: "BIGINT", FLOAT: "DOUBLE", ITEM: "BINARY", COUNT: "BIGINT",
+    ITEMS: "ARRAY<STRUCT<seq: BIGINT, item: BINARY>>",
+}  # fmt: skip
+_COUNTED = ("average", "count")
+_COMPUTED = ("average", "max", "min", "sum")
+RANGES_MAX = 200
+"""More are compared one by one with the numbers in them."""
+
+
+def aggregate(session: Any, plan: Mapping[str, Any]) -> Any:
+    """The DataFrame of states: a row for each group and extent."""
+    return _states(session, msgspec.convert(plan, Plan))
+
+
+def _states(session: Any, plan: Plan) -> Any:
+    from pyspark.sql import functions as F
+
+    frames = [_piece(session, plan, piece) for piece in plan.pieces]
+    rows = reduce(lambda one, other: one.union(other), frames)
+    found = rows.groupBy(EXTENT, *plan.keys).agg(*_merged(plan))
+    if not plan.tracked:
+        return found
+    fires, fresh = (F.col(FRESH), F.lit(False)) if plan.settles else (F.lit(True), F.col(FRESH))
+    return found.withColumn(FIRES, fires).withColumn(FRESH, fresh)
+
+
+def state_columns(plan: Plan) -> list[str]:
+    """Columns of a state."""
+    if plan.aggregation in _COUNTED and plan.aggregation not in _COMPUTED:
+        return [COUNT]
+    if plan.aggregation in _COMPUTED:
+        return [COUNT, *plan.numbers] if plan.aggregation in _COUNTED else plan.numbers
+    return [ITEMS]
+
+
+def _carried(plan: Plan) -> list[str]:
+    """Columns of groups that are no keys."""
+    value = [KEY_VALUE] if KEY_OTHER in plan.columns else []
+    return [SHARD, *value, *([FRESH] if plan.tracked else [])]
+
+
+def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
+    """Rows of some files as states."""
+    from pyspark.sql import functions as F
+
+    source = [*plan.keys, *([KEY_VALUE] if KEY_OTHER in plan.columns else [])]
+    states = state_columns(plan)
+    names = [SHARD, EXTENT, *source]
+    if piece.partial:
+        names += [*([FRESH] if plan.tracked else []), *([] if piece.emptied else states)]
+    else:
+        names += [LAST] if plan.overlapping else []
+        names += plan.numbers if plan.aggregation in _COMPUTED else []
+        names += [SEQ, ITEM] if ITEMS in states else []
+    schema = ", ".join(f"{name} {_TYPES[name]}" for name in names)
+    rows = session.read.schema(schema).parquet(*piece.paths)
+    if piece.shards is not None:
+        rows = rows.where(F.col(SHARD).isin(list(piece.shards)))
+    if plan.overlapping and not piece.partial:
+        if piece.extents is not None:  # before rows are multiplied
+            low, high = piece.extents[0][0], piece.extents[-1][1]
+            rows = rows.where((F.col(LAST) >= low) & (F.col(EXTENT) <= high))
+        rows = rows.withColumn(EXTENT, F.explode(F.sequence(EXTENT, LAST)))
+    if piece.extents is not None:
+        rows = rows.where(_within(piece.extents))
+    made = [_made(plan, piece, name).alias(name) for name in [*_carried(plan), *states]]
+    return rows.select(EXTENT, *plan.keys, *made)
+
+
+def _made(plan: Plan, piece: Piece, name: str) -> Any:
+    """One column of a state, of a row or of the state of an earlier firing."""
+    from pyspark.sql import functions as F
+
+    if piece.emptied and name in state_columns(plan):
+        return F.lit(None).cast(_TYPES[name])
+    if piece.partial:
+        return F.col(name)
+    if name == COUNT:
+        return F.lit(1).cast("BIGINT")
+    if name == FRESH:
+        return F.lit(True)
+    if name == ITEMS:
+        return F.array(F.struct(SEQ, ITEM))
+    return F.col(name)
+
+
+def _within(extents: Ranges) -> Any:
+    from pyspark.sql import functions as F
+
+    if len(extents) > RANGES_MAX:
+        every = [number for low, high in extents for number in range(low, high + 1)]
+        return F.col(EXTENT).isin(every)
+    each = [F.col(EXTENT).between(low, high) for low, high in extents]
+    return reduce(lambda one, other: one | other, each)
+
+
+def _merged(plan: Plan) -> list[Any]:
+    """How the columns of states are merged."""
+    from pyspark.sql import functions as F
+
+    numeric = {"max": F.max, "min": F.min}.get(plan.aggregation, F.sum)
+    how = {
+        SHARD: F.max, KEY_VALUE: F.max, FRESH: F.max,
+        COUNT: F.sum, INT: numeric, FLOAT: numeric,
+        ITEMS: lambda name: F.array_sort(F.flatten(F.collect_list(name))),
+    }  # fmt: skip
+    return [how[name](name).alias(name) for name in [*_carried(plan), *state_columns(plan)]]

@@ -1,0 +1,180 @@
+"""Rows on their way to a part: what a window by Spark holds of a batch until a chunk is cut.
+
+A row has the group's shard and key, the extent, and the value that is aggregated. Columns of a
+batch become columns of a part without a step a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onyx.codec.values import encode_values
+from onyx.flow.grouping import key_bytes
+from onyx.spark.windows.plan import (
+    EXTENT,
+    FLOAT,
+    INT,
+    ITEM,
+    KEY_INT,
+    KEY_OTHER,
+    KEY_TEXT,
+    KEY_VALUE,
+    LAST,
+    OPTIONAL,
+    SEQ,
+    SHARD,
+)
+from onyx.windows.assigning.assigner import Part as Assigned
+from onyx.windows.coded import Groups, Keyed, Values, chosen, rows
+from onyx.windows.groups import group_value
+
+_INT64 = range(-(2**63), 2**63)
+_NUMERIC = ("average", "max", "min", "sum")
+_EXTREMES = ("max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What has been gathered, as it goes into one part."""
+
+    table: pa.Table
+    extents: tuple[int, ...]
+    shards: frozenset[int]
+    seq: int
+    """Rows that come later have higher numbers."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of `OPTIONAL` that it has."""
+        return tuple(name for name in OPTIONAL if name in self.table.column_names)
+
+
+class Buffer:
+    """Of one window on one peer."""
+
+    def __init__(self, aggregation: str, overlapping: bool, shard_of: Mapping[Any, int]) -> None:
+        """`overlapping`: whether a row may be in several extents."""
+        self._aggregation = aggregation
+        self._overlapping = overlapping
+        self._shard_of = shard_of
+        self._batches: list[pa.RecordBatch] = []
+        self._extents: set[int] = set()
+        self._shards: set[int] = set()
+        self.seq = 0
+        """The number of the next row."""
+
+    def __len__(self) -> int:
+        return sum(batch.num_rows for batch in self._batches)
+
+    @property
+    def extents(self) -> set[int]:
+        """Extents that rows are in."""
+        return self._extents
+
+    def begin(self, seq: int) -> None:
+        """Number rows from here on: behind those of all parts that there are."""
+        self.seq = max(self.seq, seq)
+
+    def add(self, parts: Sequence[Assigned], keys: Keyed, extracted: Values) -> None:
+        """Rows of a batch, each part with the extents of its rows."""
+        every = np.arange(len(keys))
+        indices = [every if part.indices is None else part.indices for part in parts]
+        many = [len(each) for each in indices]
+        order = np.concatenate(indices) if indices else every[:0]
+        if not len(order):
+            return
+        whole = len(parts) == 1 and parts[0].indices is None
+        mine = keys if whole else chosen(keys, order)
+        values = extracted if whole else chosen(extracted, order)
+        columns = {EXTENT: np.repeat([part.numbers[0] for part in parts], many)}
+        if self._overlapping:
+            columns[LAST] = np.repeat([part.numbers[-1] for part in parts], many)
+        columns |= self._key_columns(mine)
+        columns |= self._value_columns(values, order)
+        self._batches.append(pa.record_batch(columns))
+        self._extents.update(number for part in parts for number in part.numbers)
+        self.seq += len(keys)
+
+    def take(self) -> Rows:
+        """All rows; the buffer is empty then."""
+        batches, self._batches = self._batches, []
+        extents, self._extents = self._extents, set()
+        shards, self._shards = self._shards, set()
+        tables = [pa.Table.from_batches([batch]) for batch in batches]
+        table = pa.concat_tables(tables, promote_options="default")
+        return Rows(table, tuple(sorted(extents)), frozenset(shards), self.seq)
+
+    def _key_columns(self, keys: Keyed) -> dict[str, Any]:
+        """Shard and key of each row; of columns, found once for each different key."""
+        different = keys.keys if isinstance(keys, Groups) else keys
+        shards = list(map(self._shard_of.__getitem__, different))
+        self._shards.update(shards)
+        found = {SHARD: pa.array(shards, pa.int16()), **_keys(different)}
+        if not isinstance(keys, Groups):
+            return found
+        codes = pa.array(keys.codes)
+        return {name: column.take(codes) for name, column in found.items()}
+
+    def _value_columns(self, values: Values, order: Any) -> dict[str, Any]:
+        if self._aggregation == "count":
+            return {}
+        if self._aggregation not in _NUMERIC:
+            items = [encode_values([each]) for each in rows(values)]
+            return {SEQ: self.seq + order, ITEM: pa.array(items, pa.binary())}
+        return _numbers(values, self._aggregation in _EXTREMES)
+
+
+def _keys(keys: Sequence[Any]) -> dict[str, pa.Array]:
+    """Key columns; those that are not needed are left out."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return {KEY_TEXT: pa.array(keys, pa.string())}
+    ints = [type(key) is int and key in _INT64 for key in keys]
+    texts = [type(key) is str for key in keys]
+    found: dict[str, pa.Array] = {}
+    if any(ints):
+        found[KEY_INT] = _some(keys, ints, pa.int64(), lambda key: key)
+    if any(texts):
+        found[KEY_TEXT] = _some(keys, texts, pa.string(), lambda key: key)
+    pairs = zip(keys, ints, texts, strict=True)
+    others = [not (key is None or is_int or is_text) for key, is_int, is_text in pairs]
+    if any(others):
+        found[KEY_OTHER] = _some(keys, others, pa.binary(), lambda key: key_bytes(group_value(key)))
+        found[KEY_VALUE] = _some(
+            keys, others, pa.binary(), lambda key: encode_values([group_value(key)])
+        )
+    return found
+
+
+def _some(
+    keys: Sequence[Any], mask: list[bool], kind: pa.DataType, value: Callable[[Any], Any]
+) -> pa.Array:
+    found = [value(key) if is_one else None for key, is_one in zip(keys, mask, strict=True)]
+    return pa.array(found, kind)
+
+
+def _numbers(values: Values, extreme: bool) -> dict[str, Any]:
+    """Ints and floats apart. Peers never take NaN for the smallest or largest value."""
+    if isinstance(values, np.ndarray):
+        ints = values.dtype.kind == "i"
+        found = {INT if ints else FLOAT: pa.array(values)}
+    else:
+        kinds = set(map(type, values))
+        if len(kinds) == 1:
+            found = {INT: pa.array(values, pa.int64())} if int in kinds else {
+                FLOAT: pa.array(values, pa.float64())
+            }  # fmt: skip
+        else:
+            int_values = [value if type(value) is int else None for value in values]
+            floats = [None if type(value) is int else value for value in values]
+            found = {INT: pa.array(int_values, pa.int64()), FLOAT: pa.array(floats, pa.float64())}
+    if extreme and FLOAT in found:
+        column = found[FLOAT]
+        found[FLOAT] = pc.if_else(pc.is_nan(column), None, column)
+    return found

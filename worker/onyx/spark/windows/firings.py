@@ -1,0 +1,140 @@
+"""Firings of a window by Spark: a stage over what extents have, and its result page by page.
+
+Nothing waits: while a file is written or the stage runs, the page is `PENDING`. A task reads
+nothing meanwhile, as ever between two pages, so a firing is one moment however long Spark takes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.plugins.protocol import SealProgress
+from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
+from onyx.spark.windows.files import SpoolFolder
+from onyx.spark.windows.outcomes import Outcome
+from onyx.spark.windows.plan import AGGREGATE, EXTENT, FIRES, Plan
+from onyx.spark.windows.states import groups, states
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.firing import Firing
+
+logger = logging.getLogger("onyx.windows")
+ATTEMPTS_MAX = 3
+"""Of a stage that Spark could not run, the first one included."""
+STAGE_TIMEOUT_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Where and how stages run, and who follows them."""
+
+    runner: StageRunner
+    aside: Callable[[Callable[[], None]], Future[None]]
+    """Runs something that takes long, on a thread of its own."""
+    master: str
+    conf: dict[str, str]
+    name: str
+    """Shown by Spark."""
+    wanted: Callable[[], bool]
+    """Whether the task still has its state."""
+    seen: Callable[[SealProgress], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class Stage:
+    """The stage of a window that runs, if one does."""
+
+    where: str
+    """Begins messages."""
+    spark: Spark
+    folder: SpoolFolder
+    words: str = ""
+    """What runs, for people; empty if nothing does."""
+
+    def pages(self, plan: Plan) -> Iterator[str | None]:
+        """Run a plan: None while it runs, then the name of its result.
+
+        Raises:
+            UserFunctionError: Spark cannot compute it, or took too long.
+            Unavailable: Spark failed `ATTEMPTS_MAX` times.
+        """
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            name = self.folder.new_result()
+            logger.info("%s fires: Spark at %s aggregates %s", self.where, self.spark.master,
+                        plan.words())  # fmt: skip
+            running = self.spark.aside(partial(self._run, plan, name))
+            self.words = f"Spark aggregates {self.where}"
+            while not running.done():
+                yield None
+            try:
+                running.result()
+                self.words = ""
+                yield name
+                return
+            except Fenced:  # the task has lost its state, and nobody asks for the next page
+                while True:
+                    yield None
+            except UserFunctionError as error:
+                raise UserFunctionError(f"{self.where}, by Spark: {error}") from error
+            except Unavailable as error:
+                if attempt == ATTEMPTS_MAX:
+                    raise Unavailable(f"{self.where}, by Spark: {error}") from error
+                logger.warning("%s: attempt %d by Spark failed, trying again: %s", self.where,
+                               attempt, error)  # fmt: skip
+
+    def _run(self, plan: Plan, name: str) -> None:
+        self.folder.make()
+        request = StageRequest(
+            stage=AGGREGATE,
+            source=FrameSource(),
+            target=str(self.folder.root / name),
+            params=plan.params(),
+            master=self.spark.master,
+            spark_conf=self.spark.conf,
+            name=f"{self.spark.name}, {self.where}",
+        )
+        watch = Watch(self.spark.wanted, self.spark.seen)
+        self.spark.runner(request, STAGE_TIMEOUT_S, watch)
+        self.folder.settle(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Makes firings of the rows of results."""
+
+    aggregation: str
+    states: Aggregation
+    folder: SpoolFolder
+    page_max: int
+
+    def pages(
+        self, outcome: Outcome, firing: Callable[[Any, int, Any], Firing | None]
+    ) -> Iterator[list[Firing]]:
+        """What is left of an outcome.
+
+        Args:
+            firing: makes one of a group, an extent and a state; None: it is another peer's.
+        """
+        for rows in outcome.batches(self.folder, self.page_max):
+            batch = _that_fire(rows)
+            made = map(
+                firing,
+                groups(batch),
+                batch.column(EXTENT).to_pylist(),
+                states(self.aggregation, self.states, batch),
+            )
+            yield [each for each in made if each is not None]
+
+
+def _that_fire(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if FIRES not in batch.schema.names:
+        return batch
+    return batch.filter(pc.fill_null(batch.column(FIRES), False))

@@ -1,0 +1,102 @@
+"""Results of firings on their way out: what is emitted of each, page by page.
+
+A result is complete before anything of it is emitted, and never changes. So a place in it says what
+was emitted: whoever recovers a shard goes on there, with the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.spark.windows.files import SpoolFolder
+from onyx.windows.firing import EventType, Number
+from onyx.windows.records import SpooledEmitted, SpooledFired
+
+THROUGH = -1
+"""In place of a file: all is emitted."""
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What one trigger made fire, for shards of which as much is emitted."""
+
+    name: str
+    trigger: str
+    event_type: EventType
+    watermark: Number | None
+    shards: frozenset[int]
+    own: bool
+    """Whether this peer has made it in this allocation version."""
+    file: int = 0
+    row: int = 0
+
+    def batches(self, folder: SpoolFolder, rows_max: int) -> Iterator[pa.RecordBatch]:
+        """What is left, in bounded batches; the place is behind each when it is given."""
+        files = folder.result(self.name)
+        while self.file < len(files):
+            skipped = self.row
+            with pq.ParquetFile(files[self.file]) as file:
+                end = 0
+                for batch in file.iter_batches(rows_max):
+                    first, end = end, end + batch.num_rows
+                    if end <= skipped:
+                        continue
+                    self.row = end
+                    yield batch.slice(max(0, skipped - first))
+            self.file, self.row = self.file + 1, 0
+
+    def fired(self, window: str) -> SpooledFired:
+        """The record of it, without the extents that lost their parts then."""
+        return SpooledFired(window, self.trigger, self.name, self.event_type, [], self.watermark)
+
+    def emitted(self, window: str) -> SpooledEmitted:
+        """The record of its place."""
+        return SpooledEmitted(window, self.trigger, self.name, self.file, self.row)
+
+
+@dataclass(slots=True)
+class Restored:
+    """Outcomes as records tell them, shard by shard."""
+
+    firsts: dict[str, Outcome] = field(default_factory=dict)
+    """By name, without shards."""
+    places: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """By name and shard; those that are through are left out."""
+
+    def fired(self, shard: int, record: SpooledFired) -> None:
+        """A firing of a shard."""
+        self.firsts[record.name] = Outcome(
+            record.name,
+            record.trigger,
+            record.event_type,
+            record.watermark,
+            frozenset(),
+            own=False,
+        )
+        self.places.setdefault(record.name, {})[shard] = (0, 0)
+
+    def emitted(self, shard: int, record: SpooledEmitted) -> None:
+        """How far it is."""
+        if record.file == THROUGH:
+            self.places.get(record.name, {}).pop(shard, None)
+        elif record.name in self.places:
+            self.places[record.name][shard] = (record.file, record.row)
+
+    @property
+    def pending(self) -> bool:
+        """Whether some are not through."""
+        return any(self.places.values())
+
+    def take(self) -> list[Outcome]:
+        """Those that are not through, one for each place."""
+        found = []
+        for name, places in self.places.items():
+            for file, row in sorted(set(places.values())):
+                mine = frozenset(shard for shard, at in places.items() if at == (file, row))
+                found.append(replace(self.firsts[name], shards=mine, file=file, row=row))
+        self.firsts, self.places = {}, {}
+        return found

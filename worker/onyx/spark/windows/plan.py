@@ -1,0 +1,95 @@
+"""The plan of a firing: what Spark is to aggregate, as a value.
+
+The worker makes it of its files and passes it to the child as JSON. All files of a plan are rows or
+results of earlier firings (*partials*); both become states of one form, which are merged by group
+and extent. So a firing reads what is new and one state of what is old, as often as it comes.
+
+A group key has three columns, of which a plan names those in use: ints and text have their own, so
+that Spark groups by what users have; others are grouped by their canonical bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onyx.structs import prepared
+
+SHARD, EXTENT, LAST, SEQ = "shard", "extent", "last", "seq"
+FRESH, FIRES = "fresh", "fires"
+KEY_INT, KEY_TEXT, KEY_OTHER, KEY_VALUE = "key_int", "key_text", "key_other", "key_value"
+INT, FLOAT, ITEM = "int", "float", "item"
+COUNT, ITEMS = "count", "items"
+OPTIONAL = (KEY_INT, KEY_TEXT, KEY_OTHER, INT, FLOAT)
+"""Columns that files have if they need them. `KEY_VALUE` goes with `KEY_OTHER`."""
+Ranges = tuple[tuple[int, int], ...]
+"""Numbers from and through, in order."""
+AGGREGATE = "onyx.spark.windows.aggregate:aggregate"
+"""What the child runs."""
+
+
+@prepared
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files of which the same is read."""
+
+    paths: tuple[str, ...]
+    partial: bool = False
+    """Whether they are results of earlier firings."""
+    emptied: bool = False
+    """Whether only their groups count."""
+    shards: tuple[int, ...] | None = None
+    """None: all."""
+    extents: Ranges | None = None
+    """None: all."""
+
+
+@prepared
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one stage computes."""
+
+    aggregation: str
+    columns: tuple[str, ...]
+    """Those of `OPTIONAL` that some file has."""
+    pieces: tuple[Piece, ...]
+    overlapping: bool = False
+    """Whether a row may be in several extents."""
+    tracked: bool = False
+    """Whether it is noted which groups have got rows since a watermark made them fire."""
+    settles: bool = False
+    """Whether a watermark makes groups fire: those that have, and none waits afterwards."""
+
+    def params(self) -> dict[str, Any]:
+        """The same as arguments of a stage."""
+        return {"plan": msgspec.to_builtins(self)}
+
+    @property
+    def keys(self) -> list[str]:
+        """Columns that rows are grouped by, besides the extent."""
+        return [key for key in (KEY_INT, KEY_TEXT, KEY_OTHER) if key in self.columns]
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns of values that are computed with."""
+        return [each for each in (INT, FLOAT) if each in self.columns]
+
+    def words(self) -> str:
+        """For the log."""
+        parts = [each for each in self.pieces if not each.partial]
+        partials = [each for each in self.pieces if each.partial]
+        by = ", ".join(["extent", *self.keys])
+        return (
+            f"{self.aggregation} by {by} of {sum(len(each.paths) for each in parts):,} parts with "
+            f"{sum(len(each.paths) for each in partials):,} files of earlier results"
+        )
+
+
+def ranges(numbers: list[int]) -> Ranges:
+    """Sorted numbers as ranges."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

@@ -1,0 +1,388 @@
+"""A window of which Spark aggregates the groups. See docs/decisions/0039.
+
+The peer has what is small: which files are the state of which extents, watermarks, timers, what has
+fired. The values of groups are rows in files (`buffer`, `files`), and a firing is a stage over them
+(`firings`). Everything else is as in `windows.window`: the same events, records and order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns
+from onyx.spark.windows.buffer import Buffer
+from onyx.spark.windows.files import SpoolFolder
+from onyx.spark.windows.firings import Reader, Spark, Stage
+from onyx.spark.windows.holdings import Holdings
+from onyx.spark.windows.late import without_late
+from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
+from onyx.spark.windows.part_files import Garbage, PartFiles
+from onyx.spark.windows.plan import OPTIONAL, Plan
+from onyx.windows.aggregations.table import name_of
+from onyx.windows.assigning.assigner import Assigner, OneExtent
+from onyx.windows.assigning.tiling import Tiling
+from onyx.windows.buckets import Frozen
+from onyx.windows.coded import Keyed, chosen, different
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.dues import Dues
+from onyx.windows.firing import PENDING, EventType, Extent, Firing, Number, Pages
+from onyx.windows.groups import Shards, group_value
+from onyx.windows.prepared import Taken
+from onyx.windows.records import (
+    ClearExtent,
+    Record,
+    Records,
+    SpooledEmitted,
+    SpooledFired,
+    SpooledPart,
+    TimerDue,
+    WatermarkReached,
+    append,
+)
+from onyx.windows.running import Files
+from onyx.windows.shard_watermarks import ShardWatermarks
+from onyx.windows.triggers.timers import Timers
+from onyx.windows.triggers.trigger import Trigger
+from onyx.windows.units import standard
+
+
+class SparkWindow:
+    """Implements `windows.running.RunningWindow`."""
+
+    def __init__(
+        self,
+        compiled: CompiledWindow,
+        grouped: bool,
+        shards: Shards,
+        folder: SpoolFolder,
+        spark: Spark,
+        page_max: int,
+    ) -> None:
+        """`page_max`: firings of one page."""
+        window = compiled.window
+        self.compiled = compiled
+        self._declared = window
+        self._id = window.id
+        self._grouped = grouped
+        self._shards = shards
+        self._folder = folder
+        self._assigner = _assigner(compiled)
+        self._lateness = compiled.lateness if self._assigner.bounded else None
+        self._buffer = Buffer(name_of(window), window.type == "sliding", shards)
+        self._holdings = Holdings(window.id)
+        self._watermarks = ShardWatermarks(window.id, False, compiled.lateness is not None, shards)
+        self._triggers = {each.name: each for each in compiled.triggers}
+        self._timers = Timers(window.id, compiled.triggers)
+        watching = [each for each in compiled.triggers if each.by_watermark]
+        self._watching = watching[0] if watching and self._assigner.bounded else None
+        self._waiting: Dues[int] = Dues()
+        """Extents that have got rows since a watermark made them fire."""
+        self._expiring: Dues[int] = Dues()
+        self._changes: list[tuple[frozenset[int], Record]] = []
+        self._new_files: list[PartFiles] = []
+        self._files: list[PartFiles] = []
+        """Being written."""
+        self._outcomes: list[Outcome] = []
+        self._restored = Restored()
+        self._done: set[tuple[str, int]] = set()
+        """Triggers and shards that have fired for the last time."""
+        where = f"window {window.id} of task {window.task}"
+        self._stage = Stage(where, spark, folder)
+        self._reader = Reader(name_of(window), compiled.aggregation, folder, page_max)
+
+    @property
+    def stage(self) -> str:
+        """See `RunningWindow.stage`."""
+        return self._stage.words
+
+    # Events.
+
+    def add(
+        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+        """Take a batch: nothing fires; indices of late segments."""
+        places = () if taken.places is None else taken.places
+        parts = self._assigner.split(places, taken.ints)
+        parts, late = without_late(
+            parts, keys, self._lateness, self._assigner, self._watermarks, self._shards
+        )
+        for part in parts:
+            for number in part.numbers:
+                self._has_rows(number)
+        self._buffer.add(parts, keys, taken.extracted)
+        if self._timers:
+            kept = np.delete(np.arange(len(keys)), late) if late else None
+            mine = different(chosen(keys, kept))
+            self._timers.start(dict.fromkeys(map(self._shards.__getitem__, mine)), now_ms)
+        return [], late
+
+    def settle(self) -> None:
+        """Nothing has to be."""
+
+    def advance(self, watermark: Number) -> Pages:
+        """Extents that the watermark has passed fire, all that are due in one stage."""
+        self._watermarks.advance(watermark)
+        yield from self._left()
+        trigger = self._watching
+        if trigger is not None:
+            passed = [each for each in self._waiting.take(watermark) if self._has(each)]
+            yield from self._fire(trigger, "watermark", sorted(passed), self._known(), watermark)
+        self._expire(watermark)
+
+    def tick(self, now_ms: int) -> Pages:
+        """Triggers whose timer is due for some shard fire for all, in one stage."""
+        self._adopt()
+        left = {(each.trigger, each.event_type) for each in self._outcomes}
+        yield from self._left()
+        for trigger, _ in self._timers.due(now_ms):
+            known = self._known()
+            if (trigger.name, "timer-tick") not in left:
+                yield from self._fire(trigger, "timer-tick", self._all(known), known)
+            for shard in sorted(known):
+                self._timers.arm(trigger, shard, now_ms)
+
+    def next_tick_ms(self) -> int | None:
+        """When `tick` has something to do: at once if a result is to be emitted further."""
+        return 0 if self._restored.pending else self._timers.next_tick_ms()
+
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+        """The job ends for these shards: every trigger fires for all their extents."""
+        yield from self._left()
+        for trigger in self._triggers.values():
+            mine = frozenset(each for each in shards if (trigger.name, each) not in self._done)
+            yield from self._fire(trigger, "job-completed", self._all(mine), mine)
+        self._timers.restart(shards, now_ms)
+
+    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
+        """Raises UserError: no state is here."""
+        raise UserError(
+            f"window {self._id} has engine: spark, so its states are in files and not on the peer: "
+            "emit what you want to see"
+        )
+
+    # Segments come.
+
+    def _has_rows(self, number: int, waits: bool = True) -> None:
+        lower, upper = self._assigner.bounds(number)
+        if self._watching is not None and waits:
+            self._waiting.put(number, self._watching.due(lower, upper, 0))
+        if self._lateness is not None:
+            self._expiring.put(number, upper + self._lateness + 1)
+
+    def _has(self, number: int) -> bool:
+        return number in self._holdings or number in self._buffer.extents
+
+    def _known(self) -> frozenset[int]:
+        return frozenset(self._shards.known)
+
+    def _all(self, shards: Collection[int]) -> list[int]:
+        return sorted({*self._holdings.extents(shards), *self._buffer.extents})
+
+    def _expire(self, watermark: Number) -> None:
+        """Forget extents that a watermark has passed by more than the lateness allowed."""
+        if self._lateness is None:
+            return
+        for number in list(self._expiring.take(watermark)):
+            self._waiting.remove(number)
+            if number in self._buffer.extents:
+                self._seal()
+            self._remove(ClearExtent(self._id, number), [number], self._known())
+
+    def _remove(self, record: Record, numbers: Collection[int], shards: frozenset[int]) -> None:
+        self._changes.append((shards, record))
+        self._holdings.remove(numbers, shards)
+
+    # Firing.
+
+    def _fire(
+        self,
+        trigger: Trigger,
+        event_type: EventType,
+        numbers: list[int],
+        shards: frozenset[int],
+        watermark: Number | None = None,
+    ) -> Pages:
+        """A trigger fires for some extents of some shards."""
+        if not numbers or not shards:
+            return
+        while self._unwritten():
+            yield PENDING
+        by_watermark = event_type == "watermark"
+        plan = self._plan(numbers, shards, by_watermark)
+        if not plan.pieces:
+            return
+        made = None
+        for made in self._stage.pages(plan):
+            if made is None:
+                yield PENDING
+        assert made is not None, "it ends with a result"
+        fired = SpooledFired(self._id, trigger.name, made, event_type, numbers, watermark)
+        source_rows = self._holdings.rows(numbers)
+        self._remove(fired, numbers, shards)
+        evicts = trigger.forgets if by_watermark else trigger.refinement.evicts
+        if not evicts:
+            part = SpooledPart(
+                self._id, made, numbers, list(plan.columns), source_rows, self._buffer.seq,
+                partial=True, emptied=trigger.refinement.discards, settled=by_watermark,
+            )  # fmt: skip
+            self._hold(part, shards)
+        if event_type == "job-completed":
+            self._done.update((trigger.name, shard) for shard in shards)
+        outcome = Outcome(made, trigger.name, event_type, watermark, shards, own=True)
+        self._outcomes.append(outcome)
+        yield from self._emit(outcome)
+
+    def _plan(self, numbers: list[int], shards: frozenset[int], by_watermark: bool) -> Plan:
+        tracked = self._watching is not None and not self._watching.forgets
+        used = self._holdings.columns(numbers)
+        return Plan(
+            name_of(self._declared),
+            tuple(name for name in OPTIONAL if name in used),
+            self._holdings.pieces(numbers, shards, self._folder),
+            self._declared.type == "sliding",
+            tracked,
+            by_watermark and tracked,
+        )
+
+    def _adopt(self) -> None:
+        """Results that were being emitted when this peer took over are its own to emit."""
+        self._outcomes += self._restored.take()
+
+    def _left(self) -> Pages:
+        """What is left of them."""
+        self._adopt()
+        for outcome in list(self._outcomes):
+            yield from self._emit(outcome)
+
+    def _emit(self, outcome: Outcome) -> Pages:
+        """What is left of a result, page by page; the log has the place behind each."""
+        trigger, watermark = self._triggers[outcome.trigger], outcome.watermark
+        declared, aggregation = trigger.declared, self.compiled.aggregation
+
+        def firing(key: Any, number: int, state: Any) -> Firing | None:
+            shard = self._shards[key]
+            if shard not in outcome.shards:
+                return None
+            seen = self._watermarks.known(shard) if watermark is None else watermark
+            return Firing(
+                self._declared, declared, outcome.event_type, shard, self._grouped,
+                group_value(key), *self._assigner.bounds(number), aggregation.view(state), None,
+                seen,
+            )  # fmt: skip
+
+        yield from self._reader.pages(outcome, firing)
+        outcome.file, outcome.row = THROUGH, 0
+        self._outcomes.remove(outcome)
+        self._changes.append((outcome.shards, outcome.emitted(self._id)))
+        if outcome.own:
+            self._holdings.emitted(outcome.name)
+
+    def _unwritten(self) -> bool:
+        """Whether rows are not in a file yet."""
+        self._files = [each for each in self._files if not each.written]
+        return bool(len(self._buffer) or self._new_files or self._files)
+
+    # State is recorded and restored.
+
+    def _seal(self) -> None:
+        """What the buffer has becomes a part."""
+        if not len(self._buffer):
+            return
+        made, name = self._buffer.take(), self._folder.new_part()
+        self._new_files.append(PartFiles(self._folder, name, made.table))
+        part = SpooledPart(
+            self._id, name, list(made.extents), list(made.columns), len(made.table), made.seq,
+            partial=False, emptied=False, settled=False,
+        )  # fmt: skip
+        self._hold(part, made.shards)
+
+    def _hold(self, part: SpooledPart, shards: frozenset[int]) -> None:
+        self._holdings.add(part, shards, own=True)
+        self._changes.append((shards, part))
+
+    def take_changes(self, records: Records) -> None:
+        """See `RunningWindow.take_changes`."""
+        self._seal()
+        for outcome in self._outcomes:
+            self._changes.append((outcome.shards, outcome.emitted(self._id)))
+        changes, self._changes = self._changes, []
+        for shards, record in changes:
+            for shard in sorted(shards):
+                append(records, shard, record)
+        self._timers.take_changes(records)
+        self._watermarks.take_changes(records)
+
+    def take_files(self) -> list[Files]:
+        """See `RunningWindow.take_files`."""
+        new, self._new_files = self._new_files, []
+        self._files += new
+        garbage = self._holdings.take_garbage()
+        return [*new, Garbage(self._folder, garbage)] if garbage else [*new]
+
+    def snapshot(
+        self, frozen: Frozen, shards: Collection[int]
+    ) -> Callable[[int], Iterator[Record]]:
+        """See `RunningWindow.snapshot`."""
+        self._adopt()
+        found: Records = {}
+        self._holdings.snapshot(shards, found)
+        for name, shard in sorted(self._done):
+            if shard in shards:
+                done = SpooledFired(self._id, name, "", "job-completed", [], None)
+                append(found, shard, done)
+                append(found, shard, SpooledEmitted(self._id, name, "", THROUGH, 0))
+        for outcome in self._outcomes:
+            for shard in outcome.shards.intersection(shards):
+                append(found, shard, outcome.fired(self._id))
+                append(found, shard, outcome.emitted(self._id))
+        self._timers.snapshot(shards, found)
+        self._watermarks.snapshot(shards, found)
+        return lambda shard: iter(found.get(shard, ()))
+
+    def restore(self, shard: int, record: Record) -> None:
+        """See `RunningWindow.restore`."""
+        mine = frozenset((shard,))
+        match record:
+            case SpooledPart():
+                self._holdings.add(record, mine, own=False)
+                self._buffer.begin(record.seq)
+                self._seen_again(record)
+            case SpooledFired():
+                self._holdings.remove(record.extents, mine)
+                self._restored.fired(shard, record)
+                if record.event_type == "job-completed":
+                    self._done.add((record.trigger, shard))
+            case SpooledEmitted():
+                self._restored.emitted(shard, record)
+            case ClearExtent():
+                self._holdings.remove([record.extent], mine)
+            case TimerDue():
+                self._timers.restore(shard, record)
+            case WatermarkReached():
+                self._watermarks.restore(shard, record)
+
+    def _seen_again(self, part: SpooledPart) -> None:
+        """Extents of a part wait as they did."""
+        for number in part.extents:
+            self._has_rows(number, waits=not part.settled)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """See `RunningWindow.drop`."""
+        self._seal()
+        self._holdings.drop(shards)
+        self._timers.drop(shards)
+        self._watermarks.drop(shards)
+
+
+def _assigner(compiled: CompiledWindow) -> Assigner:
+    window = compiled.window
+    if window.range is None:
+        return OneExtent()
+    width = standard(window.range)
+    slide = width if window.slide is None else standard(window.slide)
+    return Tiling(window.min_value, width, slide)

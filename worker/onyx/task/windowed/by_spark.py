@@ -1,0 +1,92 @@
+"""Windows of a task that Spark aggregates: what they get of the process and of the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from onyx.errors import UserError
+from onyx.model.job import Spark as SparkSection
+from onyx.objects.urls import is_url
+from onyx.settings import StateSettings
+from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.windows.files import FOLDER, SpoolFolder
+from onyx.spark.windows.firings import Spark
+from onyx.spark.windows.window import SparkWindow
+from onyx.state.stores.opening import state_place
+from onyx.task.channels.wiring import Wiring
+from onyx.task.parts import LatestProgress, Program
+from onyx.task.seal_progress import report
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.groups import Shards
+from onyx.windows.running import Make, RunningWindow
+from onyx.windows.task_windows import FIRINGS_PAGE_MAX
+
+PART_INTERVAL_S = 1.0
+"""Longest time that rows wait for their part: a part is a file, and large ones are read faster."""
+PART_ROWS_MAX = 500_000
+
+
+def spooling(settings: StateSettings) -> StateSettings:
+    """The pace of chunks for a task whose rows go into parts, one a chunk."""
+    return replace(
+        settings,
+        chunk_interval_s=max(settings.chunk_interval_s, PART_INTERVAL_S),
+        chunk_segments_max=max(settings.chunk_segments_max, PART_ROWS_MAX),
+    )
+
+
+def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
+    """Makes windows with engine spark; None if the task has none.
+
+    Raises:
+        UserError: state is kept where Spark cannot read it, or Spark cannot run where it should.
+    """
+    its = program.windowed
+    if its is None or all(each.window.engine == "peers" for each in its.compiled.windows):
+        return None
+    services, job = program.services, program.job
+    place, where = state_place(services.settings), f"task {program.task} has windows by Spark"
+    if is_url(place):
+        raise UserError(
+            f"{where}, whose files cannot be in an object store yet: set ONYX_STATE_URL of all "
+            "workers to a folder that they share with Spark, or use engine: peers for the windows"
+        )
+    section = job.spark or SparkSection()
+    master = section.master or services.settings.spark_master
+    _check_master(where, master, section)
+    state = services.settings.state
+    folder = SpoolFolder(
+        Path(place).absolute() / program.job_id / FOLDER / program.task,
+        0o770 if state.group_access else 0o700,
+    )
+    spark = Spark(
+        services.stage_runner,
+        services.aside,
+        master,
+        dict(section.spark_conf),
+        f"onyx: {job.name}",
+        partial(_wanted, program, wiring.version),
+        partial(report, LatestProgress(), program.metrics),
+    )
+    page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
+
+    def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> RunningWindow:
+        return SparkWindow(compiled, grouped, shards, folder, spark, page_max)
+
+    return make
+
+
+def _check_master(where: str, master: str, section: SparkSection) -> None:
+    problems = list(wrong_master(master))
+    if is_connect(master):
+        problems += not_of_a_session(section.spark_conf)
+    for problem in problems:
+        raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
+
+
+def _wanted(program: Program, version: int) -> bool:
+    """Whether the task still has the state of this allocation version."""
+    run = program.services.replica().run(program.job_id)
+    return program.assignment.wanted() and run.allocation_version == version

@@ -1,0 +1,108 @@
+"""What a task asks of each of its windows, whoever aggregates: peers in memory (`window.Window`),
+or an engine elsewhere, whose values of groups are files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from onyx.flow.batch import Segment
+from onyx.flow.columns import Columns
+from onyx.windows.buckets import Frozen
+from onyx.windows.coded import Keyed
+from onyx.windows.compiled import CompiledWindow
+from onyx.windows.firing import Extent, Firing, Number, Pages
+from onyx.windows.groups import Shards
+from onyx.windows.prepared import Taken
+from onyx.windows.records import Record, Records
+
+
+class Files(Protocol):
+    """Files that records of one chunk of the state log name."""
+
+    def write(self) -> None:
+        """Make new ones durable, before the chunk is written. Blocks; to be repeated when it fails
+        with Unavailable."""
+        ...
+
+    def remove(self) -> None:
+        """Remove those that nobody needs any more, when the chunk is durable. Blocks."""
+        ...
+
+
+class RunningWindow(Protocol):
+    """A window on one peer. See `window.Window` for what each method does."""
+
+    compiled: CompiledWindow
+
+    @property
+    def stage(self) -> str:
+        """What is being computed elsewhere, in words; empty if nothing is."""
+        ...
+
+    def add(
+        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+        """Take a batch."""
+        ...
+
+    def settle(self) -> None:
+        """Get all that was added into the states."""
+        ...
+
+    def advance(self, watermark: Number) -> Pages:
+        """The watermark that inputs have assigned has risen."""
+        ...
+
+    def tick(self, now_ms: int) -> Pages:
+        """Timers fire that were due before `now_ms`."""
+        ...
+
+    def next_tick_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        ...
+
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+        """The job ends for these shards."""
+        ...
+
+    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
+        """Extents of some groups, or of all. Raises UserError: they are not on the peer."""
+        ...
+
+    def take_changes(self, records: Records) -> None:
+        """Add what has changed since the last time."""
+        ...
+
+    def take_files(self) -> Sequence[Files]:
+        """Files that belong to the changes taken last."""
+        ...
+
+    def snapshot(
+        self, frozen: Frozen, shards: Collection[int]
+    ) -> Callable[[int], Iterator[Record]]:
+        """What gives the whole state of each of these shards, as it is now."""
+        ...
+
+    def restore(self, shard: int, record: Record) -> None:
+        """Apply a record."""
+        ...
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget shards that belong to another peer now."""
+        ...
+
+
+class AllInRecords:
+    """A window of which nothing is elsewhere."""
+
+    stage = ""
+    """See `RunningWindow.stage`."""
+
+    def take_files(self) -> tuple[()]:
+        """See `RunningWindow.take_files`."""
+        return ()
+
+
+Make = Callable[[CompiledWindow, bool, Shards], RunningWindow]
+"""Makes a window elsewhere: of what is compiled, whether its task is grouped, and the shards."""
