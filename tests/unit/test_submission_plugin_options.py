@@ -216,3 +216,48 @@ def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> No
 def test_where_spark_is_to_run_a_job_is_checked_with_its_key(spark: Spark, path: str) -> None:
     found = wrong_options(dataclasses.replace(job(), engine="spark", spark=spark))
     assert [problem.path for problem in found] == [path]
+
+
+def job_with_a_stage(engine: str = "peers", **options: Any) -> Job:
+    return parse_mapping(
+        {
+            "apiVersion": "onyx.dev/v1alpha1",
+            "kind": "OnyxJob",
+            "metadata": {"name": "j"},
+            "spec": {
+                "engine": engine,
+                "workflow": [["read", "stage"], ["stage", "write"]],
+                "catalog": [
+                    {"name": "read", "type": "input", **READ},
+                    {"name": "stage", "type": "function", "sparkStage": "m:f", "options": options},
+                    {"name": "write", "type": "output", **WRITE},
+                ],
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "path: is missing"),
+        ({"path": "s3://bucket/x"}, "path: is a URL"),
+        ({"path": "x", "bundleSegments": 0}, "bundleSegments: is wrong"),
+        ({"path": "x", "stage": "m:f"}, "stage: is not known"),
+        ({"path": "x", "master": "k8s://x"}, "master: cannot be k8s://"),
+        ({"path": "x", "schemas": {"raed": "n INT"}}, "schemas.raed: is no task upstream"),
+    ],
+)
+def test_options_of_a_stage_in_the_middle(options: dict[str, Any], problem: str) -> None:
+    (found,) = reported(job_with_a_stage(**options))
+    assert found.startswith(f"spec.catalog[1].options.{problem}")
+
+
+def test_a_stage_in_the_middle_whose_options_are_right() -> None:
+    options = {"path": "x", "bundleSeconds": 5, "schemas": {"read": "n INT"}}
+    assert reported(job_with_a_stage(**options)) == []
+
+
+def test_a_job_on_spark_has_no_stage_in_its_middle() -> None:
+    (found,) = reported(job_with_a_stage("spark", path="x"))
+    assert found.startswith("spec.catalog[1].sparkStage: engine spark runs no stage in the middle")

@@ -164,3 +164,19 @@ def test_what_runs_on_spark_needs_a_peer_that_can(engine, entry, tags):
     found = spec(job)
     assert found.tasks[0].required_tags == tags
     assert engine == "spark" or found.by_name["u"].required_tags == ()
+
+
+def test_a_spark_stage_is_output_and_input_at_once_and_knows_the_sources_above_it():
+    edges = (("read", "sum"), ("read", "stage"), ("sum", "stage"), ("stage", "write"))
+    entries = (
+        CatalogEntry("read", "input", 10),
+        CatalogEntry("sum", "reduce", 10),
+        CatalogEntry("stage", "function", 10, spark_stage="m:f", required_tags=("disk",)),
+        CatalogEntry("write", "output", 10),
+    )
+    windows = (Window("all", "sum", "global", "count"),)
+    found = spec(replace(JOB, workflow=edges, catalog=entries, windows=windows))
+    task = found.by_name["stage"]
+    assert (task.input, task.output, task.fed_by) == (True, True, ("read", "sum"))
+    assert task.required_tags == ("disk", "spark")
+    assert found.by_name["write"].fed_by == ()

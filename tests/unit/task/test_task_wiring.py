@@ -79,7 +79,7 @@ def test_who_sends_is_who_is_waited_for(scheduler: str) -> None:
             for child in other.children
             if child.task == task and peer in {site.peer for site in child.sites}
         }
-        assert wiring.upstream == senders
+        assert wiring.upstream.keys() == senders
 
 
 def test_segments_of_a_colocated_job_stay_on_their_machine() -> None:

@@ -91,6 +91,20 @@ PLUGINS = (
     ),
 )  # fmt: skip
 
+STAGE_IN_THE_MIDDLE = (
+    BuiltIn(
+        "input", "sparkStage", "onyx.spark.middle.results:StageResults",
+        "onyx.spark.middle.options:MiddleOptions", extra="spark",
+    ),
+    BuiltIn(
+        "output", "sparkStage", "onyx.spark.middle.spool:StageSpool",
+        "onyx.spark.middle.options:MiddleOptions", extra="spark",
+    ),
+)  # fmt: skip
+"""What a task with `sparkStage` is made of: it writes what comes, and reads what the stage made of
+it. No job can name them as plugins."""
+STAGE = STAGE_IN_THE_MIDDLE[0].name
+
 INPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "input"}
 OUTPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "output"}
 BY_TYPE: Mapping[str, Mapping[str, BuiltIn]] = {"input": INPUTS, "output": OUTPUTS}

@@ -123,6 +123,18 @@ def edge_number(job: Job, parent: str, child: str) -> int:
     return name_number(parent, child)
 
 
+def begins_trees(job: Job, task: str) -> bool:
+    """Whether what the task gives begins new trees: it reads, has windows or a Spark stage."""
+    entry = job.entry(task)
+    reads = entry.type == "input" or entry.spark_stage is not None
+    return reads or any(window.task == task for window in job.windows)
+
+
+def sources_above(job: Job, task: str) -> tuple[str, ...]:
+    """The tasks upstream of one that begin trees, sorted: when they have ended, nothing comes."""
+    return tuple(sorted(each for each in ancestors(job.workflow, task) if begins_trees(job, each)))
+
+
 def edges_of(targets: Mapping[str, Iterable[str]]) -> tuple[Edge, ...]:
     """The edges of a workflow that is given as `{task: children}`, sorted."""
     return tuple(sorted((task, child) for task in targets for child in targets[task]))

@@ -206,7 +206,7 @@ def kind_of(replica: Replica, job: JobId, task: TaskName) -> Kind:
     """What a task does at its end of the workflow of a job that runs."""
     spec = replica.spec(job).by_name[task]
     if spec.input and spec.output:
-        return Kind.DRIVER
+        return Kind.STAGE if spec.fed_by else Kind.DRIVER
     if spec.input:
         return Kind.INPUT
     return Kind.OUTPUT if spec.output else Kind.FUNCTION

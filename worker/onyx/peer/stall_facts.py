@@ -44,7 +44,7 @@ def facts_of(
     return Facts(
         kind=task.kind,
         phase=task.phase,
-        maker=str(entry.fn or entry.plugin or "") if entry is not None else "",
+        maker=str(entry.fn or entry.spark_stage or entry.plugin or "") if entry is not None else "",
         step_s=None if step_s is None else now_s - step_s,
         thread_taken_by=thread_taken_by,
         permitted=permitted,
@@ -63,6 +63,7 @@ def facts_of(
         query=driver.where if driver is not None else "",
         progress=_seal_progress(task),
         aggregating=windowing.windows.stage if windowing is not None else "",
+        stage=_stage(task.program.sink) if task.loaded else "",
     )
 
 
@@ -76,6 +77,8 @@ def mark_of(task: Task, facts: Facts) -> Mark:
         return ("source", source.completed)
     if sink is not None and facts.undurable:
         return ("sink", sink.acknowledged)
+    if facts.stage:
+        return ("stage", facts.stage)
     phase = facts.phase if facts.phase in EARLY else None
     return ("task", phase, task.status.batches, facts.in_flight)
 
@@ -98,6 +101,10 @@ def _seal_progress(task: Task) -> str:
 
 def _undurable(sink: Sink | None) -> int:
     return sink.waiting_segments if sink is not None else 0
+
+
+def _stage(sink: Sink | None) -> str:
+    return sink.doing if sink is not None else ""
 
 
 def _next_try(source: Source | None, clock: Clock, now_s: float) -> str:

@@ -85,6 +85,15 @@ class PluginContext:
     it too. Letters, digits and hyphens."""
     progress: Callable[[SealProgress], None] = lambda _: None
     """Takes how far a long `seal` is. Call it in the thread that called `seal`."""
+    upstream: tuple[str, ...] = ()
+    """Tasks that send to this one, sorted."""
+    spark_stage: str | None = None
+    """Of the catalog entry."""
+    attempts_max: int = 3
+    """How often a stage that fails is run."""
+    stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
+    """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`, in
+    the task's thread."""
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the other tasks of the job with the same type and plugin, by their names."""
 
@@ -223,6 +232,24 @@ class ColumnsOutput(Protocol):
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
         """As `Output.write`, for the rows of a record batch; each counts as a segment."""
+        ...
+
+
+@runtime_checkable
+class StageOutput(Protocol):
+    """What the output half of a task with a Spark stage has in addition. Its `seal` says that
+    nothing more comes; what the stage makes is read by the input half."""
+
+    doing: str
+    """What the stage does now, in words; empty if it does not run. Read by any thread."""
+
+    def choose(self, upstream: str) -> None:
+        """What is written from now on comes from this task."""
+        ...
+
+    def lead(self, leads: bool) -> None:
+        """Whether this peer of the task is the one that runs the stage. Asked for in each
+        allocation version; two peers may believe it for a while."""
         ...
 
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from onyx.errors import OnyxError, UserError
-from onyx.model.plugins import INPUTS, OUTPUTS, BuiltIn
+from onyx.model.plugins import INPUTS, OUTPUTS, STAGE_IN_THE_MIDDLE, BuiltIn
 from onyx.model.report import listed, nearest
 from onyx.plugins.checked import CheckedInput, check_built
 from onyx.plugins.options import function_error, loaded, options_of, read_options, task_error
 from onyx.plugins.protocol import Input, Output, PluginContext
 
 P = TypeVar("P", Input, Output)
+_OF_STAGES = {(str(row.type), row.name): row for row in STAGE_IN_THE_MIDDLE}
 
 
 def build_input(name: str, context: PluginContext) -> Input:
@@ -44,6 +45,8 @@ def _build(name: str, context: PluginContext, known: Mapping[str, BuiltIn], prot
     try:
         if ":" in name:
             plugin = context.resolve(name)(context)
+        elif (stage := _OF_STAGES.get((_direction(known), name))) is not None:
+            plugin = _built_in(stage, context)
         elif name in known:
             plugin = _built_in(known[name], context)
         else:
@@ -75,6 +78,10 @@ def _built_in(plugin: BuiltIn, context: PluginContext) -> Any:
         what += f"pip install 'onyx-on-kubernetes[{plugin.extra}]'"
         raise task_error(context, what) from error
     return factory(context, options)
+
+
+def _direction(known: Mapping[str, BuiltIn]) -> str:
+    return "input" if known is INPUTS else "output"
 
 
 def _unknown(name: str, context: PluginContext, known: Mapping[str, BuiltIn]) -> UserError:

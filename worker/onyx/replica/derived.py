@@ -108,7 +108,8 @@ def _slots(allocation: Map[TaskName, tuple[PeerId, ...]], slots: Slots) -> Slots
 
 
 def _elect_sealers(replica: Replica, job: JobId, position: Position) -> Replica:
-    """One peer of each output task that is not sealed, once all sources of the job are exhausted.
+    """One peer of each output task that is not sealed, once all sources that feed it are exhausted:
+    of an output at the end all of the job.
 
     The elected one stays elected while it is on the task.
     """
@@ -116,10 +117,9 @@ def _elect_sealers(replica: Replica, job: JobId, position: Position) -> Replica:
         return replica
     run = replica.run(job)
     elected: dict[TaskName, PeerId] = {}
-    ends = run.exhausted_inputs and jobs.all_exhausted(replica, job)
-    for task in replica.spec(job).outputs if ends else ():
+    for task in replica.spec(job).outputs if run.exhausted_inputs else ():
         peers = sorted(run.allocation.get(task, ()))
-        if peers and task not in run.sealed_outputs:
+        if peers and task not in run.sealed_outputs and jobs.may_seal(replica, job, task):
             present = run.sealers.get(task)
             elected[task] = present if present in peers else elected_sealer(peers, position)
     if elected == dict(run.sealers):

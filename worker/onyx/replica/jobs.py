@@ -51,12 +51,13 @@ def input_partitions(replica: Replica, job: JobId) -> list[int]:
 
 
 def exhaust(replica: Replica, job: JobId, source: TaskName) -> Replica:
-    """A source of a running job is exhausted. Without outputs to seal, the job is complete when all
-    its sources are."""
+    """A source of a running job is exhausted. Without outputs left to seal, the job is complete
+    when all its sources are."""
     run = replica.run(job)
     exhausted = run.exhausted_inputs.set(source, None)
     replica = replica.with_run(job, replace(run, exhausted_inputs=exhausted))
-    ends = not replica.spec(job).outputs and all_exhausted(replica, job)
+    left = any(task not in run.sealed_outputs for task in replica.spec(job).outputs)
+    ends = not left and all_exhausted(replica, job)
     return complete(replica, job) if ends else replica
 
 
@@ -64,6 +65,13 @@ def all_exhausted(replica: Replica, job: JobId) -> bool:
     """Whether a running job has read and completed all that its sources have."""
     exhausted = replica.run(job).exhausted_inputs
     return all(task in exhausted for task in replica.spec(job).sources)
+
+
+def may_seal(replica: Replica, job: JobId, output: TaskName) -> bool:
+    """Whether all has ended that an output of a running job is fed by."""
+    exhausted = replica.run(job).exhausted_inputs
+    fed_by = replica.spec(job).by_name[output].fed_by or replica.spec(job).sources
+    return all(task in exhausted for task in fed_by)
 
 
 def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:

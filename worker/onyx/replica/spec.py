@@ -49,6 +49,9 @@ class TaskSpec(Struct, frozen=True, rename="kebab", omit_defaults=True):
     flux_policy: _Word | None = None
     required_tags: Annotated[tuple[_Word, ...], Meta(max_length=1_000)] = ()
     acker_exempt: bool = False
+    fed_by: Annotated[tuple[Task, ...], Meta(max_length=TASKS_MAX)] = ()
+    """Of a task that is input and output at once, in the middle of a job: the sources upstream of
+    it. When they have ended it is sealed, and ends as a source when all it gave is complete."""
 
 
 @prepared
@@ -96,6 +99,12 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     def outputs(self) -> tuple[TaskName, ...]:
         """Tasks that are sealed at the end."""
         return tuple(task.name for task in self.tasks if task.output)
+
+    @cached_property
+    def in_the_middle(self) -> tuple[TaskName, ...]:
+        """Tasks that are sealed before the end of the job, because others wait for what they
+        give."""
+        return tuple(task.name for task in self.tasks if task.fed_by)
 
     @cached_property
     def windowed(self) -> tuple[TaskName, ...]:

@@ -6,7 +6,7 @@ from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BY_TYPE
-from onyx.model.workflow import topological_order
+from onyx.model.workflow import sources_above, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
 
@@ -81,10 +81,12 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
 
 def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
     entry = job.entry(name)
+    middle = entry.spark_stage is not None
     return TaskSpec(
         name=name,
-        input=entry.type == "input",
-        output=entry.type == "output",
+        input=entry.type == "input" or middle,
+        output=entry.type == "output" or middle,
+        fed_by=tuple(map(TaskName, sources_above(job, name))) if middle else (),
         windowed=windowed and tracked,
         min_peers=_least(entry),
         max_peers=_most(entry, windowed),
@@ -97,8 +99,9 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
 
 def _tags(entry: CatalogEntry) -> tuple[str, ...]:
     plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
-    of_plugin = (SPARK_TAG,) if plugin is not None and plugin.extra == "spark" else ()
-    return tuple(dict.fromkeys((*entry.required_tags, *of_plugin)))
+    by_plugin = plugin is not None and plugin.extra == "spark"
+    of_spark = (SPARK_TAG,) if by_plugin or entry.spark_stage is not None else ()
+    return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
 
 
 def _least(entry: CatalogEntry) -> int:

@@ -13,9 +13,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from onyx.errors import Problem
-from onyx.model.job import Job, Spark
-from onyx.model.plugins import BY_TYPE
-from onyx.model.report import at
+from onyx.model.job import CatalogEntry, Job, Spark
+from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE
+from onyx.model.report import at, nearest
+from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
 from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
@@ -30,13 +31,26 @@ def wrong_options(job: Job) -> tuple[Problem, ...]:
 def _found(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
+        path = at(at(at("spec", "catalog"), index), "options")
+        if entry.spark_stage is not None:
+            plugin = STAGE_IN_THE_MIDDLE[0]
+            yield from _of_no_frame(job, entry, path)
         if plugin is None:
             continue
-        path = at(at(at("spec", "catalog"), index), "options")
         _, problems = check_options(own_options(entry), options_of(plugin))
         for problem in problems:
             where = f"{path}.{problem.path}" if problem.path else path
             yield Problem(where, problem.message, problem.hint)
+
+
+def _of_no_frame(job: Job, entry: CatalogEntry, path: str) -> Iterator[Problem]:
+    """Schemas of tasks that do not send to the stage."""
+    schemas = entry.options.get("schemas")
+    upstream = parents(job.workflow)[entry.name]
+    for task in schemas if isinstance(schemas, dict) else ():
+        if task not in upstream:
+            hint = nearest(str(task), upstream) or f"these are: {', '.join(upstream)}"
+            yield Problem(at(at(path, "schemas"), str(task)), "is no task upstream", hint)
 
 
 def _of_spark(job: Job) -> Iterator[Problem]:

@@ -62,6 +62,8 @@ class Facts:
     """Of the stage that runs, in words."""
     aggregating: str = ""
     """Which window Spark aggregates, in words."""
+    stage: str = ""
+    """What the stage in the middle of a job does, which this peer runs beside the task."""
 
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
@@ -153,6 +155,8 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"{f.maker} has not made {f.undurable:,} segments durable"),
     (Reason.RETRY, lambda f: f.resting > 0,
      lambda f: f"{f.resting:,} segments wait for a retry, the next at {f.next_try}"),
+    (Reason.SPARK, lambda f: bool(f.stage) and not f.in_flight,
+     lambda f: f"{f.stage}: {f.progress}" if f.progress else f.stage),
     (Reason.COMPLETIONS, lambda f: f.in_flight > 0,
      lambda _: "nothing that was read is completed"),
 )  # fmt: skip

@@ -276,6 +276,14 @@ class Work:
     """Control items behind the batch, each with the peer that sent it."""
     parts: Parts = field(default_factory=Parts)
     """Parts of the batch that was read which are still to come."""
+    own: bool = False
+    """Of a stage: whether the batch was read from its own result, and not from the inbox."""
+    upstream: TaskName | None = None
+    """Of a stage: the task whose segments these are."""
+    others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
+    """Of a stage: what came together with them from other tasks."""
+    behind: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Control items behind all of these."""
     alone: bool = False
     """Whether the batch is one suspect: no other task of the process may run user code."""
 
@@ -288,6 +296,8 @@ class Work:
         """A new allocation version: control items and waiting parts came on old channels."""
         self.forget_batch()
         self.controls, self.parts = [], Parts()
+        self.behind = []
+        self.others.clear()
 
 
 @dataclass(frozen=True, slots=True)

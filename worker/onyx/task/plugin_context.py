@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from onyx.flow.schemas import arrow_schema
+from onyx.model.workflow import parents
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts import Program
-from onyx.task.seal_progress import report
+from onyx.task.seal_progress import report, stage_ended
 
 
 def plugin_context(program: Program) -> PluginContext:
@@ -34,5 +35,9 @@ def plugin_context(program: Program) -> PluginContext:
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
         progress=partial(report, program.seal_progress, program.metrics),
+        upstream=parents(program.job.workflow)[program.task],
+        spark_stage=program.entry.spark_stage,
+        attempts_max=services.settings.task.seal_attempts_max,
+        stage_ended=partial(stage_ended, program.metrics),
         alike=alike(program.job, program.entry),
     )

@@ -11,8 +11,10 @@ from onyx.task.parts import LatestProgress
 from onyx.telemetry.catalog import (
     SPARK_STAGE_BYTES_READ,
     SPARK_STAGE_BYTES_WRITTEN,
+    SPARK_STAGE_FAILURES,
     SPARK_STAGE_ROWS_READ,
     SPARK_STAGE_ROWS_WRITTEN,
+    SPARK_STAGE_SECONDS,
     SPARK_STAGE_TASK_FAILURES,
     SPARK_STAGE_TASKS,
     SPARK_STAGE_TASKS_DONE,
@@ -36,3 +38,11 @@ def report(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress)
     ):
         if now > then:
             metrics.add(metric, now - then)
+
+
+def stage_ended(metrics: TaskMetrics, seconds: float, ended_well: bool) -> None:
+    """Count a run of a stage."""
+    if ended_well:
+        metrics.observe(SPARK_STAGE_SECONDS, seconds)
+    else:
+        metrics.add(SPARK_STAGE_FAILURES)

@@ -44,7 +44,7 @@ def _lookups(
     job: Job, entry: CatalogEntry, group: GroupId, services: Services
 ) -> Iterator[Callable[[], Any]]:
     resolve, task = services.resolve, entry.name
-    names = (entry.fn, entry.assign_watermark_fn)
+    names = (entry.fn, entry.spark_stage, entry.assign_watermark_fn)
     yield from (partial(resolve, name) for name in names if name is not None)
     yield lambda: resolve_params({task: services.fn_params(task)}, entry)
     yield lambda: compile_lifecycles(job, task, resolve)

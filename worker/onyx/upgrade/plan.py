@@ -96,6 +96,11 @@ class _Planning:
                 message = f"{which} has guarantee at-most-once, which keeps no state"
                 hint = "submit it without an upgrade"
                 self._problems.append(Problem("spec.upgrade.from", message, hint))
+        for entry in self._old.catalog:
+            if entry.spark_stage is not None:
+                what = f"the old job has the Spark stage {entry.name}, whose bundles stay with it"
+                hint = "let it complete (onyx drain), and submit this job without an upgrade"
+                self._problems.append(Problem("spec.upgrade.from", what, hint))
         for entry in self._new.catalog:
             if entry.type in ("input", "output"):
                 self._source_or_sink(entry.name)

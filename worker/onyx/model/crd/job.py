@@ -72,10 +72,12 @@ def _type_rules(section: Section) -> list[tuple[str, str]]:
             continue
         if key.required_for:
             types = _listed(key.required_for)
+            given = " || ".join(f"has(self.{each})" for each in _alternatives(key))
             rules.append(
                 (
-                    f"!(self.type in {types}) || has(self.{key.yaml})",
-                    f"{key.yaml} is needed for type {', '.join(key.required_for)}",
+                    f"!(self.type in {types}) || {given}",
+                    f"{' or '.join(_alternatives(key))} is needed for type "
+                    f"{', '.join(key.required_for)}",
                 )
             )
         if key.allowed_for:
@@ -87,6 +89,11 @@ def _type_rules(section: Section) -> list[tuple[str, str]]:
                 )
             )
     return rules
+
+
+def _alternatives(key: Key) -> tuple[str, ...]:
+    """The key and what may be given instead."""
+    return (key.yaml, key.unless) if key.unless else (key.yaml,)
 
 
 def _visible_to_cel(key: Key) -> bool:

@@ -56,9 +56,25 @@ class CatalogEntry:
     ] = None
     """Plugin that reads or writes: the short name of a plugin that comes with Onyx, or a function
     of your own that makes one."""
-    fn: Annotated[str | None, Function(), Key(required_for=("function",), origin="onyx/fn")] = None
+    fn: Annotated[
+        str | None,
+        Function(),
+        Key(required_for=("function",), unless="sparkStage", origin="onyx/fn"),
+    ] = None
     """Function from a segment (or a batch) to a segment or a list of segments. An input applies it
     to each segment that it reads, an output to each segment before it writes it."""
+    spark_stage: Annotated[
+        str | None,
+        Function(),
+        Key(
+            allowed_for=("function",),
+            restriction="Instead of fn; not with params, batchFn, batchFormat, schema, windows, "
+            "guarantee: at-most-once, engine: spark or upgrade.",
+        ),
+    ] = None
+    """Function from Spark DataFrames to one. It gets all segments that come to the task, or
+    bundles of them, and the rows of its result go on as segments. Where it runs and where its
+    files lie is said in options."""
     params: Annotated[
         tuple[str, ...], Key(origin="onyx/params", restriction="Every key must be in options.")
     ] = ()

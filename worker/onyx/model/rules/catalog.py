@@ -84,6 +84,40 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
         )
 
 
+_NOT_WITH_A_STAGE = ("fn", "params", "batch_fn", "batch_format", "schema")
+
+
+def check_stage(draft: Draft, path: str, report: Report) -> None:
+    """A Spark stage is all that its task does."""
+    if good(draft, "spark_stage") is None:
+        return
+    for field in _NOT_WITH_A_STAGE:
+        if field in draft:
+            report.add(
+                at(path, names.yaml_key(field)),
+                "is given together with sparkStage, which is all that the task does",
+                "remove it, or do it in a task before or after this one",
+            )
+
+
+def check_stages(spec: Draft, path: str, report: Report) -> None:
+    """Tasks with a Spark stage account for segments, and have no state but their bundles."""
+    windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "spark_stage") is None or good(draft, "type") != "function":
+            continue
+        where = at(where, "sparkStage")
+        if good(spec, "guarantee") == "at-most-once":
+            hint = "choose at-least-once or exactly-once"
+            report.add(where, "is not for guarantee at-most-once, which keeps nothing", hint)
+        if good(draft, "name") in windowed:
+            hint = "give the windows to a task before or after this one"
+            report.add(where, "is not for a task with windows", hint)
+        if good(spec, "upgrade") is not None or good(spec, "upgrade_policy") == "KeepState":
+            what = "cannot be carried over: bundles that wait for the stage belong to one job"
+            report.add(where, what, "submit the job without upgrade and without KeepState")
+
+
 def check_format(draft: Draft, path: str, report: Report) -> None:
     """Keys about columns are given where there are columns."""
     columns = draft.get("batch_format") == "arrow"

@@ -14,15 +14,12 @@ from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.protocol import PluginContext, Token
 
 
-class StagedPart(Protocol):
-    """One part until it is published.
+class Staged(Protocol):
+    """A part, or several that belong together, until it is published.
 
     `make_room`, `settle` and `publish` raise Unavailable when they cannot be done now. Nothing is
     lost then, and the same call may be repeated.
     """
-
-    file: BinaryIO
-    """To write to. Writing never fails because a server does not answer."""
 
     def make_room(self) -> None:
         """Hand over what was written, so that it does not fill memory."""
@@ -43,6 +40,13 @@ class StagedPart(Protocol):
     def drop(self) -> None:
         """Give the part up, as far as that is possible now."""
         ...
+
+
+class StagedPart(Staged, Protocol):
+    """One part."""
+
+    file: BinaryIO
+    """To write to. Writing never fails because a server does not answer."""
 
 
 class PartStore(Protocol):

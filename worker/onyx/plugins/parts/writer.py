@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Protocol
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.parts.stores import PartStore, StagedPart
+from onyx.plugins.parts.stores import PartStore, Staged
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
@@ -62,10 +62,10 @@ class PartFormat(Protocol):
 
 
 @dataclass(slots=True)
-class _Part:
+class Part:
     """A unit of `rolling`."""
 
-    staged: StagedPart
+    staged: Staged
     body: PartBody
     opened_s: float
     segments: int = 0
@@ -94,8 +94,8 @@ class PartsWriter(RollingWriter):
         super().__init__(context, dataclasses.replace(limits, size_bytes=size_bytes))
         self._store = store
         self._form = form
-        self._part: _Part | None = None
-        self._finished: deque[_Part] = deque()
+        self._part: Part | None = None
+        self._finished: deque[Part] = deque()
         self._left = False
         """A part was left staged: in doubt, for the worker that finds its commit, or for the one
         that publishes."""
@@ -190,7 +190,7 @@ class PartsWriter(RollingWriter):
     def _fence_off(self, live: Sequence[GroupId]) -> None:
         self._store.fence(live)
 
-    def _is_published(self, part: _Part) -> bool:
+    def _is_published(self, part: Part) -> bool:
         """Publish a part if it is committed."""
         if part.token is None or not part.committed:
             return False
@@ -200,10 +200,10 @@ class PartsWriter(RollingWriter):
             return False
         return True
 
-    def _open(self) -> _Part:
+    def _open(self) -> Part:
         staged = self._store.create(part_name(self._context, self._form.suffix))
         now_s = self._context.clock.monotonic_s()
-        self._part = _Part(staged, self._form.begin(staged.file), now_s)
+        self._part = Part(staged, self._form.begin(staged.file), now_s)
         return self._part
 
     def _publish(self) -> None:

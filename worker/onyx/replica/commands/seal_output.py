@@ -1,4 +1,5 @@
-"""An output task is sealed: all that it wrote is final. With the last one the job is complete."""
+"""An output task is sealed: all that it wrote is final. With the last one the job is complete,
+unless tasks in the middle of it have still to give what others wait for."""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ class SealOutput(Command, frozen=True):
             return replica
         run = replica.run(self.job)
         sealed = run.sealed_outputs.set(self.task, None)
-        if all(task in sealed for task in replica.spec(self.job).outputs):
+        spec = replica.spec(self.job)
+        goes_on = any(task not in run.exhausted_inputs for task in spec.in_the_middle)
+        if not goes_on and all(task in sealed for task in spec.outputs):
             return jobs.complete(replica, self.job)
         return replica.with_run(self.job, replace(run, sealed_outputs=sealed))

@@ -32,6 +32,12 @@ def refusals(job: Job) -> tuple[Problem, ...]:
 def _catalog(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         path = at("spec.catalog", index)
+        if entry.spark_stage is not None:
+            yield Problem(
+                at(path, "sparkStage"),
+                "engine spark runs no stage in the middle of its own query",
+                f"end the job with an output `spark`, or {PEERS}",
+            )
         if entry.type == "input":
             yield from _input(entry, path)
         elif entry.type == "output" and entry.plugin not in WRITTEN:

@@ -49,7 +49,9 @@ def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | 
         return None
     frames = (Frame(options.frame, schema=options.schema), *_other_frames(context, options))
     function = context.resolve(options.stage)
-    _require_callable(context, options, function, frames)
+    wrong = why_not_callable(options.stage, function, frames, options.stage_params)
+    if wrong:
+        raise option_error(context, "stage", f"is {wrong}")
     return StageRequest(
         stage=options.stage,
         frames=frames,
@@ -74,27 +76,23 @@ def _other_frames(context: PluginContext, options: SparkOptions) -> Iterator[Fra
         yield Frame(name, schema=other.get("schema"))
 
 
-def _require_callable(
-    context: PluginContext,
-    options: SparkOptions,
-    function: Callable[..., Any],
-    frames: tuple[Frame, ...],
-) -> None:
-    """Now, rather than when all input is processed."""
+def why_not_callable(
+    stage: str, function: Callable[..., Any], frames: tuple[Frame, ...], params: Mapping[str, Any]
+) -> str:
+    """Why a stage cannot be called so, found out before any input is processed; empty if it can."""
     by_name: Mapping[str, Any] = {each.name: None for each in frames if each.name is not None}
     try:
         signature = inspect.signature(function)
     except ValueError:  # a function of C may have none
-        return
+        return ""
     try:
-        for name in by_name.keys() & options.stage_params.keys():
+        for name in by_name.keys() & params.keys():
             raise TypeError(f"{name!r} is both a frame and one of stageParams")
-        signature.bind(*(each for each in frames if each.name is None), **by_name,
-                       **options.stage_params)  # fmt: skip
+        signature.bind(*(each for each in frames if each.name is None), **by_name, **params)
     except TypeError as error:
-        names = ", ".join([*by_name, *options.stage_params]) or "one frame"
-        what = f"is {options.stage}{signature}, which cannot be called with {names}: {error}"
-        raise option_error(context, "stage", what) from error
+        names = ", ".join([*by_name, *params]) or "one frame"
+        return f"{stage}{signature}, which cannot be called with {names}: {error}"
+    return ""
 
 
 def _master(context: PluginContext, options: SparkOptions) -> str:

@@ -17,6 +17,7 @@ from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.model.job import Job
+from onyx.model.workflow import begins_trees
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
@@ -37,8 +38,7 @@ REPLAYS_MAX = 65_535
 def idle_timeout_s(job: Job) -> float:
     """Time without acks of a tree after which the task that began it has begun it again, in
     seconds."""
-    windowed = {window.task for window in job.windows}
-    began = [entry for entry in job.catalog if entry.type == "input" or entry.name in windowed]
+    began = [entry for entry in job.catalog if begins_trees(job, entry.name)]
     longest_ms = max(entry.pending_timeout + 2 * entry.input_retry_timeout for entry in began)
     return longest_ms / 1_000 + EXPIRE_MARGIN_S
 

@@ -45,7 +45,8 @@ class Needs:
     children: frozenset[TaskName]
     """Those that are windowed or have a windowed task downstream."""
     windowed: bool
-    """Or an exactly-once output, which remembers ids as well."""
+    """Or an exactly-once output, which remembers ids as well; or a Spark stage, whose rows may have
+    any times, so that no watermark goes past it."""
     watermarks: bool
     """Some input of the job assigns them."""
     epochs: bool
@@ -66,7 +67,9 @@ def needs(job: Job, task: str) -> Needs | None:
     if task not in listening or not (watermarks or epochs):
         return None
     receiving = frozenset(TaskName(child) for child in below[task] if child in listening)
-    return Needs(receiving, task in windowed or task in committing, watermarks, epochs)
+    remembers = task in windowed or task in committing
+    holds = remembers or job.entry(task).spark_stage is not None
+    return Needs(receiving, holds, watermarks, epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class EventTime:
             epoch = self._count(now_s, self._origin.epoch_interval_s)
             if epoch == self._epoch:
                 return
-            self._rise(self._origin.frontiers())
+            self.rise(self._origin.frontiers())
         else:
             complete = self._epochs.take()
             if complete is None:
@@ -188,8 +191,9 @@ class EventTime:
             part = rising[start : start + FRONTIERS_MAX]
             yield Control(ControlKind.EPOCH, epoch=epoch, frontiers=part)
 
-    def _rise(self, frontiers: Mapping[int, int]) -> None:
-        """Send those that have risen only."""
+    def rise(self, frontiers: Mapping[int, int]) -> None:
+        """The stored frontiers of the task's own partitions: with the next epoch, those are sent
+        that have risen."""
         known = self._stored
         merge(self._to_send, ((n, at) for n, at in frontiers.items() if at > known.get(n, 0)))
         self._stored = dict(frontiers)

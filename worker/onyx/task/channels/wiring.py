@@ -5,6 +5,7 @@ Computed from the replica by every peer for itself, so all peers of a version ag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
@@ -48,8 +49,8 @@ class Wiring:
     task_peers: int
     """How many peers the task has."""
     children: tuple[ChildTask, ...]
-    upstream: frozenset[PeerId]
-    """All peers of all parent tasks."""
+    upstream: Mapping[PeerId, TaskName]
+    """All peers of all parent tasks, each with its task."""
     ackers: tuple[Site, ...]
     sources: tuple[tuple[TaskName, tuple[Site, ...]], ...]
     """Peers of each input and windowed task by slot: the owners of partitions, to whom completions
@@ -99,12 +100,12 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         rank=mine.index(me),
         task_peers=len(mine),
         children=tuple(child(name) for name in children(job.workflow).get(task, ())),
-        upstream=frozenset(
-            each
+        upstream={
+            each: TaskName(name)
             for name in parents(job.workflow).get(task, ())
             for each in run.allocation[TaskName(name)]
             if linked(task, each, peer)
-        ),
+        },
         ackers=tuple(Site(each, replica.groups_reverse_index[each]) for each in run.ackers),
         sources=sources_of(replica, job_id),
         groups=tuple(replica.groups),
@@ -113,9 +114,10 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
 
 def commits(job: Job, task: str) -> bool:
     """Whether segments for an output are dealt by their ids, so that it may write exactly once."""
-    is_output = job.entry(task).type == "output"
+    entry = job.entry(task)
+    writes = entry.type == "output" or entry.spark_stage is not None
     windowed = any(window.task == task for window in job.windows)
-    return is_output and job.guarantee == "exactly-once" and not windowed
+    return writes and job.guarantee == "exactly-once" and not windowed
 
 
 def has_one_owner(job: Job, task: str) -> bool:

@@ -19,26 +19,37 @@ def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
         work.controls = []
     elif source is None and allocation.windowing is None and allocation.event_time is None:
         return  # nothing follows from a batch alone
-    flush = wants_flush(allocation.windowing)
-    flush |= source is not None and source.wants_flush()
+    own = wants_flush(allocation.windowing)
+    own |= source is not None and source.wants_flush()
+    arrived = False
     for sender, control in controls:
         if control.kind is ControlKind.END:
             ends.arrive(sender, control)
         elif control.kind is ControlKind.FLUSH:
-            flush = True
+            arrived = True
         elif allocation.event_time is not None:
             allocation.event_time.receive(sender, control)
     follow(allocation)
     pass_event_time(program, allocation, work, program.clock)
-    if flush:
-        allocation.acks.hurry()
-        if sink is None:
-            allocation.outbox.broadcast(FLUSH)
+    _flush(program, allocation, arrived, own)
     ended = bool(controls) and ends.all_arrived()
     if sink is not None:
-        allocation.flush_wanted |= flush or ended
+        allocation.flush_wanted |= ended
     elif ended and has_ended(allocation.windowing):
         ends.pass_on()
+
+
+def _flush(program: Program, allocation: Allocation, arrived: bool, own: bool) -> None:
+    """What tasks upstream wait for is to become durable here, or further down. What a stage has
+    made begins anew, and waits for what is further down."""
+    if not (arrived or own):
+        return
+    allocation.acks.hurry()
+    sink, source = program.sink, program.source
+    if sink is not None:
+        allocation.flush_wanted |= arrived or source is None
+    if sink is None or (own and source is not None):
+        allocation.outbox.broadcast(FLUSH)
 
 
 def pass_event_time(
@@ -49,6 +60,8 @@ def pass_event_time(
     event_time, outbox = allocation.event_time, allocation.outbox
     if event_time is None or work.parts.waiting or (idle and len(outbox)):
         return
+    if program.source is not None and program.sink is not None:
+        event_time.rise(program.source.frontiers())
     for control in event_time.due(clock.monotonic_s(), idle):
         outbox.broadcast(control, event_time.children)
     if event_time.watermark is not None:

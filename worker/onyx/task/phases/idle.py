@@ -41,7 +41,7 @@ def idle(task: Task) -> Answer:
 
 def report_queue(program: Program, allocation: Allocation) -> None:
     """Report how full the inbox is."""
-    if program.source is None:
+    if program.source is None or program.sink is not None:
         program.metrics.set(QUEUE, allocation.inbox.waiting_segments())
 
 

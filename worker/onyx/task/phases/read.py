@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Batch, as_dicts, concatenate
+from onyx.flow.batch import Batch, as_dicts
 from onyx.ids import TaskName
 from onyx.recorder import ROOTS_MAX
 from onyx.task.failures import suspects
 from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.apply import shown
+from onyx.task.phases.deliveries import read_either, take_deliveries
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
 from onyx.task.phases.table import ADVANCED, Answer, Phase
@@ -16,7 +17,7 @@ from onyx.task.source.source import Source
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import blocked
 from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING
-from onyx.transport.interface import Control
+from onyx.transport.interface import Delivery
 
 
 def before_batch(program: Program) -> Answer:
@@ -36,12 +37,7 @@ def read_batch(task: Task) -> Answer:
         return idle(task)
     split = bool(work.parts.waiting)
     if not split:
-        if program.source is not None:
-            work.batch = _read_source(program, program.source)
-            found = work.batch is not None
-        else:
-            found = _read_inbox(program, allocation, work)
-        if not found:
+        if not _read(program, allocation, work):
             return idle(task)
         sizing = program.sizing
         most = ROOTS_MAX if sizing.fixed else sizing.segments_max
@@ -50,6 +46,22 @@ def read_batch(task: Task) -> Answer:
     if split and not suspects.next_part(program.assignment, work):
         return Phase.ROUTE
     return ADVANCED
+
+
+def _read(program: Program, allocation: Allocation, work: Work) -> bool:
+    """Take the next batch, or control items; False if there are none."""
+    source = program.source
+    if source is None:
+        return take_deliveries(work, _take(program, allocation))
+    if program.sink is None:
+        work.batch = _read_source(program, source)
+        return work.batch is not None
+    return read_either(
+        work,
+        allocation.wiring.upstream,
+        lambda: _take(program, allocation),
+        lambda: _read_source(program, source),
+    )
 
 
 def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
@@ -67,8 +79,8 @@ def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
 
 
 def _read_source(program: Program, source: Source) -> Batch | None:
-    if program.assignment.latest_run().draining:
-        source.drain()
+    if program.sink is None and program.assignment.latest_run().draining:
+        source.drain()  # but not what a stage makes of what was read further up
     if source.checkpoint(program.services.settings.ledger.frontier_interval_s):
         program.metrics.set(SOURCE_PENDING, source.in_flight)
         program.metrics.set(SOURCE_OFFSET, source.completed)
@@ -80,22 +92,14 @@ def _read_source(program: Program, source: Source) -> Batch | None:
     return batch
 
 
-def _read_inbox(program: Program, allocation: Allocation, work: Work) -> bool:
-    """Take what waits, as one batch and the control items behind it; False if nothing does."""
+def _take(program: Program, allocation: Allocation) -> list[Delivery]:
+    """What waits in the inbox; nothing while a batch is to be filled."""
     inbox, sizing = allocation.inbox, program.sizing
     waiting, segments_max = inbox.waiting_segments(), sizing.segments_max
     if not (inbox.hurried or allocation.filling.over(waiting, segments_max)):
-        return False
+        return []
     sizing.taken(waiting)
-    deliveries = inbox.take(segments_max)
-    batches: list[Batch] = []
-    for delivery in deliveries:
-        if isinstance(delivery.item, Control):
-            work.controls.append((delivery.channel.source, delivery.item))
-        else:
-            batches.append(delivery.item)
-    work.batch = concatenate(batches) if batches else None
-    return bool(deliveries)
+    return inbox.take(segments_max)
 
 
 def after_read_batch(program: Program, work: Work) -> Answer:

@@ -43,7 +43,10 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
         return ADVANCED
     if allocation.windowing is not None:
         work.prepared = prepare(program, leaves)
-    conditions = program.own_conditions
+    if program.assignment.kind is Kind.STAGE and not work.own:
+        work.routed = Routed({})  # to the stage: only what that makes goes further
+        return ADVANCED
+    conditions = program.conditions if work.own else program.own_conditions
     work.routed = route_leaves(program, allocation.group_checks, conditions, batch, leaves)
     return ADVANCED
 

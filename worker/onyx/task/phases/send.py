@@ -35,7 +35,8 @@ def send_batch(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Send or write what was made of the batch; then what triggers have emitted, then controls."""
     if work.batch is not None and work.leaves is not None:
         assert work.routed is not None, "the phase before"
-        if program.sink is not None:
+        if program.sink is not None and not work.own:
+            program.sink.choose(work.upstream)
             _write(program.sink, allocation, work.batch, work.leaves)
         else:
             _send(program, allocation, work.batch, work.routed)

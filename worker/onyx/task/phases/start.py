@@ -21,6 +21,7 @@ from onyx.flow.predicates import Resolve
 from onyx.flow.schemas import arrow_schema
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.model.plugins import STAGE
 from onyx.model.workflow import children
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.channels.event_time import needs
@@ -147,20 +148,24 @@ def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
 
 
 def _build_plugin(program: Program) -> tuple[Source | None, Sink | None, bool]:
-    """The source of an input or the sink of an output, and whether its steps never block."""
+    """The source of an input, the sink of an output, or both of a stage, which reads columns; and
+    whether steps never block."""
     entry, services, kind = program.entry, program.services, program.assignment.kind
     plugin, source, sink, cooperative = entry.plugin, None, None, True
+    if kind is Kind.STAGE:
+        plugin, entry = STAGE, dataclasses.replace(entry, batch_format="arrow")
     if kind is not Kind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(program)
-        if kind is Kind.INPUT:
+        if kind is not Kind.OUTPUT:
+            context = dataclasses.replace(context, batch_format=entry.batch_format)
             reads, times = services.build_input(plugin, context), _source_times(program)
             partition, retry_delay = program.delivery.partition, program.assignment.retry_delay
             source = Source(
                 reads, entry, program.sizing, services.clock, partition, times, retry_delay
             )
             cooperative = reads.cooperative
-        else:
+        if kind is not Kind.INPUT:
             writes = services.build_output(plugin, context)
             sink, cooperative = Sink(writes, plugin), writes.cooperative
     return source, sink, cooperative if entry.cooperative is None else entry.cooperative
@@ -197,7 +202,8 @@ def _own_conditions(
     program: Program, conditions: Conditions | None, below: tuple[str, ...]
 ) -> Conditions | None:
     """Of a task whose segments go nowhere (outputs and reduce tasks): exceptions only."""
-    if program.assignment.kind is not Kind.OUTPUT and program.entry.type != "reduce":
+    goes_on = program.assignment.kind not in (Kind.OUTPUT, Kind.STAGE)
+    if goes_on and program.entry.type != "reduce":
         return conditions
     return (conditions or everything_to(below)).of_exceptions()
 

@@ -38,6 +38,8 @@ class Kind(enum.StrEnum):
     INPUT = "input"
     FUNCTION = "function"
     OUTPUT = "output"
+    STAGE = "stage"
+    """Runs a Spark stage in the middle: an output to the tasks above, an input to those below."""
     DRIVER = "driver"
     """Of a job that Spark runs: input and output at once, and the only task there is."""
 
@@ -101,9 +103,9 @@ Answer = Progress | Phase
 and a phase named goes on there."""
 
 EVERY = frozenset(Kind)
-ON_PEERS = frozenset({Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT})
-SOURCE = frozenset({Kind.INPUT})
-SINK = frozenset({Kind.OUTPUT})
+ON_PEERS = frozenset({Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT, Kind.STAGE})
+SOURCE = frozenset({Kind.INPUT, Kind.STAGE})
+SINK = frozenset({Kind.OUTPUT, Kind.STAGE})
 WINDOWED = frozenset({Kind.FUNCTION, Kind.OUTPUT})
 DRIVER = frozenset({Kind.DRIVER})
 

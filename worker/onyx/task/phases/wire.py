@@ -38,7 +38,7 @@ def take_wiring(task: Task) -> Answer:
         return WAITING
     wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
     task.allocate(_allocation(program, wiring))
-    if program.source is None and program.driver is None:
+    if program.driver is None and (program.source is None or program.sink is not None):
         capacity = program.services.settings.task.inbox_segments_max
         program.metrics.set(QUEUE_CAPACITY, capacity)
     program.event["slot_id"] = wiring.slot
@@ -73,7 +73,7 @@ def _event_time(program: Program, wiring: Wiring, epoch_interval_s: float) -> Ev
     needed, source = needs(program.job, wiring.task), program.source
     if needed is None:
         return None
-    if source is None:
+    if source is None or program.sink is not None:
         return EventTime(needed, wiring.upstream)
     return EventTime(needed, (), Origin(source.mark, source.frontiers, epoch_interval_s))
 
@@ -85,6 +85,8 @@ def recover(program: Program, allocation: Allocation) -> Answer:
         done = partitions.registered_alone(program)
     elif source is not None:
         done = partitions.recover(program, allocation.wiring, source)
+        if sink is not None:
+            done = _recover_output(program, allocation, sink) and done
     else:
         done = sink is None or _recover_output(program, allocation, sink)
         done = done and recover_windows(program, allocation)
@@ -139,6 +141,8 @@ def await_ready(program: Program, allocation: Allocation, status: Status) -> Ans
     wiring = allocation.wiring
     if allocation.committing is not None and program.sink is not None:
         program.sink.fence(_not_dead_yet(program.assignment, wiring))
+    if program.sink is not None:
+        program.sink.lead(wiring.rank == 0)
     if status.ready_since_s is None:
         status.ready_since_s = program.clock.monotonic_s()
     allocation.owners = Owners(program.services.replica(), program.job_id, wiring.sources)

@@ -19,6 +19,7 @@ from onyx.plugins.protocol import (
     Commit,
     OneResultOutput,
     Output,
+    StageOutput,
     Token,
     TransactionalOutput,
     UpgradedJob,
@@ -31,6 +32,7 @@ class Sink:
     def __init__(self, plugin: Output, name: str) -> None:
         """`name`: what the job calls the plugin."""
         self._plugin = plugin
+        self._stage = plugin if isinstance(plugin, StageOutput) else None
         self._takes_columns = isinstance(plugin, ColumnsOutput)
         self._durable = DurableCount(plugin, name)
         self._written = 0
@@ -39,6 +41,21 @@ class Sink:
         self._waiting: deque[tuple[int, U64, U64]] = deque()
         self.upgraded = not isinstance(plugin, OneResultOutput)
         """Whether its result, if it makes one, holds the parts of earlier versions of the job."""
+
+    def choose(self, upstream: str | None) -> None:
+        """What is written next comes from this task: only a stage asks."""
+        if self._stage is not None and upstream is not None:
+            self._stage.choose(upstream)
+
+    def lead(self, leads: bool) -> None:
+        """Whether this peer is the one that runs the stage, if there is one."""
+        if self._stage is not None:
+            self._stage.lead(leads)
+
+    @property
+    def doing(self) -> str:
+        """What the stage of a task does now, in words; empty if nothing runs."""
+        return "" if self._stage is None else self._stage.doing
 
     def write(self, segments: Segments, roots: U64 | None, values: U64 | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""

@@ -6,7 +6,7 @@ from onyx.flow.conditions import set_apart
 from onyx.flow.key_getters import key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
-from onyx.model.workflow import ancestors, children
+from onyx.model.workflow import children, sources_above
 from onyx.task.parts import Windowed
 from onyx.windows.compile import compile_windows
 
@@ -31,16 +31,11 @@ def compiled(job: Job, task: str, resolve: Resolve) -> Windowed | None:
     mine = {window.id: window for window in job.windows if window.task == task}
     triggers = [trigger for trigger in job.triggers if trigger.window_id in mine]
     names = {name for each in triggers for name in (each.sync, each.emit) if name is not None}
-    all_windowed = {window.task for window in job.windows}
     return Windowed(
         compiled=windows,
         group_key=key_getter(entry, resolve),
         unique_key=entry.uniqueness_key if entry.deduplicate else None,
         late_to=tuple(sorted({each.late_to for each in mine.values() if each.late_to})),
-        fed_by=frozenset(
-            name
-            for name in ancestors(job.workflow, task)
-            if name in all_windowed or job.entry(name).type == "input"
-        ),
+        fed_by=frozenset(sources_above(job, task)),
         functions={name: resolve(name) for name in sorted(names)},
     )

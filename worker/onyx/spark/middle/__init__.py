@@ -1,0 +1,1 @@
+"""A Spark stage in the middle of a job: bundles of segments go in, and its rows go on."""

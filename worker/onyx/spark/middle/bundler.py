@@ -1,0 +1,195 @@
+"""Makes bundles when they are due, and has the stage run over them, one after the other.
+
+One peer of the task does, that of the lowest slot. Two may for a while, when the allocation
+changes: what both make is the same to everybody else (`bundles`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.errors import Blocked, Fenced, OnyxError, Unavailable, UserFunctionError
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.middle.bundles import Bundle, BundleFolder, rows_of
+from onyx.spark.middle.stage_run import StageRun
+
+POLL_S = 0.2
+"""How soon parts, and results of others, are noticed."""
+RETRY_S = 2.0
+BLOCKED_RETRY_S = 5.0
+"""A run that waits for room is tried again so often: it runs the whole stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A bundle ends when it reaches any of these; without one it ends with the input."""
+
+    segments: int | None
+    seconds: float | None
+    stage_timeout_s: float
+
+
+class Bundler:
+    """Of one peer. Used by the task's thread; the stage runs on another one."""
+
+    def __init__(
+        self,
+        folder: BundleFolder,
+        limits: Limits,
+        request: StageRequest,
+        runner: StageRunner,
+        context: PluginContext,
+    ) -> None:
+        """`request` lacks the parts."""
+        self.leads = False
+        self._folder = folder
+        self._limits = limits
+        self._request = request
+        self._runner = runner
+        self._context = context
+        self._number = 1
+        """Of the first bundle without a result, as far as is known."""
+        self._ended = False
+        self._rows: dict[str, int] = {}
+        """Of parts that are in no bundle."""
+        self._since_s: float | None = None
+        """Since when there are some."""
+        self._next_s = 0.0
+        self._run: StageRun | None = None
+        self._began_s = 0.0
+        self._attempts = 0
+
+    @property
+    def doing(self) -> str:
+        """See `protocol.StageOutput`."""
+        run = self._run
+        if run is None:
+            return ""
+        attempt = self._attempts + 1
+        return f"Spark stage over bundle {run.bundle.number}, attempt {attempt}, is running"
+
+    def tend(self) -> None:
+        """Do what is due.
+
+        Raises:
+            UserFunctionError: the stage has failed too often.
+            Unavailable: the file system failed; try again.
+        """
+        if not self.leads:
+            self.cancel()
+        elif self._run is not None:
+            self._follow(self._run)
+        elif not self._ended and self._now_s() >= self._next_s:
+            self._next_s = self._now_s() + POLL_S
+            try:
+                bundle = self._next_bundle()
+            except OSError as error:
+                raise self._unavailable(error) from error
+            if bundle is not None:
+                self._start(bundle)
+
+    def make_last(self) -> None:
+        """Make the last bundle, of all that is in none; nothing happens if it stands.
+
+        Raises:
+            Unavailable: the file system failed; try again.
+        """
+        try:
+            while not (waiting := self._folder.waiting(self._number)).ended:
+                self._folder.make(Bundle(waiting.number, waiting.parts, last=True))
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def cancel(self) -> None:
+        """Have a run end soon."""
+        if self._run is not None:
+            self._run.cancel()
+            self._run = None
+
+    def _next_bundle(self) -> Bundle | None:
+        """The next one to run the stage over; None if there is none yet."""
+        folder = self._folder
+        while (bundle := folder.bundle(self._number)) is not None:
+            if folder.result(self._number) is None:
+                return bundle
+            folder.tidy(bundle)
+            if bundle.last:
+                self._ended = True
+                return None
+            self._number += 1
+        return self._make_if_due()
+
+    def _make_if_due(self) -> Bundle | None:
+        limits = self._limits
+        if limits.segments is None and limits.seconds is None:
+            return None
+        waiting = self._folder.waiting(self._number)
+        if not waiting.parts:
+            self._since_s = None
+            return None
+        if self._since_s is None:
+            self._since_s = self._now_s()
+        parts = waiting.parts
+        if limits.segments is not None:
+            known, place = self._rows, self._folder.parts
+            self._rows = {each: known.get(each) or rows_of(place / each) for each in parts}
+        full = limits.segments is not None and sum(self._rows.values()) >= limits.segments
+        old = limits.seconds is not None and self._now_s() >= self._since_s + limits.seconds
+        if not (full or old):
+            return None
+        self._since_s = None
+        return self._folder.make(Bundle(waiting.number, parts))
+
+    def _start(self, bundle: Bundle) -> None:
+        context = self._context
+        self._began_s = self._now_s()
+        self._run = StageRun(
+            self._folder,
+            bundle,
+            self._request,
+            context.upstream,
+            self._runner,
+            self._limits.stage_timeout_s,
+            context.wanted,
+        )
+        self._run.start()
+
+    def _follow(self, run: StageRun) -> None:
+        progress = run.take_progress()
+        if progress is not None:
+            self._context.progress(progress)
+        try:
+            if not run.ended():
+                return
+        except Fenced:
+            self._run = None
+            return
+        except OnyxError as error:
+            self._run = None
+            self._failed(run, error)
+            return
+        self._run = None
+        self._attempts = 0
+        self._context.stage_ended(self._now_s() - self._began_s, True)
+
+    def _failed(self, run: StageRun, error: OnyxError) -> None:
+        context, now_s = self._context, self._now_s()
+        context.stage_ended(now_s - self._began_s, False)
+        if isinstance(error, Blocked):
+            self._next_s = now_s + BLOCKED_RETRY_S
+            return
+        self._next_s = now_s + RETRY_S
+        self._attempts += 1
+        if self._attempts >= context.attempts_max:
+            raise UserFunctionError(
+                f"{context.where}: stage {self._request.stage} over bundle {run.bundle.number} "
+                f"failed {self._attempts} times, last with: {error}"
+            ) from error
+
+    def _now_s(self) -> float:
+        return self._context.clock.monotonic_s()
+
+    def _unavailable(self, error: OSError) -> Unavailable:
+        where = f"{self._context.where}: {self._folder.path}"
+        return Unavailable(f"{where}: {error.strerror or error}")

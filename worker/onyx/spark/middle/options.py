@@ -1,0 +1,60 @@
+"""The options of a task with `sparkStage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from onyx.errors import Problem
+from onyx.plugins.options import Options, is_object
+from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.stage.options import Identifier
+
+
+class MiddleOptions(Options, frozen=True, kw_only=True):
+    """Where bundles lie, when one ends, and where the stage runs."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    """Folder for bundles and results, which all workers of the task and Spark must see."""
+    bundle_segments: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """End a bundle when at least so many segments are in it. By default there is one bundle, which
+    ends with the input."""
+    bundle_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """End a bundle so many seconds after its first segments were seen."""
+    stage_params: dict[Identifier, Any] = msgspec.field(default_factory=dict)
+    """Further arguments of the stage, by their names."""
+    schemas: dict[str, str] = msgspec.field(default_factory=dict)
+    """Columns of what comes from a task upstream, in Spark's DDL: `{read: "row BIGINT"}`. Without
+    it they are taken from the segments of each bundle."""
+    master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
+    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
+    spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    """Settings of Spark; with `sc://` those of a session."""
+    stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
+    """Longest run of the stage over one bundle, in seconds."""
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
+    """Start a new part of a bundle at about this size."""
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
+    """Start a new part of a bundle after so many segments."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
+    """Start a new part of a bundle after this time; keep it well below the input's
+    `pendingTimeout`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        if is_object(self.path):
+            what = "is a URL, but bundles lie in a folder"
+            yield Problem("path", what, "take a folder on a volume that workers and Spark share")
+        if self.master is not None:
+            yield from wrong_master_of(self, self.master)
+
+
+def wrong_master_of(options: MiddleOptions, master: str) -> Iterator[Problem]:
+    """What is wrong with running the stage of these options there."""
+    yield from wrong_master(master)
+    if is_connect(master):
+        yield from not_of_a_session(options.spark_conf)

@@ -1,0 +1,122 @@
+"""Parts of several frames that are published together.
+
+What an output has made durable is a prefix of what it was given, in that order. Segments of several
+upstream tasks come in turn, so the parts that they are written to, one for each task, end together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from onyx.flow.columns import Columns
+from onyx.flow.segment import Segment
+from onyx.ids import GroupId
+from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
+from onyx.plugins.parts.stores import PartStore, StagedPart
+from onyx.plugins.protocol import Token
+
+_PARTS = "parts"
+
+
+class FrameParts:
+    """A store of parts (`parts.stores.PartStore`) whose tokens stand for several."""
+
+    def __init__(self, store: PartStore) -> None:
+        self._store = store
+        self.size_bytes_max = store.size_bytes_max
+
+    def create(self, name: str) -> StagedPart:
+        """One of them."""
+        return self._store.create(name)
+
+    def finish(self, token: Token) -> None:
+        """Publish all of a token."""
+        for each in token[_PARTS]:
+            self._store.finish(each)
+
+    def fence(self, live: Sequence[GroupId]) -> None:
+        """See `PartStore`."""
+        self._store.fence(live)
+
+    def sweep(self) -> None:
+        """See `PartStore`."""
+        self._store.sweep()
+
+    def explained(self) -> AbstractContextManager[None]:
+        """See `PartStore`."""
+        return self._store.explained()
+
+    def close(self) -> None:
+        """See `PartStore`."""
+        self._store.close()
+
+
+class StagedFrames:
+    """Parts that are published together (`parts.stores.Staged`), and what is written to them
+    (`parts.columns.ColumnsBody`)."""
+
+    def __init__(
+        self, create: Callable[[str], StagedPart], form: ColumnsFormat, chosen: Callable[[], str]
+    ) -> None:
+        """
+        Args:
+            create: makes the part of a frame.
+            chosen: the frame that is written to now.
+        """
+        self._create = create
+        self._form = form
+        self._chosen = chosen
+        self._parts: dict[str, tuple[StagedPart, ColumnsBody]] = {}
+        self._published: set[str] = set()
+
+    def add(self, segments: Sequence[Segment]) -> None:
+        """Add segments of the chosen frame."""
+        self._body().add(segments)
+
+    def add_columns(self, columns: Columns) -> None:
+        """The same in columns."""
+        self._body().add_columns(columns)
+
+    def size_bytes(self) -> int:
+        """Of all frames."""
+        return sum(body.size_bytes() for _, body in self._parts.values())
+
+    def finish(self) -> None:
+        """Write what is left of all frames."""
+        for _, body in self._parts.values():
+            body.finish()
+
+    def make_room(self) -> None:
+        """See `Staged`."""
+        for staged, _ in self._parts.values():
+            staged.make_room()
+
+    def settle(self) -> None:
+        """See `Staged`."""
+        for staged, _ in self._parts.values():
+            staged.settle()
+
+    def publish(self) -> None:
+        """Publish them one by one. One that is published may be read and removed at once, so it is
+        not looked for again."""
+        for frame, (staged, _) in self._parts.items():
+            if frame not in self._published:
+                staged.publish()
+                self._published.add(frame)
+
+    def token(self) -> Token:
+        """See `Staged`."""
+        return {_PARTS: [dict(staged.token()) for staged, _ in self._parts.values()]}
+
+    def drop(self) -> None:
+        """See `Staged`."""
+        for staged, _ in self._parts.values():
+            staged.drop()
+
+    def _body(self) -> ColumnsBody:
+        frame = self._chosen()
+        if frame not in self._parts:
+            staged = self._create(frame)
+            self._parts[frame] = staged, self._form.begin(staged.file)
+        return self._parts[frame][1]

@@ -1,0 +1,82 @@
+"""What a stage in the middle of a job is asked: its frames by the tasks upstream, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onyx.plugins.options import located, task_error
+from onyx.plugins.parts.directory import staging_name
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.child.request import Frame, StageRequest
+from onyx.spark.middle.bundles import BundleFolder
+from onyx.spark.middle.options import MiddleOptions, wrong_master_of
+from onyx.spark.stage.frames import why_not_callable
+
+SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Of a session that writes a result: Spark's own type of times has no time zone elsewhere."""
+
+
+def folder_of(context: PluginContext, options: MiddleOptions) -> BundleFolder:
+    """Where the bundles of a task are."""
+    place = located(context, options.path)
+    assert isinstance(place, Path), "checked with the options"
+    return BundleFolder(place.absolute() / staging_name(context))
+
+
+def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
+    """A run of the stage, without the parts and the target.
+
+    Raises:
+        NameNotRegistered: the stage is not a function of a listed module.
+        UserError: it cannot be called with these frames and params, two tasks upstream give frames
+            of the same name, a schema is of no task upstream, or Spark cannot run it where this
+            worker's own master is.
+    """
+    stage = context.spark_stage
+    assert stage is not None, "the task has one"
+    frames = tuple(
+        Frame(name, schema=options.schemas.get(task)) for task, name in _names(context).items()
+    )
+    for task in options.schemas.keys() - set(context.upstream):
+        others = ", ".join(context.upstream)
+        what = f"option 'schemas' has {task!r}, which is no task upstream; these are: {others}"
+        raise task_error(context, what)
+    wrong = why_not_callable(stage, context.resolve(stage), frames, options.stage_params)
+    if wrong:
+        raise task_error(context, f"sparkStage is {wrong}")
+    return StageRequest(
+        stage=stage,
+        frames=frames,
+        params=options.stage_params,
+        master=_master(context, options),
+        spark_conf={**SETTINGS, **options.spark_conf},
+        name=f"onyx: {context.job_name}, {context.task}",
+    )
+
+
+def _names(context: PluginContext) -> dict[str, str | None]:
+    """For each task upstream the argument that gets its segments. The only one is given by its
+    place; several by the names of their tasks, as Python may have them."""
+    if len(context.upstream) == 1:
+        return {context.upstream[0]: None}
+    names: dict[str, str | None] = {}
+    for task in context.upstream:
+        name = task.replace("-", "_")
+        if name in names.values():
+            other = next(each for each, taken in names.items() if taken == name)
+            what = f"tasks {other} and {task} upstream would both be the frame {name!r}: rename one"
+            raise task_error(context, what)
+        names[task] = name
+    return names
+
+
+def _master(context: PluginContext, options: MiddleOptions) -> str:
+    if options.master is not None:
+        return options.master
+    for problem in wrong_master_of(options, context.spark_master):
+        raise task_error(
+            context,
+            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
+            f"names none): {problem.hint}",
+        )
+    return context.spark_master

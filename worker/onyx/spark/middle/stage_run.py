@@ -1,0 +1,128 @@
+"""One run of the stage over one bundle, on a thread of its own.
+
+The task goes on meanwhile: it writes parts of the next bundle and passes on what was made of the
+one before. A run is polled, and ends early when nobody wants its result any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from onyx.errors import Blocked, OnyxError, Unavailable, UserFunctionError, contained, describe
+from onyx.plugins.parts.output_folder import is_full
+from onyx.plugins.protocol import SealProgress
+from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
+from onyx.spark.middle.bundles import Bundle, BundleFolder
+
+
+class StageRun:
+    """See the module. Methods are called by the task's thread."""
+
+    def __init__(
+        self,
+        folder: BundleFolder,
+        bundle: Bundle,
+        request: StageRequest,
+        upstream: Sequence[str],
+        runner: StageRunner,
+        timeout_s: float,
+        wanted: Callable[[], bool],
+    ) -> None:
+        """
+        Args:
+            request: its frames lack their parts.
+            upstream: the task of each frame.
+            timeout_s: longest run, in seconds.
+            wanted: whether the task is to go on.
+        """
+        self.bundle = bundle
+        self._folder = folder
+        self._request = request
+        self._upstream = upstream
+        self._runner = runner
+        self._timeout_s = timeout_s
+        self._wanted = wanted
+        self._error: Exception | None = None
+        self._latest: SealProgress | None = None
+        self._cancelled = threading.Event()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin, on another thread."""
+        name = f"onyx-stage-{self._request.name}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def cancel(self) -> None:
+        """Have it end soon, and publish nothing."""
+        self._cancelled.set()
+
+    def ended(self) -> bool:
+        """Whether it has ended.
+
+        Raises:
+            UserFunctionError: the stage has failed.
+            OnyxError: Spark or the file system has.
+        """
+        if not self._ended.is_set():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def take_progress(self) -> SealProgress | None:
+        """How far it is, if that is news."""
+        latest, self._latest = self._latest, None
+        return latest
+
+    def _run(self) -> None:
+        try:
+            self._make_result()
+        except BaseException as raised:
+            error = contained(raised)
+            if is_full(error):
+                error = Blocked(f"{self._folder.path}: {error}")
+            self._error = error if isinstance(error, OnyxError) else Unavailable(describe(error))
+        finally:
+            self._ended.set()
+
+    def _make_result(self) -> None:
+        folder, bundle = self._folder, self.bundle
+        target = folder.staged_result(bundle.number)
+        if bundle.parts:
+            watch = Watch(self._is_wanted, self._see)
+            filled = msgspec.structs.replace(
+                self._request, frames=self._frames(), target=str(target.resolve())
+            )
+            self._runner(filled, self._timeout_s, watch)
+            if not target.is_dir():
+                raise UserFunctionError(
+                    f"Spark at {self._request.master} has written the result to {target}, which "
+                    "this worker does not see: `path` must be on a volume that both share"
+                )
+        else:
+            target.mkdir()
+        if self._is_wanted():
+            folder.publish(target, bundle)
+            folder.tidy(bundle)
+
+    def _frames(self) -> tuple[Frame, ...]:
+        """Those of the request, with the parts of the bundle."""
+        parts = self._folder.frames(self.bundle, self._upstream)
+        filled = []
+        for frame, task in zip(self._request.frames, self._upstream, strict=True):
+            if not parts[task] and frame.schema is None:
+                raise UserFunctionError(
+                    f"bundle {self.bundle.number} has no segment of task {task}, so its columns "
+                    f"are not known: give the option `schemas: {{{task}: ...}}`"
+                )
+            filled.append(msgspec.structs.replace(frame, parts=parts[task]))
+        return tuple(filled)
+
+    def _is_wanted(self) -> bool:
+        return self._wanted() and not self._cancelled.is_set()
+
+    def _see(self, progress: SealProgress) -> None:
+        self._latest = progress

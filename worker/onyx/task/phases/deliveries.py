@@ -1,0 +1,80 @@
+"""What a task takes from its inbox as batches; and the two ways in that a Spark stage has.
+
+A stage in the middle of a job reads its inbox, and what it has made of that: in turn, so that
+neither waits for the other. Segments of several upstream tasks are different frames of the stage,
+so they stay apart. Control items follow from all that came before them: they go behind the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from onyx.flow.batch import Batch, concatenate
+from onyx.ids import PeerId, TaskName
+from onyx.task.parts import Work
+from onyx.transport.interface import Control, Delivery
+
+
+def take_deliveries(work: Work, deliveries: Sequence[Delivery]) -> bool:
+    """Make them one batch and the control items behind it; False if there are none."""
+    batches: list[Batch] = []
+    for delivery in deliveries:
+        if isinstance(delivery.item, Control):
+            work.controls.append((delivery.channel.source, delivery.item))
+        else:
+            batches.append(delivery.item)
+    work.batch = concatenate(batches) if batches else None
+    return bool(deliveries)
+
+
+def read_either(
+    work: Work,
+    upstream: Mapping[PeerId, TaskName],
+    inbox: Callable[[], Sequence[Delivery]],
+    result: Callable[[], Batch | None],
+) -> bool:
+    """Take a batch of the stage, from the other side than the last one if that has something.
+
+    Args:
+        work: gets the batch.
+        upstream: peers of the tasks above, each with its task.
+        inbox: takes what waits there.
+        result: reads what the stage has made.
+    """
+    if work.others:
+        _next_frame(work)
+        return True
+    for own in (not work.own, work.own):
+        if own:
+            work.batch = result()
+            found = work.batch is not None
+        else:
+            found = _take_frames(work, upstream, inbox())
+        if found:
+            work.own = own
+            return True
+    return False
+
+
+def _take_frames(
+    work: Work, upstream: Mapping[PeerId, TaskName], deliveries: Sequence[Delivery]
+) -> bool:
+    """Keep apart what came from different tasks."""
+    frames: dict[TaskName, list[Batch]] = {}
+    for delivery in deliveries:
+        if isinstance(delivery.item, Control):
+            work.behind.append((delivery.channel.source, delivery.item))
+        else:
+            frames.setdefault(upstream[delivery.channel.source], []).append(delivery.item)
+    work.others.extend((task, concatenate(batches)) for task, batches in frames.items())
+    _next_frame(work)
+    return bool(deliveries)
+
+
+def _next_frame(work: Work) -> None:
+    """Go on with the next of them. Behind the last one are the control items."""
+    work.batch = None
+    if work.others:
+        work.upstream, work.batch = work.others.popleft()
+    if not work.others:
+        work.controls, work.behind = [*work.controls, *work.behind], []
