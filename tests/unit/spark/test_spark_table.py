@@ -36,6 +36,7 @@ JOB: Spec = {
     "triggers": [{"windowId": "w", "type": "watermark", "postEvictor": ["all"], "emit": "m:row"}],
 }  # fmt: skip
 WORK = [{"name": "work", "type": "function", "fn": "m:work", "params": ["n"], "options": {"n": 1}}]
+STAGE = {"name": "work", "type": "function", "sparkStage": "m:f", "options": {"path": "p"}}
 OTHER = {"name": "other", "type": "output", "plugin": "stdout"}
 OWN = "my.plugins:make"
 OPTIONS: dict[str, Spec] = {
@@ -93,6 +94,9 @@ ROWS: dict[str, list[Spec]] = {
     "`uniquenessKey`": [
         {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "uniquenessKey": "id"},
                             JOB["catalog"][2]]},
+    ],
+    "`sparkStage` in the middle": [
+        {**with_function(), "catalog": [*JOB["catalog"], STAGE, OTHER]},
     ],
     "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
     "`upgrade`": [{**JOB, "upgrade": {"from": "old"}}],
