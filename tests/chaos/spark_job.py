@@ -1,0 +1,52 @@
+"""Jobs on Spark under chaos: functions slow enough to be killed in the middle, and what they write.
+
+Imported by the workers and by Spark's Python workers. Every segment is computed from its number, so
+anybody can say what a job must come to.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+KEYS = 50
+SLOW_S = 0.002
+NOTES = "ONYX_TEST_NOTES"
+"""Variable with a folder, in which whoever calls `slow` leaves a file."""
+
+
+def row(number: int):
+    return {"key": number * 7919 % KEYS, "v": number % 97, "n": number}
+
+
+def slow(segment):
+    """A segment with its value doubled; a second for each 500 of them."""
+    note()
+    time.sleep(SLOW_S)
+    return {**segment, "v": segment["v"] * 2}
+
+
+def emit_sum(event, window, trigger, state_event, total):
+    return {"key": state_event["group_key"], "sum": total}
+
+
+def totals(frame):
+    """A stage: sums by key, of values that Spark's Python workers have doubled slowly."""
+    from pyspark.sql import functions as F
+
+    doubled = F.udf(_doubled, "long")
+    return frame.repartition(2).groupBy("key").agg(F.sum(doubled("v")).alias("sum"))
+
+
+def _doubled(value):
+    note()
+    time.sleep(SLOW_S)
+    return value * 2
+
+
+def note():
+    """Somebody works: with this process id."""
+    folder = os.environ.get(NOTES)
+    if folder:
+        Path(folder, str(os.getpid())).touch()

@@ -1,0 +1,310 @@
+"""What runs on Spark under SIGKILL: of the JVM, Spark's Python workers, drivers, servers, workers.
+
+Jobs run one after the other on two real workers: whole jobs with `engine: spark`, and jobs that end
+in a stage, in a process beside the worker or on a Spark Connect server. In each of them processes
+die at moments that a seed has drawn. Each job must complete and write what a plain loop says,
+neither less nor more.
+
+    python -m tests.support.spark_faults --kills 50 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+from tests.chaos import spark_job
+from tests.support.cluster import Cluster, Worker
+from tests.support.exactly_once import compare
+from tests.support.spark_servers import SparkServer, connect_server
+
+from onyx.ids import JobId
+from onyx.log.server.process import ZooKeeperServer
+
+MODULE = Path(spark_job.__file__)
+SEGMENTS, PARTITIONS = 2_000, 2
+PEERS = 3
+KILLS_MIN, KILLS_MAX = 2, 6
+"""In one job."""
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""A JVM that is soon killed need not compile well."""
+ATTEMPTS_MAX = 50
+"""A query or stage fails with each process that is killed, and that is no reason to give up."""
+WORKING_S, ENDING_S = 2.0, 0.3
+"""Longest delay between a moment and the kill."""
+APPEARS_S, END_WAIT_S, SESSION_TIMEOUT_S = 300.0, 600.0, 4.0
+POLL_S = 0.05
+VICTIMS = {
+    "job": {"worker": "", "driver": "onyx.spark.query", "jvm": "SparkSubmit",
+            "python": "pyspark.daemon"},
+    "stage": {"worker": "", "driver": "onyx.spark.child.serve", "jvm": "SparkSubmit",
+              "python": "pyspark.daemon"},
+    "connect": {"worker": "", "driver": "onyx.spark.child.serve", "server": ""},
+}  # fmt: skip
+"""By kind of job, who may die, and what the command line of that process has."""
+Row = tuple[int, int]
+"""Key and sum."""
+
+
+@dataclass
+class Faults:
+    """What is to happen."""
+
+    kills: int
+    seed: int
+    kinds: tuple[str, ...] = tuple(VICTIMS)
+    reported: Callable[[str], None] = field(default=lambda text: None)
+
+
+def manifest(kind: str, folder: Path, master: str) -> dict[str, Any]:
+    """A job of a kind, which writes to a folder."""
+    read = {"name": "read", "type": "input", "plugin": "generator", "batchSize": 100,
+            "options": {"segments": SEGMENTS, "partitions": PARTITIONS,
+                        "fn": "spark_job:row"}}  # fmt: skip
+    out = {"path": str(folder / "out")}
+    head: dict[str, Any] = {"guarantee": "exactly-once"}
+    if kind == "job":
+        spec = {
+            **head,
+            "engine": "spark",
+            "spark": {"master": master, "sparkConf": {"spark.sql.shuffle.partitions": "2"}},
+            "workflow": [["read", "slow"], ["slow", "sum"], ["slow", "each"], ["sum", "write"]],
+            "catalog": [
+                read,
+                {"name": "slow", "type": "function", "fn": "spark_job:slow"},
+                {"name": "sum", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
+                {"name": "each", "type": "output", "plugin": "files",
+                 "options": {"path": str(folder / "each"), "format": "jsonl"}},
+                {"name": "write", "type": "output", "plugin": "files",
+                 "options": {**out, "format": "jsonl"}},
+            ],
+            "windows": [{"id": "sums", "task": "sum", "type": "global",
+                         "aggregation": ["sum", "v"]}],
+            "triggers": [{"windowId": "sums", "type": "segment", "threshold": [10**6, "elements"],
+                          "refinement": "accumulating", "emit": "spark_job:emit_sum"}],
+        }  # fmt: skip
+    else:
+        stage = {"stage": "spark_job:totals", "master": master, "write": {"format": "json"}}
+        if kind == "stage":
+            stage["sparkConf"] = {"spark.sql.shuffle.partitions": "2"}
+        spec = {
+            **head,
+            "workflow": [["read", "write"]],
+            "catalog": [read, {"name": "write", "type": "output", "plugin": "spark",
+                               "options": {**out, **stage}}],
+        }  # fmt: skip
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": f"faults-{kind}"},
+        "spec": spec,
+    }
+
+
+def expected() -> Counter[Row]:
+    """By a plain loop."""
+    sums: Counter[int] = Counter()
+    for number in range(SEGMENTS):
+        segment = spark_job.row(number)
+        sums[segment["key"]] += 2 * segment["v"]
+    return Counter(sums.items())
+
+
+def written(kind: str, folder: Path) -> Counter[Row]:
+    """The sums that a job has written."""
+    found = folder / "out" if kind == "job" else folder / "out" / "result"
+    lines = [line for part in found.glob("part-*") for line in part.read_text().splitlines()]
+    return Counter((row["key"], row["sum"]) for row in map(json.loads, lines))
+
+
+class World:
+    """The cluster, and what has been killed in it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, faults: Faults) -> None:
+        self.cluster = cluster
+        self.faults = faults
+        self.chance = random.Random(faults.seed)
+        self.made: Counter[str] = Counter()
+        """Kills by kind of job, victim and moment."""
+        self.jobs = 0
+        self._folder = folder
+        self._notes = folder / "notes"
+        self._notes.mkdir()
+        self._workers: list[Worker] = []
+        self._struck: set[int] = set()
+        """Processes of queries and stages that are at their end, by what was killed."""
+        self._latest = 0
+        """The one that was seen last."""
+        self._server: SparkServer | None = None
+
+    def run(self) -> None:
+        """Run jobs until all kills are made.
+
+        Raises:
+            AssertionError: a job does not complete, or has written something else.
+        """
+        task = dataclasses.replace(self.cluster.settings.task, seal_attempts_max=ATTEMPTS_MAX)
+        self.cluster.settings = dataclasses.replace(self.cluster.settings, task=task)
+        variables = {spark_job.NOTES: str(self._notes), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
+        with patch.dict(os.environ, variables):
+            self._workers = self.cluster.start_workers(2, PEERS)
+            try:
+                while (left := self.faults.kills - self.made.total()) > 0:
+                    self._job(self.faults.kinds[self.jobs % len(self.faults.kinds)], left)
+                    self.jobs += 1
+            finally:
+                if self._server is not None:
+                    self._server.kill()
+
+    def _job(self, kind: str, left: int) -> None:
+        folder = self._folder / f"job-{self.jobs}"
+        folder.mkdir()
+        job = self.cluster.submit(manifest(kind, folder, self._master(kind)))
+        for _ in range(min(left, self.chance.randint(KILLS_MIN, KILLS_MAX))):
+            victim = self.chance.choice([*VICTIMS[kind]])
+            moment = self.chance.choice(["begun", "working", *(["ending"] * (victim == "worker"))])
+            if self._strike(job, kind, victim, moment, folder):
+                self.made[f"{kind}: {victim}, {moment}"] += 1
+                self.faults.reported(
+                    f"{self.made.total()}/{self.faults.kills} job {self.jobs} ({kind}): {victim} "
+                    f"killed, {moment}"
+                )
+        self.cluster.await_completed(job, END_WAIT_S)
+        compare(written(kind, folder), expected())
+        if kind == "job":
+            lines = [
+                json.loads(line)["n"]
+                for part in (folder / "each").glob("part-*")
+                for line in part.read_text().splitlines()
+            ]
+            compare(Counter(lines), Counter(range(SEGMENTS)))
+
+    def _strike(self, job: JobId, kind: str, victim: str, moment: str, folder: Path) -> bool:
+        """Kill one process; False if the job has ended before.
+
+        `begun`: as soon as it is there. `working`: while functions run. `ending`: when the result
+        is staged, and the worker commits and publishes it.
+        """
+        for each in self._notes.iterdir():
+            each.unlink()
+        found = self._await(job, lambda: self._victim(kind, victim))
+        if moment != "begun" and not self._await(job, lambda: any(self._notes.iterdir())):
+            return False
+        if moment == "working":
+            time.sleep(self.chance.uniform(0, WORKING_S))
+            found = self._await(job, lambda: self._victim(kind, victim))
+        elif moment == "ending":
+            self._await(job, lambda: self._is_staged(kind, folder))
+            time.sleep(self.chance.uniform(0, ENDING_S))
+        if found is None or self._has_ended(job):
+            return False
+        self._struck.add(self._latest)
+        found()
+        return True
+
+    def _is_staged(self, kind: str, folder: Path) -> bool:
+        if kind == "job":  # whose process ends with its reply
+            return not psutil.pid_exists(self._latest)
+        return any((folder / "out").rglob(".staging/**/part-*.json"))
+
+    def _victim(self, kind: str, victim: str) -> Callable[[], None] | None:
+        """What kills it; None while it is not there."""
+        driver = VICTIMS[kind]["driver"]
+        for index, worker in enumerate(self._workers):
+            family = {each.pid: command for each, command in _descendants(worker)}
+            drivers = [pid for pid, command in family.items() if driver in command]
+            if not drivers or drivers[0] in self._struck:
+                continue
+            self._latest = drivers[0]
+            if victim == "worker":
+                return lambda index=index: self._kill_worker(index)
+            if victim == "server":
+                return self._kill_server
+            mark = VICTIMS[kind][victim]
+            pids = [pid for pid, command in family.items() if mark in command]
+            if pids:
+                pid = max(pids) if victim == "python" else pids[0]
+                return lambda pid=pid: _kill(pid)
+        return None
+
+    def _kill_worker(self, index: int) -> None:
+        dead = self.cluster.group_of(self._workers[index])
+        self._workers[index].kill()
+        self._workers[index] = self.cluster.start_worker(PEERS)
+        self.cluster.await_gone([dead])
+        self.cluster.await_members([self._workers[index]], PEERS)
+
+    def _kill_server(self) -> None:
+        assert self._server is not None
+        self._server.kill()
+        self._server.start()
+
+    def _master(self, kind: str) -> str:
+        if kind != "connect":
+            return "local[2]"
+        if self._server is None:
+            self._server = connect_server(self._folder / "connect")
+        return f"sc://127.0.0.1:{self._server.port}"
+
+    def _await(self, job: JobId, look: Callable[[], Any]) -> Any:
+        """What `look` finds; None if the job has ended before."""
+        until_s = time.monotonic() + APPEARS_S
+        while not (found := look()):
+            if self._has_ended(job):
+                return None
+            assert time.monotonic() < until_s, "nobody to be killed has appeared"
+            time.sleep(POLL_S)
+        return found
+
+    def _has_ended(self, job: JobId) -> bool:
+        replica = self.cluster.replica
+        return job in (*replica.completed_jobs, *replica.killed_jobs)
+
+
+def _descendants(worker: Worker) -> Iterator[tuple[psutil.Process, str]]:
+    """Processes that a worker has started, with their command lines."""
+    with contextlib.suppress(psutil.Error):
+        for each in psutil.Process(worker.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                yield each, " ".join(each.cmdline())
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    faults = Faults(given.kills, given.seed, reported=lambda text: print(text, flush=True))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (
+            ZooKeeperServer(folder / "zookeeper") as server,
+            Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
+        ):
+            world = World(cluster, folder, faults)
+            world.run()
+    print(f"{world.made.total()} kills in {world.jobs} jobs: every output exactly right")
+    for what, count in sorted(world.made.items()):
+        print(f"  {count:3} {what}")
+
+
+if __name__ == "__main__":
+    main()
