@@ -58,6 +58,14 @@ JOB = """
       - {name: write, type: output, plugin: files, maxPeers: 1,
          options: {path: FOLDER/out, format: jsonl}}
 """
+PATCHED = f"""
+import sys
+sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
+from onyx.spark.middle.spool import StageSpool
+from tests.support.fake_stage import double
+StageSpool.__init__.__defaults__ = (double,)
+"""
+"""Imported by each process of a worker as it starts."""
 JOIN = """
     guarantee: exactly-once
     workflow: [[read, stage], [read, count-up], [count-up, stage], [stage, write], [stage, small]]
@@ -307,3 +315,37 @@ def test_what_runs_is_shown_as_the_reason_why_the_job_does_not_advance(
     wait_for(lambda: shown in str(env.client.status(job)), "the stage is shown")
     goes_on.set()
     assert env.client.wait(job, WAIT_S)
+
+
+def test_bundles_of_a_stream_come_through_once_although_workers_are_killed_and_frozen(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """A worker is lost after every other result, whatever the others are at then."""
+    module = tmp_path / f"{MODULE}.py"
+    module.write_text(USER_CODE)
+    (tmp_path / "sitecustomize.py").write_text(PATCHED)
+    many = 2_400
+    spec = manifest(tmp_path, more="bundleSegments: 250, rollSegments: 60")
+    read = spec["spec"]["catalog"][0]
+    read["options"] |= {"segments": many, "ratePerSecond": 200, "partitions": 2}
+    read["maxPeers"] = 2
+    with Cluster(zookeeper.address, tmp_path, module) as cluster:
+        workers = cluster.start_workers(2, 5)
+        job = cluster.submit(spec)
+        for number, end in ((2, "kill"), (4, "stop"), (6, "kill")):
+            wait_for(
+                lambda number=number: list((tmp_path / "bundles").glob(f"*/results/0*{number}")),
+                f"result {number}",
+            )
+            victim = workers.pop(0)
+            group = cluster.group_of(victim)
+            victim.kill() if end == "kill" else victim.stop()
+            cluster.await_gone([group])
+            if end == "stop":
+                victim.resume()
+                workers.append(victim)
+                cluster.await_members([victim], 5)
+            else:
+                workers += cluster.start_workers(1, 5)
+        cluster.await_completed(job, WAIT_S)
+    assert doubled(tmp_path) == sorted((2 * n, n % 3) for n in range(many))

@@ -104,7 +104,7 @@ def test_what_is_evaluated_is_what_the_options_say(tmp_path: Path) -> None:
     assert (first.stage, first.master, second.master) == ("m:f", "local[1]", "local[*]")
     assert (first.source, first.params) == (FrameSource(), {"day": 3})
     assert second.source == FrameSource("csv", {"path": "x"}, "n INT")
-    assert second.spark_conf["a"] == "b"
+    assert second.spark_conf == {"a": "b"}, "else it needs another child than other stages"
 
 
 def test_what_a_killed_worker_has_left_is_removed_and_not_read(

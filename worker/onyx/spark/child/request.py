@@ -11,6 +11,9 @@ import msgspec
 from onyx.plugins.protocol import SealProgress
 from onyx.structs import prepared
 
+EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Of a session whose Parquet files are read by others: Spark's own type of times has no time zone
+elsewhere."""
 FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats of Spark that write a folder of files. The worker publishes it; others publish
 themselves."""
@@ -81,6 +84,9 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Further arguments of the function."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    session_conf: dict[str, str] = msgspec.field(default_factory=dict)
+    """Settings of SQL for this run alone, which need no child of their own. Those of `spark_conf`
+    count first."""
     name: str = "onyx stage"
     """Shown by Spark."""
     source: FrameSource | None = None

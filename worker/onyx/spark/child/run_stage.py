@@ -78,6 +78,9 @@ def run(request: StageRequest, turn: Turn) -> None:
     session = turn.sessions.open(turn.group, request.name)
     try:
         turn.go_on()
+        for key, value in request.session_conf.items():
+            if key not in request.spark_conf:
+                session.conf.set(key, value)
         with tempfile.TemporaryDirectory(dir=turn.scratch) as own:
             if not is_local(request.master) and _names_function(request):
                 ship(session, request.stage, Path(own))

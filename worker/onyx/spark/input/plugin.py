@@ -14,13 +14,10 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import located, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
-from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
+from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions, wrong_master_of
 from onyx.spark.input.snapshot import SUFFIX, Snapshot
-
-SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Of a session that writes a snapshot: Spark's own type of times has no time zone elsewhere."""
 
 
 class SparkInput:
@@ -92,7 +89,8 @@ class SparkInput:
             target=str(target),
             params=options.arguments,
             master=self._master,
-            spark_conf={**SETTINGS, **options.spark_conf},
+            spark_conf=options.spark_conf,
+            session_conf=EXACT_TIMES,
             name=f"onyx: {context.job_name}, {context.task}",
         )
         try:

@@ -86,12 +86,10 @@ class BundleFolder:
 
     def bundle(self, number: int) -> Bundle | None:
         """A bundle; None while it is not made. Raises UserError if it is damaged."""
-        if number not in self._seen:
-            data = _read(self._bundle(number))
-            if data is None:
-                return None
-            self._seen[number] = _decoded(data, Bundle, self._bundle(number))
-        return self._seen[number]
+        found = self._seen.get(number)
+        if found is None and (data := _read(self._bundle(number))) is not None:
+            found = self._seen[number] = _decoded(data, Bundle, self._bundle(number))
+        return found
 
     def waiting(self, first: int = 1) -> Waiting:
         """What the next bundle would have. Bundles before `first` have results, and their parts are
@@ -145,6 +143,7 @@ class BundleFolder:
         can publish nothing any more."""
         for name in bundle.parts:
             (self.parts / name).unlink(missing_ok=True)
+        self._seen.pop(bundle.number, None)
         place = self.result_folder(bundle.number)
         for path in place.parent.glob(f".{place.name}-*"):
             shutil.rmtree(path, ignore_errors=True)

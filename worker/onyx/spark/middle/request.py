@@ -7,13 +7,10 @@ from pathlib import Path
 from onyx.plugins.options import located, task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import Frame, StageRequest
+from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
 from onyx.spark.middle.bundles import BundleFolder
 from onyx.spark.middle.options import MiddleOptions, wrong_master_of
 from onyx.spark.stage.frames import why_not_callable
-
-SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Of a session that writes a result: Spark's own type of times has no time zone elsewhere."""
 
 
 def folder_of(context: PluginContext, options: MiddleOptions) -> BundleFolder:
@@ -49,7 +46,8 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
         frames=frames,
         params=options.stage_params,
         master=_master(context, options),
-        spark_conf={**SETTINGS, **options.spark_conf},
+        spark_conf=options.spark_conf,
+        session_conf=EXACT_TIMES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
 
