@@ -13,6 +13,7 @@ from tests.support.spark_windows import run_plan
 
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.settings import Settings, StateSettings
+from onyx.state.stores.opening import open_store, remove
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -153,3 +154,14 @@ def test_state_in_an_object_store_is_refused_with_what_to_do(tmp_path: Any) -> N
     made = bench("s3://bucket/state", GLOBAL, 1)
     made.settle()
     assert "set ONYX_STATE_URL of all workers to a folder" in made.exceptions[0]["detail"]
+
+
+def test_the_files_of_windows_by_spark_go_with_their_job(tmp_path: Any) -> None:
+    made = bench(tmp_path, GLOBAL, 1)
+    made.settle()
+    left = tmp_path / "job-1" / "windows.spark" / "count" / "r-dead" / "_temporary"
+    left.mkdir(parents=True)
+    (tmp_path / "job-2" / "windows.spark").mkdir(parents=True)
+    remove(open_store(str(tmp_path)), "job-1")
+    assert not (tmp_path / "job-1" / "windows.spark").exists()
+    assert (tmp_path / "job-2" / "windows.spark").exists()

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from onyx.state.stores.interface import Stored
 
+WINDOWS_BY_SPARK = "windows.spark"
+"""A folder of a job for files that are no chunks. Beside its tasks, whose names have no dot."""
 _NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
 
 

@@ -24,8 +24,6 @@ import pyarrow.parquet as pq
 from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Unavailable
 
-FOLDER = "windows.spark"
-"""Beside the tasks of the job, whose names have no dot."""
 SUFFIX = ".parquet"
 
 

@@ -101,9 +101,15 @@ class Stage:
             spark_conf=self.spark.conf,
             name=f"{self.spark.name}, {self.where}",
         )
-        watch = Watch(self.spark.wanted, self.spark.seen)
+        watch = Watch(self.spark.wanted, self._seen)
         self.spark.runner(request, STAGE_TIMEOUT_S, watch)
         self.folder.settle(name)
+
+    def _seen(self, progress: SealProgress) -> None:
+        self.spark.seen(progress)
+        if progress.tasks:
+            percent = 100 * progress.tasks_done // progress.tasks
+            self.words = f"Spark aggregates {self.where}: {percent} % of its tasks are done"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +100,16 @@ class DirectoryStore:
                 *folders, last = folders
                 with opened(self._root, folders) as folder:
                     _remove_if_empty(folder, last)
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder that others than this store have filled, whatever is in it."""
+        *folders, last = _parts(name)
+        with (
+            _our_errors(self._root / name),
+            contextlib.suppress(FileNotFoundError),
+            opened(self._root, folders) as folder,
+        ):
+            shutil.rmtree(last, ignore_errors=True, dir_fd=folder)
 
 
 def _parts(name: str) -> list[str]:

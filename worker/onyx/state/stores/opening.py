@@ -8,6 +8,7 @@ from pathlib import Path
 from onyx.errors import UserError
 from onyx.objects.urls import is_url, parse_url
 from onyx.settings import Settings
+from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.state.stores.directory import GROUP, PRIVATE, DirectoryStore
 from onyx.state.stores.interface import ChunkStore
 from onyx.state.stores.objects import ObjectChunkStore
@@ -44,5 +45,7 @@ def state_place(settings: Settings) -> str:
 
 def remove(store: ChunkStore, job: str) -> None:
     """Delete all state of a job, which is over and has been collected."""
+    if isinstance(store, DirectoryStore):
+        store.remove_folder(f"{job}/{WINDOWS_BY_SPARK}")
     for each in store.list(f"{job}/"):
         store.delete(each.name)

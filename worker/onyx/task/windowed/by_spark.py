@@ -11,9 +11,10 @@ from onyx.model.job import Spark as SparkSection
 from onyx.objects.urls import is_url
 from onyx.settings import StateSettings
 from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
-from onyx.spark.windows.files import FOLDER, SpoolFolder
+from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.window import SparkWindow
+from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import LatestProgress, Program
@@ -58,7 +59,7 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     _check_master(where, master, section)
     state = services.settings.state
     folder = SpoolFolder(
-        Path(place).absolute() / program.job_id / FOLDER / program.task,
+        Path(place).absolute() / program.job_id / WINDOWS_BY_SPARK / program.task,
         0o770 if state.group_access else 0o700,
     )
     spark = Spark(
