@@ -44,7 +44,7 @@ from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
 from onyx.settings import Settings
-from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
+from onyx.spark.query.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
@@ -138,7 +138,13 @@ class ScriptedQuery:
         self.request = request
         self.progress: QueryProgress | None = None
         self.answer: QueryReply | OnyxError | None = None
+        self.batch: QueryBatch | None = None
+        self.published_batches: list[int] = []
         self.ended = False
+
+    def published(self, number: int) -> None:
+        self.batch = None
+        self.published_batches.append(number)
 
     def reply(self) -> QueryReply | None:
         if isinstance(self.answer, OnyxError):

@@ -39,7 +39,7 @@ def main() -> None:
     global replies
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions print must not spoil the reply
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=QueryRequest)
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=QueryRequest)
     if request.parent_pid:
         die_with(request.parent_pid)
     say(QueryProgress("starting"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.request import QueryReply, QueryRequest
+from onyx.spark.query.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.query.rows import SCHEMA, rows_of
 from onyx.spark.query.run import answer
+from onyx.spark.query.stream import Publish
 
 Rows = list[dict[str, Any]]
 _attempts = itertools.count()
@@ -61,12 +63,92 @@ class Frame:
         return [tuple(row.values()) for rows in self.partitions for row in rows]
 
 
+@dataclass
+class Checkpoint:
+    """Of a streaming query: the ends of batches that were begun, and how many are committed."""
+
+    begins: int | None = None
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    commits: int = 0
+
+
+class StreamedFrame:
+    """A streaming query of one source, a micro-batch with each look at it."""
+
+    def __init__(self, source: type[Any], checkpoint: Checkpoint) -> None:
+        self._source = source
+        self._options: dict[str, str] = {}
+        self._checkpoint = checkpoint
+        self.status = {"isTriggerActive": False}
+
+    def format(self, name: str) -> StreamedFrame:
+        assert name == self._source.name()
+        return self
+
+    def option(self, key: str, value: str) -> StreamedFrame:
+        self._options[key] = value
+        return self
+
+    def load(self) -> StreamedFrame:
+        return self
+
+    @property
+    def writeStream(self) -> StreamedFrame:
+        return self
+
+    def foreachBatch(self, process: Callable[[Frame, int], None]) -> StreamedFrame:
+        self._process = process
+        return self
+
+    def trigger(self, processingTime: str) -> StreamedFrame:
+        return self
+
+    def start(self) -> StreamedFrame:
+        self._reader = self._source(self._options).streamReader(None)
+        if self._checkpoint.begins is None:
+            self._checkpoint.begins = self._reader.initialOffset()
+        return self
+
+    def stop(self) -> None:
+        pass
+
+    def awaitTermination(self, timeout_s: float) -> bool:
+        known, number = self._checkpoint, self._checkpoint.commits
+        start = known.ends[number - 1] if number else known.begins
+        if len(known.ends) == number:
+            end = self._reader.latestOffset(start, None)
+            if end == start:
+                return False
+            known.ends.append(end)
+        parts = self._reader.partitions(start, known.ends[number])
+        columns = ("number", "batch", "start")
+        rows = [
+            [dict(zip(columns, row, strict=True)) for row in self._reader.read(part)]
+            for part in parts
+        ]
+        self._process(Frame(rows), number)
+        known.commits += 1
+        return False
+
+
 class Frames:
     """In the place of a session."""
 
-    def __init__(self, places: int = 3) -> None:
+    def __init__(self, places: int = 3, checkpoint: Checkpoint | None = None) -> None:
         self._places = places
         self.conf = self.sparkContext = self
+        self._checkpoint = checkpoint or Checkpoint()
+
+    @property
+    def dataSource(self) -> Frames:
+        return self
+
+    def register(self, source: type[Any]) -> None:
+        self.source = source
+
+    @property
+    def readStream(self) -> StreamedFrame:
+        return StreamedFrame(self.source, self._checkpoint)
 
     def setJobGroup(self, group: str, description: str) -> None:
         """Nobody asks how far it is."""
@@ -95,8 +177,10 @@ def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) ->
     )
 
 
-def run_query(request: QueryRequest, spark: Any = None) -> QueryReply:
-    return answer(request, lambda line: None, lambda _: spark or Frames())
+def run_query(
+    request: QueryRequest, spark: Any = None, publish: Publish | None = None
+) -> QueryReply:
+    return answer(request, lambda line: None, lambda _: spark or Frames(), publish)
 
 
 def publish_all(request: QueryRequest, reply: QueryReply) -> None:
@@ -105,3 +189,11 @@ def publish_all(request: QueryRequest, reply: QueryReply) -> None:
     outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
     outputs.write_spools(reply.outputs)
     outputs.publish(request.attempt, reply.outputs)
+
+
+def publish_batch(request: QueryRequest, batch: QueryBatch) -> None:
+    """A micro-batch, as the driver of a job does."""
+    query = Query(StageConfig(request, (), 1))
+    outputs = Outputs({task: partial(query.output, task) for task in batch.outputs}, lambda: True)
+    outputs.write_spools(batch.outputs)
+    outputs.publish(request.attempt, batch.outputs, over=False)

@@ -154,7 +154,7 @@ def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
   catalog:
     - {name: a, type: input, plugin: generator}
     - {name: b, type: input, plugin: "shop:reader"}
-    - {name: c, type: input, plugin: kafka, options: {topic: t, bootstrapServers: "k:9"}}
+    - {name: c, type: input, plugin: spark, options: {path: p, format: csv}}
     - {name: out, type: reduce}
     - {name: away, type: output, plugin: "shop:writer"}
   lifecycles: [{task: all, calls: "shop:calls"}]
@@ -164,13 +164,12 @@ def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
 """)
         )
     assert [each.path for each in raised.value.problems] == [
-        "spec.catalog[0].options",
-        "spec.catalog[1].plugin",
         "spec.catalog[2].plugin",
         "spec.catalog[4].plugin",
         "spec.lifecycles[0]",
         "spec.triggers[0].period",
         "spec.upgrade",
+        "spec.windows[0]",
     ]
     assert all("engine: peers" in each.hint for each in raised.value.problems)
 

@@ -130,6 +130,18 @@ def with_plugin(index: int, plugin: str, **options: Any) -> Spec:
     return spec
 
 
+def without_windows(spec: Spec) -> Spec:
+    found = {**copy.deepcopy(spec), "windows": [], "triggers": []}
+    found["workflow"] = [["read", "write"]]
+    del found["catalog"][1]
+    return found
+
+
+def endless(spec: Spec) -> Spec:
+    spec["catalog"][0] |= {"plugin": OWN, "options": {}}
+    return spec
+
+
 def test_the_table_has_these_rows() -> None:
     assert table().keys() == {*ROWS, "inputs", "outputs"}
 
@@ -146,14 +158,30 @@ def test_what_the_table_denies_is_refused_and_nothing_else(label: str, spec: Spe
 @pytest.mark.parametrize("plugin", [*INPUTS, OWN])
 def test_inputs_that_the_table_names_can_be_read(plugin: str) -> None:
     _, cell = table()["inputs"]
-    bounded = {"segments": 9} if plugin == "generator" else {}
-    can = f"`{plugin}`" in cell
-    assert refused(with_plugin(0, plugin, **bounded)) == ([] if can else ["spec.catalog[0].plugin"])
+    can = f"`{plugin}`" in cell or (plugin == OWN and "your own" in cell)
+    spec = without_windows(with_plugin(0, plugin))
+    assert refused(spec) == ([] if can else ["spec.catalog[0].plugin"])
 
 
-def test_a_generator_needs_the_option_that_the_table_names() -> None:
-    assert "`generator` with `segments`" in table()["inputs"][1]
-    assert refused(with_plugin(0, "generator")) == ["spec.catalog[0].options"]
+ENDLESS = [
+    (with_plugin(0, OWN), "spec.windows[0]"),
+    (with_plugin(0, "kafka"), "spec.windows[0]"),
+    (with_plugin(0, "generator"), "spec.windows[0]"),
+    (endless(without_windows(with_plugin(2, "spark"))), "spec.catalog[1].plugin"),
+    (without_windows({**with_plugin(0, OWN), "engine": "spark",
+                      "spark": {"master": "sc://spark:15002"}}), "spec.spark.master"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "path"), ENDLESS)
+def test_what_the_guide_says_that_inputs_without_end_cannot_feed_is_refused(
+    spec: Spec, path: str
+) -> None:
+    section = GUIDE.read_text("utf-8").partition("## Inputs without end")[2].partition("\n## ")[0]
+    assert "Refused are windows" in section
+    assert "the output `spark`" in section
+    assert "a `master` `sc://`" in section
+    assert refused(spec) == [path]
 
 
 @pytest.mark.parametrize("plugin", [*OUTPUTS, OWN])
@@ -172,7 +200,7 @@ def test_every_refusal_of_the_compiler_has_a_row(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(refusals, "Problem", noted)
     specs = [spec for specs in ROWS.values() for spec in specs]
-    specs += [with_plugin(0, OWN), with_plugin(0, "generator"), with_plugin(2, OWN)]
+    specs += [with_plugin(0, "channel"), with_plugin(2, OWN), *(spec for spec, _ in ENDLESS)]
     for spec in specs:
         refused(spec)
     tree = ast.parse(inspect.getsource(refusals))

@@ -16,6 +16,8 @@ from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.request import (
     OutputResult,
+    Position,
+    QueryBatch,
     QueryFailure,
     QueryProgress,
     QueryReply,
@@ -29,9 +31,9 @@ ATTEMPTS = 3
 """`seal_attempts_max` by default."""
 
 
-def a_job(folder: Path, after: Bench | None = None, **spec: Any) -> Bench:
+def a_spec(folder: Path) -> dict[str, Any]:
     """People who are greeted, on Spark, into files."""
-    made = {
+    return {
         "engine": "spark",
         "workflow": [["people", "greet"], ["greet", "out"]],
         "catalog": [
@@ -45,7 +47,10 @@ def a_job(folder: Path, after: Bench | None = None, **spec: Any) -> Bench:
             },
         ],
     }
-    return Bench(made | spec)
+
+
+def a_job(folder: Path, after: Bench | None = None, **spec: Any) -> Bench:
+    return Bench(a_spec(folder) | spec)
 
 
 def driver(bench: Bench) -> Task:
@@ -276,3 +281,88 @@ def test_an_output_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:
     bench.settle()
     assert published(tmp_path) == ["part-0.jsonl"]
     assert bench.completed
+
+
+ENDLESS = {"name": "people", "type": "input", "plugin": "kafka", "options": {"topic": "t"}}
+
+
+def an_endless_job(folder: Path) -> Bench:
+    _, greet, out = a_spec(folder)["catalog"]
+    return Bench(a_spec(folder) | {"catalog": [ENDLESS, greet, out]})
+
+
+def a_batch(folder: Path, bench: Bench, number: int) -> QueryBatch:
+    """A micro-batch that has read three segments, and its part."""
+    writer = f"{GROUP}.b{number}"
+    place = folder / "out" / STAGING / f"{bench.id}.out" / writer
+    place.mkdir(parents=True)
+    (place / f"part-{number}.jsonl").write_text("{}\n")
+    token = {"writer": writer, "name": f"part-{number}.jsonl"}
+    counts = {"people": TaskCounts(3, 3)}
+    position = Position("people", "t-0", 3 * number, 3 * number)
+    return QueryBatch(number, {"out": OutputResult((token,))}, counts, (position,))
+
+
+def test_a_micro_batch_is_committed_and_published_before_the_query_goes_on(tmp_path: Path) -> None:
+    bench = an_endless_job(tmp_path)
+    query = begun(bench)
+    for number in (1, 2):
+        query.batch = a_batch(tmp_path, bench, number)
+        bench.settle()
+        assert query.published_batches == list(range(1, number + 1))
+        assert len(published(tmp_path)) == number
+    assert not bench.completed
+    assert bench.queries == [query]
+    query.answer = QueryReply(tasks={"people": TaskCounts(6, 6)})
+    bench.settle()
+    assert bench.completed
+
+
+def test_nothing_of_a_micro_batch_is_visible_of_a_worker_that_may_be_dead(tmp_path: Path) -> None:
+    bench = an_endless_job(tmp_path)
+    query = begun(bench)
+    bench.allowed = False
+    query.batch = a_batch(tmp_path, bench, 1)
+    bench.settle()
+    assert published(tmp_path) == []
+    assert query.published_batches == []
+
+
+def test_who_takes_over_publishes_the_last_micro_batch_and_reads_on_behind_it(
+    tmp_path: Path,
+) -> None:
+    bench = an_endless_job(tmp_path)
+    query = begun(bench)
+    query.batch = a_batch(tmp_path, bench, 1)
+    bench.settle()
+    published_part = tmp_path / "out" / "part-1.jsonl"
+    staged_part = tmp_path / "out" / STAGING / f"{bench.id}.out" / f"{GROUP}.b1" / "part-1.jsonl"
+    staged_part.parent.mkdir(parents=True, exist_ok=True)
+    published_part.rename(staged_part)  # as if it had died between commit and publication
+    bench.crash(driver(bench))
+    after = begun(bench)
+    assert after is not query
+    assert published(tmp_path) == ["part-1.jsonl"]
+    assert (after.request.batches, after.request.positions) == (
+        1, (Position("people", "t-0", 3, 3),),
+    )  # fmt: skip
+    after.batch = a_batch(tmp_path, bench, 2)
+    bench.settle()
+    assert published(tmp_path) == ["part-1.jsonl", "part-2.jsonl"]
+    found = driver(bench).program.driver
+    assert found is not None
+    assert found.completed == 6
+
+
+def test_a_query_begins_behind_the_last_micro_batch_after_one_that_spark_failed(
+    tmp_path: Path,
+) -> None:
+    bench = an_endless_job(tmp_path)
+    query = begun(bench)
+    query.batch = a_batch(tmp_path, bench, 1)
+    bench.settle()
+    query.answer = QueryReply(QueryFailure("executor lost", by_user=False))
+    bench.settle()
+    bench.clock.advance(60)
+    bench.settle()
+    assert [each.request.batches for each in bench.queries] == [0, 1]

@@ -15,7 +15,7 @@ from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.workflow import ancestors, parents, topological_order
 from onyx.spark.compiler.combining import against_combining
 from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
-from onyx.spark.compiler.refusals import refusals
+from onyx.spark.compiler.refusals import is_unbounded, refusals
 
 _HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
     "files": "staged", "spark": "staged", "stdout": "spooled", "function": "called",
@@ -55,7 +55,8 @@ def compile_job(job: Job, combine: bool = True) -> Plan:
         for task in order
         if (entry := job.entry(task)).type == "output" and (plugin := entry.plugin or "")
     )
-    return Plan(job.name, stages, tuple(sorted(exchanges, key=lambda each: each.stage)), outputs)
+    ordered = tuple(sorted(exchanges, key=lambda each: each.stage))
+    return Plan(job.name, stages, ordered, outputs, is_unbounded(job))
 
 
 def _stages(job: Job) -> dict[str, set[int]]:

@@ -51,8 +51,9 @@ class PlannedOutput:
     task: str
     plugin: str
     how: Literal["staged", "spooled", "called", "dropped"]
-    """`staged`: as parts that the worker publishes at the end. `spooled`: to files, which the
-    worker writes with the plugin at the end. `called`: at once, by the stage."""
+    """`staged`: as parts that the worker publishes at the end, or behind each micro-batch.
+    `spooled`: to files, which the worker writes with the plugin then. `called`: at once, by the
+    stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     """In the order of their stages."""
     outputs: tuple[PlannedOutput, ...]
+    unbounded: bool = False
+    """Whether an input may have no end, so that the query runs in micro-batches."""
 
     def exchange(self, task: str) -> Exchange | None:
         """The shuffle before a task; None if there is none."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import at
+from onyx.spark.session.masters import is_connect
 
-READ = ("files", "generator", "sequence")
-"""Inputs that have an end."""
+READ = ("files", "generator", "kafka", "sequence")
+"""Inputs of ours that can be read; those of users can."""
 WRITTEN = ("blackhole", "files", "function", "spark", "stdout")
 """Outputs whose segments can be staged, or need not be."""
 PEERS = "run the job with `engine: peers`"
@@ -26,7 +27,44 @@ def refusals(job: Job) -> tuple[Problem, ...]:
         *_lifecycles(job),
         *_triggers(job),
         *_upgrade(job),
+        *(_without_end(job) if is_unbounded(job) else ()),
     )
+
+
+def is_unbounded(job: Job) -> bool:
+    """Whether an input of the job may have no end."""
+    return any(map(_has_no_end, job.catalog))
+
+
+def _has_no_end(entry: CatalogEntry) -> bool:
+    if entry.type != "input" or entry.plugin is None:
+        return False
+    if entry.plugin == "generator":
+        return entry.options.get("segments") is None
+    return entry.plugin == "kafka" or ":" in entry.plugin
+
+
+def _without_end(job: Job) -> Iterator[Problem]:
+    for index, window in enumerate(job.windows):
+        yield Problem(
+            at("spec.windows", index),
+            f"engine spark folds no windows over inputs without end: window {window.id} would need "
+            "its state in Spark's checkpoint",
+            f"give the inputs an end, or {PEERS}",
+        )
+    for index, entry in enumerate(job.catalog):
+        if entry.type == "output" and entry.plugin == "spark":
+            yield Problem(
+                at(at("spec.catalog", index), "plugin"),
+                "a stage at an output runs when all input is processed, and inputs have no end",
+                f"use files, or {PEERS}",
+            )
+    if job.spark is not None and is_connect(job.spark.master or ""):
+        yield Problem(
+            "spec.spark.master",
+            "micro-batches are committed by the driver, which a Spark Connect server holds itself",
+            "take local[N] or spark://host:port",
+        )
 
 
 def _catalog(job: Job) -> Iterator[Problem]:
@@ -50,18 +88,11 @@ def _catalog(job: Job) -> Iterator[Problem]:
 
 
 def _input(entry: CatalogEntry, path: str) -> Iterator[Problem]:
-    if entry.plugin not in READ:
-        what = "may have no end" if ":" in (entry.plugin or "") else "has no end"
+    if entry.plugin not in READ and ":" not in (entry.plugin or ""):
         yield Problem(
             at(path, "plugin"),
-            f"input {entry.plugin!r} {what}: engine spark runs bounded inputs",
-            f"use one of {', '.join(READ)}, or {PEERS}",
-        )
-    elif entry.plugin == "generator" and entry.options.get("segments") is None:
-        yield Problem(
-            at(path, "options"),
-            "a generator without `segments` has no end: engine spark runs bounded inputs",
-            f"add segments, or {PEERS}",
+            f"engine spark does not read with {entry.plugin!r}",
+            f"use one of {', '.join(READ)}, a plugin of your own, or {PEERS}",
         )
 
 

@@ -9,8 +9,8 @@ from onyx.model.workflow import children
 from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, Stage
 
 _HOW = {
-    "staged": "staged, and published by the worker at the end",
-    "spooled": "spooled, and written by the worker at the end",
+    "staged": "staged, and published by the worker {when}",
+    "spooled": "spooled, and written by the worker {when}",
     "called": "called by the stage",
     "dropped": "dropped",
 }
@@ -19,9 +19,8 @@ _HOW = {
 def render(plan: Plan, job: Job) -> str:
     """The plan as lines, each task indented below the one that feeds it."""
     many = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
-    return "\n".join(
-        [f"job {plan.job} on Spark: one batch query of {many}", *_Lines(plan, job).all()]
-    )
+    kind = "streaming query, each micro-batch" if plan.unbounded else "batch query"
+    return "\n".join([f"job {plan.job} on Spark: one {kind} of {many}", *_Lines(plan, job).all()])
 
 
 class _Lines:
@@ -62,7 +61,7 @@ class _Lines:
         if exchange is not None:
             yield from _windows(exchange)
         if output is not None:
-            yield _written(output)
+            yield _written(output, self._plan.unbounded)
 
 
 def _kind(entry: CatalogEntry) -> str:
@@ -85,5 +84,6 @@ def _windows(exchange: Exchange) -> Iterator[str]:
         yield "watermarks of every batch"
 
 
-def _written(output: PlannedOutput) -> str:
-    return f"{output.plugin} {_HOW[output.how]}"
+def _written(output: PlannedOutput, unbounded: bool) -> str:
+    when = "behind each micro-batch" if unbounded else "at the end"
+    return f"{output.plugin} {_HOW[output.how].format(when=when)}"

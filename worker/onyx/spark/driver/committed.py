@@ -2,11 +2,15 @@
 
 A job on Spark has many files in several places, and no file system publishes them in one step. So
 the reply of the first query that ended is stored before anything of it is visible. The document is
-created once and never changes, and its transaction checks the pulse of the worker. Hence:
+created once, and its transaction checks the pulse of the worker. Hence:
 
 * A worker that was declared dead commits nothing, however late it wakes up.
 * Of two workers that commit, one is first, and both publish what that one has staged.
 * Whoever takes over after the commit publishes the rest, and runs no query.
+
+A query over inputs without end commits each micro-batch. The document is then replaced, if nobody
+else has replaced it meanwhile, and says besides how far the inputs were read: where the next batch
+begins, whoever runs it.
 
 Rejected: a marker beside the result, as for a stage at an output, because there would be one for
 each output, and a crash between two of them would mix two runs.
@@ -21,8 +25,12 @@ import msgspec
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.spark.query.request import OutputResult, QueryReply, TaskCounts
+from onyx.spark.query.request import OutputResult, Position, TaskCounts
 from onyx.structs import prepared
+
+INLINE_BYTES_MAX = 256 * 1024
+"""What is larger goes into a chunk, and the document names it: chunks stay until `onyx gc`, and a
+query without end would leave one with each micro-batch."""
 
 
 @prepared
@@ -34,10 +42,17 @@ class Committed(msgspec.Struct, frozen=True):
     outputs: Mapping[str, OutputResult]
     """By task."""
     tasks: Mapping[str, TaskCounts]
+    batch: int = 0
+    """Number of the micro-batch; 0: all of a job over bounded inputs."""
+    positions: tuple[Position, ...] = ()
+    """Behind the micro-batch."""
+    over: bool = True
+    """Whether nothing follows."""
 
 
-def committed(log: LogReader, job: JobId) -> Committed | None:
-    """What was committed of a job; None if nothing was. Blocks.
+def committed(log: LogReader, job: JobId) -> tuple[Committed, int] | None:
+    """What was committed last of a job, with the version of the document; None if nothing was.
+    Blocks.
 
     Raises:
         Unavailable: ZooKeeper does not answer.
@@ -45,18 +60,25 @@ def committed(log: LogReader, job: JobId) -> Committed | None:
     document = log.get_document(job_documents.committed_query(job))
     if document is None:
         return None
-    return msgspec.json.decode(log.get_chunk(document.data.decode()), type=Committed)
+    inline = document.data.startswith(b"{")
+    data = document.data if inline else log.get_chunk(document.data.decode())
+    return msgspec.json.decode(data, type=Committed), document.version
 
 
-def commit(log: LogReader, job: JobId, attempt: str, reply: QueryReply) -> Committed:
-    """Commit what a query has staged; what was committed, by this worker or an earlier one. Blocks.
+def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tuple[Committed, int]:
+    """Commit what a query has staged; what is committed now, by this worker or another one. Blocks.
+
+    Args:
+        after: version of the document that this one follows; None: there is none.
 
     Raises:
         Fenced: this worker was declared dead.
         Unavailable: ZooKeeper does not answer; try again.
     """
-    digest = log.put_chunk(msgspec.json.encode(Committed(attempt, reply.outputs, reply.tasks)))
-    log.put_document(job_documents.committed_query(job), digest.encode(), None)
+    data = msgspec.json.encode(new)
+    if len(data) > INLINE_BYTES_MAX:
+        data = log.put_chunk(data).encode()
+    log.put_document(job_documents.committed_query(job), data, after)
     found = committed(log, job)
     assert found is not None, "it is there, whoever was first"
     return found

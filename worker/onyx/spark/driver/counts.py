@@ -12,6 +12,18 @@ from onyx.telemetry.interface import TaskMetrics
 NOTHING = TaskCounts()
 
 
+def added(one: Mapping[str, TaskCounts], other: Mapping[str, TaskCounts]) -> dict[str, TaskCounts]:
+    """The counts of two queries together."""
+    return {
+        task: TaskCounts(
+            one.get(task, NOTHING).read + other.get(task, NOTHING).read,
+            one.get(task, NOTHING).written + other.get(task, NOTHING).written,
+            one.get(task, NOTHING).failed + other.get(task, NOTHING).failed,
+        )
+        for task in sorted({*one, *other})
+    }
+
+
 class Counts:
     """Of the tasks of one job. A query that is run again counts again, as replays do on peers."""
 

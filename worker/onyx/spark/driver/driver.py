@@ -10,14 +10,21 @@ from functools import partial
 
 import msgspec
 
+from onyx.errors import Unavailable
 from onyx.ids import GroupId, JobId
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.spark.driver.committed import Committed, commit, committed
-from onyx.spark.driver.counts import NOTHING, Counts
+from onyx.spark.driver.counts import NOTHING, Counts, added
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.running import RunningQuery
-from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
+from onyx.spark.query.request import (
+    QueryBatch,
+    QueryProgress,
+    QueryReply,
+    QueryRequest,
+    TaskCounts,
+)
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
 
@@ -37,7 +44,10 @@ class Driver:
     query: RunningQuery | None = None
     reply: QueryReply | None = None
     """Of the query that has staged everything."""
+    batch: QueryBatch | None = None
+    """The micro-batch that is committed and published now."""
     committed: Committed | None = None
+    """The last commit."""
     attempt: str = ""
     """Name of the query that was started last."""
     attempts: int = 0
@@ -45,15 +55,21 @@ class Driver:
     live: list[GroupId] = field(default_factory=list)
     """Groups that were there when this worker took the job over."""
     _progress: QueryProgress | None = field(default=None, init=False)
+    _version: int | None = field(default=None, init=False)
+    """Of the document of the commit."""
+    _before: dict[str, TaskCounts] = field(default_factory=dict, init=False)
+    """Counts of what was committed when the query began."""
 
     def look(self, live: list[GroupId]) -> bool:
         """Whether a result is committed already; if not, fence off those who might still stage
         one: all but the groups that are there."""
         self.live = live
-        self.committed = committed(self.log, self.job_id)
-        if self.committed is None:
+        found = committed(self.log, self.job_id)
+        if found is None:
             self.outputs.fence(live)
-        return self.committed is not None
+            return False
+        self.committed, self._version = found
+        return True
 
     def begin(self, start: StartQuery) -> RunningQuery:
         """The query that runs; it is started if there is none."""
@@ -62,7 +78,15 @@ class Driver:
             self._progress = None
             scratch = tempfile.mkdtemp(prefix="onyx-query-")
             self.attempt = uuid.uuid4().hex[:12]
-            request = msgspec.structs.replace(self.request, scratch=scratch, attempt=self.attempt)
+            last = self.committed
+            self._before = {} if last is None else dict(last.tasks)
+            request = msgspec.structs.replace(
+                self.request,
+                scratch=scratch,
+                attempt=self.attempt,
+                batches=0 if last is None else last.batch,
+                positions=() if last is None else last.positions,
+            )
             self.query = start(request)
         return self.query
 
@@ -81,19 +105,66 @@ class Driver:
         self.reply = reply
         self.counts.report(reply.tasks)
 
+    def take_batch(self) -> bool:
+        """Whether the query has staged a micro-batch, which is to be published now."""
+        self.batch = None if self.query is None else self.query.batch
+        if self.batch is not None:
+            self.attempts = 0
+            self.counts.report(self.batch.tasks)
+        return self.batch is not None
+
     def publish(self) -> None:
-        """Commit what was staged, and publish what is committed."""
-        if self.committed is None:
-            assert self.reply is not None, "there is a result"
-            self.outputs.write_spools(self.reply.outputs)
-            self.committed = commit(self.log, self.job_id, self.attempt, self.reply)
-        self.outputs.publish(self.committed.attempt, self.committed.outputs)
+        """Commit what was staged, and publish what is committed.
+
+        Raises:
+            Unavailable: not now; or another worker has committed, and this one is stopped soon.
+        """
+        new = self._to_commit()
+        if new is not None:
+            self.outputs.write_spools(new.outputs)
+            found, version = commit(self.log, self.job_id, new, self._version)
+            if not found.over and found.attempt != new.attempt:
+                raise Unavailable(f"another worker has committed micro-batch {found.batch}")
+            self.committed, self._version = found, version
+        assert self.committed is not None, "there is a result"
+        last = self.committed
+        self.outputs.publish(last.attempt, last.outputs, last.over)
         self.outputs.fence(self.live)
 
-    def published(self) -> None:
-        """Nothing of the query is needed any more."""
+    def _to_commit(self) -> Committed | None:
+        """What is staged and not committed yet."""
+        last = self.committed
+        if last is not None and last.over:
+            return None
+        if self.batch is not None:
+            batch = self.batch
+            if last is not None and last.batch == batch.number:
+                return None
+            tasks = added(self._before, batch.tasks)
+            return Committed(
+                self.attempt, batch.outputs, tasks, batch.number, batch.positions, over=False
+            )
+        if self.reply is None:
+            return None
+        tasks = added(self._before, self.reply.tasks)
+        number, positions = (0, ()) if last is None else (last.batch, last.positions)
+        return Committed(self.attempt, self.reply.outputs, tasks, number, positions)
+
+    def published(self) -> bool:
+        """What is committed is published; True when nothing follows."""
+        assert self.committed is not None, "published before"
         self.counts.complete(self._read)
-        self.drop_query()
+        batch, self.batch = self.batch, None
+        if batch is not None and self.query is not None:
+            self.query.published(batch.number)
+        if self.committed.over:
+            self.drop_query()
+        return self.committed.over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is committed is the whole result."""
+        return self.committed is not None and self.committed.over
 
     @property
     def completed(self) -> int:
@@ -108,11 +179,11 @@ class Driver:
         return {task: tasks.get(task, NOTHING).read for task in inputs}
 
     def drop_query(self) -> None:
-        """End the query, if one runs, and forget it. What it has staged goes, unless it has staged
-        everything: then it may be committed, and somebody may be about to publish it."""
+        """End the query, if one runs, and forget it. What it has staged goes, unless it may be
+        committed, and somebody may be about to publish it."""
         query, self.query = self.query, None
         if query is not None:
-            unfinished = self.reply is None
+            unfinished = self.reply is None and self.batch is None
             query.end(partial(self.outputs.sweep, self.attempt) if unfinished else None)
 
     def close(self) -> None:
@@ -128,4 +199,6 @@ class Driver:
             return "starting"
         far = f": {said.spark.words}" if said.spark.words else ""
         seen = f", see {said.ui_url}" if said.ui_url else ""
-        return f"{said.phase}{far}{seen}"
+        number = 0 if self.committed is None else self.committed.batch
+        batches = f", {number:,} micro-batches are published" if number else ""
+        return f"{said.phase}{batches}{far}{seen}"

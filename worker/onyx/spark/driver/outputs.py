@@ -57,9 +57,9 @@ class Outputs:
                     self._write(plugin, waiting)
                 self._written.update(waiting)
 
-    def publish(self, attempt: str, results: Mapping[str, OutputResult]) -> None:
+    def publish(self, attempt: str, results: Mapping[str, OutputResult], over: bool = True) -> None:
         """Publish what was staged and is committed; what was published before stays as it is. Then
-        seal each output: a stage may read what several of them have written.
+        seal each output, if nothing follows: a stage may read what several of them have written.
 
         Raises:
             Unavailable: an output cannot be reached now; call it again.
@@ -68,7 +68,7 @@ class Outputs:
         for task, result in staged.items():
             with self._plugin(task, attempt) as plugin:
                 _finish(task, plugin, result)
-        for task in staged:
+        for task in staged if over else ():
             with self._plugin(task, attempt) as plugin:
                 plugin.seal()
                 if isinstance(plugin, StagingOutput):

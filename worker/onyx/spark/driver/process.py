@@ -26,7 +26,14 @@ import msgspec
 
 from onyx.errors import OnyxError, Unavailable, describe
 from onyx.spark.child.environment import environment
-from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest, lines
+from onyx.spark.query.request import (
+    Published,
+    QueryBatch,
+    QueryProgress,
+    QueryReply,
+    QueryRequest,
+    lines,
+)
 
 logger = logging.getLogger("onyx.task")
 
@@ -57,6 +64,7 @@ class QueryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         self._progress: QueryProgress | None = None
+        self._batch: QueryBatch | None = None
         self._reply: QueryReply | None = None
         self._error: OnyxError | None = None
         self._over, self._unwanted = Event(), Event()
@@ -67,6 +75,20 @@ class QueryProcess:
     def progress(self) -> QueryProgress | None:
         """See `RunningQuery`."""
         return self._progress
+
+    @property
+    def batch(self) -> QueryBatch | None:
+        """See `RunningQuery`."""
+        return self._batch
+
+    def published(self, number: int) -> None:
+        """See `RunningQuery`."""
+        self._batch = None
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, which its reply says
+                process.stdin.write(msgspec.json.encode(Published(number)) + b"\n")
+                process.stdin.flush()
 
     @property
     def pid(self) -> int | None:
@@ -134,6 +156,9 @@ class QueryProcess:
             process.wait()
         reader.join(CANCEL_TIMEOUT_S)
         process.stdout.close()
+        with contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
         if self._reply is None:
             last = "\n  ".join(self._tail) or "nothing"
             raise Unavailable(
@@ -160,15 +185,19 @@ class QueryProcess:
 
     def _ask(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
-        with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(msgspec.json.encode(self._request))
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(self._request) + b"\n")
+            process.stdin.flush()
 
     def _hear(self, line: bytes) -> None:
         said = lines.decode(line)
         if isinstance(said, QueryReply):
             self._reply = said
         else:
-            self._progress = said
+            if isinstance(said, QueryBatch):
+                self._batch = said
+            else:
+                self._progress = said
             self._wake()
 
     def _keep_tail(self, stream: IO[bytes]) -> None:

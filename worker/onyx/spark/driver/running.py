@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from onyx.spark.query.request import QueryProgress, QueryReply
+from onyx.spark.query.request import QueryBatch, QueryProgress, QueryReply
 
 
 class RunningQuery(Protocol):
@@ -14,6 +14,15 @@ class RunningQuery(Protocol):
     @property
     def progress(self) -> QueryProgress | None:
         """The newest report; None before the first one."""
+        ...
+
+    @property
+    def batch(self) -> QueryBatch | None:
+        """A micro-batch that is staged and not published; None if there is none."""
+        ...
+
+    def published(self, number: int) -> None:
+        """The micro-batch of this number is published: the query goes on."""
         ...
 
     def reply(self) -> QueryReply | None:

@@ -10,15 +10,17 @@ from typing import BinaryIO
 
 import msgspec
 
+from onyx.errors import Unavailable
 from onyx.spark.child.serve import die_with
-from onyx.spark.query.request import QueryLine, QueryRequest
+from onyx.spark.query.request import Published, QueryBatch, QueryLine, QueryRequest
 from onyx.spark.query.run import answer
 
 
 def main() -> int:
     """Run one query. The exit code is 0 whenever there is a reply."""
     lines_to = _keep_standard_output()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=QueryRequest)
+    asked = sys.stdin.buffer
+    request = msgspec.json.decode(asked.readline(), type=QueryRequest)
     if request.parent_pid:
         die_with(request.parent_pid)
 
@@ -26,7 +28,13 @@ def main() -> int:
         lines_to.write(msgspec.json.encode(line) + b"\n")
         lines_to.flush()
 
-    say(answer(request, say))
+    def publish(batch: QueryBatch) -> None:
+        say(batch)
+        line = asked.readline()
+        if not line or msgspec.json.decode(line, type=Published).number != batch.number:
+            raise Unavailable("nobody publishes what a micro-batch has staged")
+
+    say(answer(request, say, publish=publish))
     return 0
 
 

@@ -85,6 +85,7 @@ class Query:
         self.job: Job = parse_mapping(config.request.manifest)
         self.plan: Plan = compile_job(self.job, config.request.combine)
         self.clock: Clock = SystemClock()
+        self._inputs: dict[str, Input] = {}
         self.resolve: Callable[[str], Callable[..., Any]] = Resolver(config.request.modules).resolve
 
     @property
@@ -130,6 +131,12 @@ class Query:
         plugin = self.job.entry(task).plugin
         assert plugin is not None, "validated: inputs name a plugin"
         return build_input(plugin, self._context(task, ""))
+
+    def kept_input(self, task: str) -> Input:
+        """The same instance for all micro-batches in this process: it may limit its rate."""
+        if task not in self._inputs:
+            self._inputs[task] = self.input(task)
+        return self._inputs[task]
 
     def output(self, task: str, writer: str) -> Output:
         """A new instance of the plugin of an output task.

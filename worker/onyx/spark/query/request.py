@@ -1,8 +1,12 @@
 """What a worker asks of the process that runs a whole job on Spark, and what that answers.
 
-The request is one JSON document on standard input. On standard output come JSON lines: a
+The request is one line of JSON on standard input. On standard output come JSON lines: a
 `QueryProgress` now and then, and at the end one `QueryReply`, after which the process ends. A line
 is told apart by its `type`.
+
+A query over inputs without end says a `QueryBatch` for each micro-batch, when everything of it is
+staged, and waits for a `Published` of the same number on standard input. Only then does Spark
+commit the batch.
 
 Nothing that the process writes is visible before the worker publishes it. An output that stages
 (`plugins.protocol.StagingOutput`: `files` and `spark`) hands over tokens, and the worker gives each
@@ -24,6 +28,21 @@ from onyx.structs import prepared
 
 
 @prepared
+class Position(msgspec.Struct, frozen=True):
+    """How far a partition of an input was read, by all batches until one."""
+
+    task: str
+    name: str
+    position: int = 0
+    """Of the next segment."""
+    cursor: int = 0
+    """At or before it: where a reader is opened."""
+    state: Any = None
+    """For a reader at `cursor` (`plugins.protocol.Cursor`)."""
+    exhausted: bool = False
+
+
+@prepared
 class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run of a job."""
 
@@ -42,8 +61,12 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Leading arguments of functions that the worker was started with, by task."""
     data_dir: str = ""
     """Folder that relative paths of plugins count from."""
+    batches: int = 0
+    """Micro-batches of the job that are committed."""
+    positions: tuple[Position, ...] = ()
+    """How far these have read."""
     checkpoint: str = ""
-    """Folder of Spark's checkpoint; unused by a query over bounded inputs."""
+    """Folder of Spark's checkpoint; empty: one below `scratch`. Unused over bounded inputs."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     combine: bool = True
@@ -70,8 +93,10 @@ class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress
 
     phase: Literal["starting", "running", "done"]
     tasks: Mapping[str, TaskCounts] = msgspec.field(default_factory=dict)
-    batch_id: int = 0
-    """Always 0 over bounded inputs, which are one batch."""
+    batch: int = 0
+    """Micro-batches that are published. Always 0 over bounded inputs, which are one batch."""
+    waited: int = 0
+    """Rises while a query waits for segments, so that this is no standstill."""
     ui_url: str | None = None
     """Of Spark, if it has one."""
     spark: SealProgress = msgspec.field(default_factory=SealProgress)
@@ -112,7 +137,28 @@ class QueryReply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
     """The final counts."""
 
 
-QueryLine = QueryProgress | QueryReply
+@prepared
+class QueryBatch(msgspec.Struct, frozen=True, tag_field="type", tag="batch"):
+    """A micro-batch is staged, and waits until it is published."""
+
+    number: int
+    """Of the job, from 1 on."""
+    outputs: Mapping[str, OutputResult]
+    """By task; every output that stages or spools."""
+    tasks: Mapping[str, TaskCounts]
+    """Counts of the query until now."""
+    positions: tuple[Position, ...]
+    """Of all partitions, behind the batch."""
+
+
+@prepared
+class Published(msgspec.Struct, frozen=True):
+    """A micro-batch is committed and published."""
+
+    number: int
+
+
+QueryLine = QueryProgress | QueryBatch | QueryReply
 """A line of standard output."""
 lines = msgspec.json.Decoder(QueryLine)
 """Reads one. Made here, once: several threads may use it."""

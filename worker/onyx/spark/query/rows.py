@@ -40,8 +40,9 @@ ORDER = ("stage", "task", "place", "seq", "origin")
 """How a stage wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
 """Stage of rows that are for the driver."""
-Kind = Literal["dicts", "columns", "states", "end", "token", "spool", "counts"]
-"""`states`: records of windows that were folded before the shuffle (`query.combine`)."""
+Kind = Literal["dicts", "columns", "states", "end", "token", "spool", "counts", "position"]
+"""`states`: records of windows that were folded before the shuffle (`query.combine`).
+`position`: how far a partition was read for the micro-batch that `seq` is."""
 
 
 class Row(NamedTuple):

@@ -15,18 +15,12 @@ from typing import Any
 import msgspec
 
 from onyx.plugins.protocol import SealProgress
+from onyx.spark.query.chain import chain, outputs_of, places_of, total_of
 from onyx.spark.query.failure import found_in, is_disordered
 from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.request import (
-    OutputResult,
-    QueryProgress,
-    QueryReply,
-    QueryRequest,
-    TaskCounts,
-)
-from onyx.spark.query.rows import DDL, ORDER, Row
-from onyx.spark.query.stage import run_stage
-from onyx.spark.query.tree import total
+from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
+from onyx.spark.query.rows import Row
+from onyx.spark.query.stream import Publish, streaming
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import reported
@@ -35,8 +29,6 @@ ROWS_A_BATCH = "64"
 """Rows are whole batches of segments, so few go to Python at once."""
 TASKS_MAX = 256
 """Tasks of Spark in stage 0; more partitions than that share them."""
-PLACES_MAX = 128
-"""As many as there are key groups."""
 
 Say = Callable[[QueryProgress], None]
 Open = Callable[[QueryRequest], Any]
@@ -57,20 +49,30 @@ def opened(request: QueryRequest) -> Any:
     return open_session(request.master, name, Path(request.scratch), extra)
 
 
-def answer(request: QueryRequest, say: Say, open_spark: Open = opened) -> QueryReply:
-    """Run the query; the reply reports any failure."""
+def answer(
+    request: QueryRequest, say: Say, open_spark: Open = opened, publish: Publish | None = None
+) -> QueryReply:
+    """Run the query; the reply reports any failure.
+
+    Args:
+        publish: takes the micro-batches of a query over inputs without end.
+    """
     say(QueryProgress("starting"))
     try:
         query = Query(StageConfig(request, (), 1))
         partitions = _partitions(query)
         spark = open_spark(request)
         _say_how_far(say, spark, SealProgress())
+        if query.plan.unbounded:
+            assert publish is not None, "somebody publishes micro-batches"
+            counts = streaming(spark, request, partitions, publish, say, _ui_url(spark))
+            return QueryReply(None, {}, counts)
         with reported(request.master, spark, partial(_say_how_far, say, spark)):
             rows = _combined_if_possible(spark, request, partitions, len(query.plan.stages))
     except Exception as error:
         return QueryReply(found_in(error))
     say(QueryProgress("done"))
-    return _reply(query, rows)
+    return QueryReply(None, outputs_of(query, rows), total_of(rows))
 
 
 def _combined_if_possible(
@@ -93,14 +95,10 @@ def run(
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    places = min(int(spark.conf.get("spark.sql.shuffle.partitions")), PLACES_MAX)
+    places = places_of(spark)
     config = msgspec.json.encode(StageConfig(request, partitions, places)).decode()
     frame = spark.range(0, len(partitions), 1, min(len(partitions), TASKS_MAX))
-    frame = frame.mapInArrow(partial(run_stage, config, 0), DDL)
-    for number in range(1, stages):
-        frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
-        frame = frame.mapInArrow(partial(run_stage, config, number), DDL)
-    return [Row(*row) for row in frame.collect()]
+    return chain(frame, config, places, stages)
 
 
 def _partitions(query: Query) -> tuple[tuple[str, str], ...]:
@@ -112,27 +110,6 @@ def _partitions(query: Query) -> tuple[tuple[str, str], ...]:
             found += ((entry.name, name) for name in plugin.partitions())
             plugin.close()
     return tuple(found)
-
-
-def _reply(query: Query, rows: list[Row]) -> QueryReply:
-    tokens: dict[str, list[dict[str, Any]]] = {}
-    spools: dict[str, list[str]] = {}
-    counts: list[dict[str, TaskCounts]] = []
-    for row in rows:
-        if row.kind == "token":
-            tokens.setdefault(row.task, []).append(msgspec.json.decode(row.payload))
-        elif row.kind == "spool":
-            spools.setdefault(row.task, []).append(bytes(row.payload).decode())
-        elif row.kind == "counts":
-            counts.append(msgspec.json.decode(row.payload, type=dict[str, TaskCounts]))
-    outputs = {
-        each.task: OutputResult(
-            tuple(tokens.get(each.task, ())), tuple(sorted(spools.get(each.task, ())))
-        )
-        for each in query.plan.outputs
-        if each.how in ("staged", "spooled")
-    }
-    return QueryReply(None, outputs, total(counts))
 
 
 def _say_how_far(say: Say, spark: Any, progress: SealProgress) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segments
-from onyx.plugins.protocol import START, Input
+from onyx.flow.batch import Segments, part_of
+from onyx.plugins.protocol import START, Cursor, Input
 from onyx.spark.query.programs import Query
+from onyx.spark.query.request import Position
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.segments_reader import segments_reader
 
@@ -22,6 +25,12 @@ COLUMNS_MAX = 65_536
 """Segments of a batch, where the task does not say how many."""
 REST_S = 0.02
 """Before a source is asked again that has nothing now."""
+BATCH_SEGMENTS_MAX = 200_000
+"""Of a partition, in one micro-batch."""
+BATCH_S = 5.0
+"""Longest time that a partition is read for one micro-batch."""
+NEWS_S = 0.3
+"""How long a micro-batch waits for the first segments of a partition."""
 TRIES_MAX = 5
 """Of a read that cannot be done now."""
 
@@ -32,6 +41,7 @@ class Partition:
     def __init__(self, query: Query, plugin: Input, task: str, name: str) -> None:
         self._plugin = plugin
         self._name = name
+        self.reached: Position | None = None
         entry = query.job.entry(task)
         self._columns = entry.batch_format == "arrow"
         self._most = entry.batch_size or (COLUMNS_MAX if self._columns else DICTS_MAX)
@@ -44,6 +54,35 @@ class Partition:
         """The watermark, by what was read until now."""
         mark = None if self._times is None else self._times.mark([0])
         return mark if isinstance(mark, int) else None
+
+    def some(self, start: Position) -> Iterator[Segments]:
+        """What there is now from a position on, up to a limit; then `reached` is behind it.
+
+        Raises like `batches`.
+        """
+        cursor = Cursor(start.cursor, start.state)
+        reader = segments_reader(self._plugin.open(self._name, cursor), self._columns)
+        at, begun_s, waited_s = start.cursor, time.monotonic(), 0.0
+        most = start.position + BATCH_SEGMENTS_MAX
+        try:
+            while at < most and time.monotonic() - begun_s < BATCH_S:
+                segments = reader.read(min(self._most, most - at))
+                skipped = max(0, min(start.position - at, len(segments)))
+                at += len(segments)
+                if len(segments) > skipped:
+                    waited_s = NEWS_S
+                    yield part_of(segments, skipped, len(segments)) if skipped else segments
+                elif not len(segments):
+                    if reader.exhausted() or waited_s >= NEWS_S:
+                        break
+                    time.sleep(REST_S)
+                    waited_s += REST_S
+            place, ended = reader.cursor(at), reader.exhausted()
+        finally:
+            reader.close()
+        self.reached = structs.replace(
+            start, position=at, cursor=place.position, state=place.state, exhausted=ended
+        )
 
     def batches(self) -> Iterator[Segments]:
         """All that the partition has.

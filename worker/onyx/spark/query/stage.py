@@ -15,6 +15,7 @@ from onyx.plugins.protocol import Input
 from onyx.spark.query.arrivals import Arrivals, downstream, origins
 from onyx.spark.query.failure import Disordered, TaskFailed
 from onyx.spark.query.fold import Fold
+from onyx.spark.query.micro_batches import Asked, asked_of
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, query_of
 from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of, segments_of, states_of
@@ -45,7 +46,9 @@ def run_stage(
     context = TaskContext.get()
     writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
     stage = Stage(query_of(config), number, writer)
-    if number == 0:
+    if number == 0 and stage.follows:
+        made = stage.follow(asked for batch in batches for asked in asked_of(batch))
+    elif number == 0:
         numbers = (int(each) for batch in batches for each in batch.column(0).to_pylist())
         made = stage.read(numbers)
     else:
@@ -83,6 +86,33 @@ class Stage:
             self._tree.end()
             outlet.end(below)
             yield outlet.take_rows()
+
+    @property
+    def follows(self) -> bool:
+        """Whether inputs are read a micro-batch at a time."""
+        return self._query.plan.unbounded
+
+    def follow(self, asked: Iterable[Asked]) -> Iterator[list[Row]]:
+        """Read what there is of these partitions, from these positions on."""
+        for number, batch, start in asked:
+            outlet = self._begin(f"{start.task}:{number}")
+            below = downstream(self._query, start.task)
+            try:
+                plugin = self._query.kept_input(start.task)
+                if getattr(plugin, "examined", False):
+                    self._tree.examined.add(start.task)
+                partition = Partition(self._query, plugin, start.task, start.name)
+                for segments in partition.some(start):
+                    self._tree.push(start.task, segments)
+                    yield outlet.take_rows()
+            except Exception as error:
+                raise self._blamed(start.task, Phase.READ_BATCH, error) from error
+            outlet.end(below)
+            reached = msgspec.json.encode(partition.reached)
+            yield [
+                *outlet.take_rows(),
+                Row(REPORTED, start.task, number, batch, "", "position", None, reached),
+            ]
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """Work on rows, those of a task and place together."""

@@ -131,8 +131,8 @@ def take_over(program: Program) -> Answer:
 
 
 def run_query(program: Program, status: Status) -> Answer:
-    """Wait until the query has staged everything. A job that drains reads nothing new, and nothing
-    of what its query has read is visible: the query is ended.
+    """Wait until the query has staged everything, or a micro-batch. A job that drains reads nothing
+    new, and nothing is visible of what its query has read and not committed: the query is ended.
 
     Raises:
         Failure: the job cannot succeed, or Spark has failed too often.
@@ -150,6 +150,9 @@ def run_query(program: Program, status: Status) -> Answer:
     query = driver.begin(lambda request: start(request, assignment.wake))
     if driver.advanced():
         status.batches += 1
+    if driver.take_batch():
+        status.batches += 1
+        return ADVANCED
     try:
         reply = query.reply()
     except OnyxError as error:
@@ -198,7 +201,7 @@ def publish(program: Program, status: Status) -> Answer:
     def work() -> bool:
         driver.publish()
         frontier.load()
-        frontier.begin(Frontier(position=driver.completed, exhausted=True))
+        frontier.begin(Frontier(position=driver.completed, exhausted=driver.is_over))
         return True
 
     try:
@@ -207,8 +210,7 @@ def publish(program: Program, status: Status) -> Answer:
     except Unavailable:
         status.retry_after_s = program.clock.monotonic_s() + PUBLISH_RETRY_S
         raise
-    driver.published()
-    return ADVANCED
+    return ADVANCED if driver.published() else Phase.RUN_QUERY
 
 
 def complete(program: Program, allocation: Allocation, sealing: Sealing) -> Answer:

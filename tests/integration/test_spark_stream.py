@@ -1,0 +1,177 @@
+"""Jobs over inputs without end on real Spark: a batch that is repeated, a worker that is killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.cluster import Cluster
+from tests.support.spark_query import publish_batch, request_of, run_query
+
+from onyx.errors import Unavailable
+from onyx.log.server.process import ZooKeeperServer
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.child.environment import environment
+from onyx.spark.query.request import QueryBatch
+from onyx.spark.query.run import opened
+
+pytestmark = pytest.mark.server
+MASTER = "local[2]"
+PATIENCE_S = 300.0
+MODULE = "ticking_on_spark"
+USER_CODE = '''
+import pathlib, time
+from onyx.plugins.indexed import IndexedReader
+
+class Ticks:
+    """Numbers of two partitions, so many a batch, as `limit` allows."""
+    cooperative = True
+
+    def __init__(self, context):
+        self.limit = pathlib.Path(context.options["limit"])
+
+    def partitions(self):
+        return ["a", "b"]
+
+    def open(self, partition, cursor):
+        def fetch(first, most):
+            allowed = int(self.limit.read_text())
+            return [{"at": partition, "n": n} for n in range(first, min(allowed, first + most))]
+        return IndexedReader(cursor.position, fetch, lambda: 60)
+
+    def close(self):
+        pass
+
+def ticks(context):
+    return Ticks(context)
+
+def double(segment):
+    return {**segment, "n": segment["n"] * 2}
+'''
+EXPECTED = sorted((at, n * 2) for at in "ab" for n in range(60))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / f"{MODULE}.py").write_text(USER_CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    allow(tmp_path, 20)
+    return tmp_path
+
+
+def allow(folder: Path, limit: int) -> None:
+    (folder / "limit.new").write_text(str(limit))
+    (folder / "limit.new").replace(folder / "limit")
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "ticks"},
+        "spec": {
+            "engine": "spark",
+            "spark": {"master": MASTER},
+            "workflow": [["read", "double"], ["double", "write"]],
+            "catalog": [
+                {"name": "read", "type": "input", "plugin": f"{MODULE}:ticks",
+                 "options": {"limit": str(folder / "limit")}},
+                {"name": "double", "type": "function", "fn": f"{MODULE}:double"},
+                {"name": "write", "type": "output", "plugin": "files",
+                 "options": {"path": str(folder / "out"), "format": "jsonl"}},
+            ],
+        },
+    }  # fmt: skip
+
+
+def rows(folder: Path) -> list[tuple[str, int]]:
+    texts = [path.read_text() for path in (folder / "out").glob("part-*")]
+    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    return sorted((each["at"], each["n"]) for each in found)
+
+
+def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in environment(MASTER, str(folder)).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
+    job = parse_manifest(json.dumps(manifest(folder)).encode())
+    checkpoint = folder / "checkpoint"
+    request = request_of(job, folder, (MODULE,), master=MASTER, checkpoint=str(checkpoint))
+    batches: list[QueryBatch] = []
+
+    def publish(batch: QueryBatch) -> None:
+        if batch.number == 3 and len(rows(folder)) == 80:
+            allow(folder, 60)
+            raise Unavailable("the worker died")
+        batches.append(batch)
+        publish_batch(request, batch)
+        allow(folder, 20 + 20 * batch.number)
+
+    spark = opened(request)
+    try:
+        assert run_query(request, spark, publish).failure is not None
+        commits = sorted((checkpoint / "commits").glob("[0-9]*"))
+        assert [each.name for each in commits] == ["0", "1"]
+        for each in (commits[-1], checkpoint / "offsets/2"):
+            each.unlink()
+            each.with_name(f".{each.name}.crc").unlink(missing_ok=True)
+        allow(folder, 60)
+        request = msgspec.structs.replace(
+            request, attempt="second", batches=2, positions=batches[-1].positions
+        )
+        reply = run_query(request, spark, publish_all := _publisher(request, batches))
+    finally:
+        spark.stop()
+    assert publish_all
+    assert reply.failure is None, reply.failure
+    assert rows(folder) == EXPECTED
+    assert [each.number for each in batches][:2] == [1, 2]
+
+
+def _publisher(request: Any, batches: list[QueryBatch]) -> Any:
+    def publish(batch: QueryBatch) -> None:
+        batches.append(batch)
+        publish_batch(request, batch)
+
+    return publish
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeperServer, folder: Path) -> Iterator[Cluster]:
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
+        cluster.start_workers(2, 1)
+        yield cluster
+
+
+def await_rows(folder: Path, count: int) -> None:
+    for _ in range(int(PATIENCE_S * 10)):
+        if len(rows(folder)) >= count:
+            return
+        Event().wait(0.1)
+    raise AssertionError(f"{count} rows never came, only {len(rows(folder))}")
+
+
+def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_batch(
+    cluster: Cluster, folder: Path
+) -> None:
+    job = cluster.submit(manifest(folder))
+    await_rows(folder, 40)
+    (peer,) = cluster.replica.run(job).allocation["spark"]  # type: ignore[index]
+    worker = cluster.worker_of(peer)
+    group = cluster.group_of(worker)
+    allow(folder, 40)
+    Event().wait(0.7)  # in the middle of the next micro-batch, or before or behind it
+    worker.kill()
+    cluster.await_gone([group])
+    allow(folder, 60)
+    cluster.await_completed(job, PATIENCE_S)
+    assert rows(folder) == EXPECTED

@@ -1,0 +1,212 @@
+"""A query over inputs without end: each micro-batch is published once, whoever dies and whatever
+Spark repeats.
+
+Without a JVM (`support.spark_query`): the source, the stages and the hand-over are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.support.spark_query import Checkpoint, Frames, publish_batch, request_of, run_query
+
+from onyx.errors import ManifestError, Unavailable
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.compiler.compile import compile_job
+from onyx.spark.compiler.render import render
+from onyx.spark.query.request import QueryBatch, QueryReply, TaskCounts
+
+MODULE = '''
+from onyx.plugins.indexed import IndexedReader
+
+LINES = 50
+
+class Ticks:
+    """So many lines a read, and an end that is not known before it is reached."""
+    cooperative = True
+
+    def __init__(self, context):
+        self.a_read = context.options.get("aRead", 7)
+
+    def partitions(self):
+        return ["a", "b"]
+
+    def open(self, partition, cursor):
+        def fetch(first, most):
+            return [
+                {"at": partition, "n": n}
+                for n in range(first, min(LINES, first + most, first + self.a_read))
+            ]
+        return IndexedReader(cursor.position, fetch, lambda: LINES)
+
+    def close(self):
+        pass
+
+def ticks(context):
+    return Ticks(context)
+
+def double(segment):
+    return {**segment, "n": segment["n"] * 2}
+
+def fails_at_30(segment):
+    if segment["n"] == 30:
+        raise ValueError("thirty")
+    return segment
+'''
+EXPECTED = sorted((at, n * 2) for at in "ab" for n in range(50))
+SPEC = """
+  workflow: [[read, double], [double, write]]
+  catalog:
+    - {name: read, type: input, plugin: "ticking:ticks"}
+    - {name: double, type: function, fn: "ticking:double"}
+    - {name: write, type: output, plugin: files, options: {path: out, format: jsonl}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "ticking.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("onyx.spark.query.sources.BATCH_SEGMENTS_MAX", 20)
+    yield tmp_path
+    sys.modules.pop("ticking", None)
+
+
+def job(spec: str = SPEC) -> Job:
+    head = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: ticks}\nspec:\n"
+    return parse_manifest((head + spec).encode())
+
+
+def rows(folder: Path) -> list[tuple[str, int]]:
+    texts = [path.read_text() for path in (folder / "out").glob("part-*")]
+    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    return sorted((each["at"], each["n"]) for each in found)
+
+
+class Worker:
+    """What the worker's side does with micro-batches, and what it remembers."""
+
+    def __init__(self, folder: Path, spec: str = SPEC) -> None:
+        self.request = request_of(job(spec), folder, ("ticking",))
+        self.batches: list[QueryBatch] = []
+        self.dies: Callable[[QueryBatch], str] = lambda batch: ""
+
+    def publish(self, batch: QueryBatch) -> None:
+        if self.dies(batch) == "before the commit":
+            raise Unavailable("died")
+        self.batches.append(batch)
+        publish_batch(self.request, batch)
+        if self.dies(batch) == "behind it":
+            raise Unavailable("died")
+
+    def run(self, checkpoint: Checkpoint | None = None) -> QueryReply:
+        """A new query, behind the last commit."""
+        last = self.batches[-1] if self.batches else None
+        self.request = msgspec.structs.replace(
+            self.request,
+            attempt=f"{self.request.attempt}x",
+            batches=last.number if last else 0,
+            positions=last.positions if last else (),
+        )
+        return run_query(self.request, Frames(checkpoint=checkpoint), self.publish)
+
+
+def test_each_micro_batch_is_published_as_it_comes_and_the_query_ends_with_its_inputs(
+    folder: Path,
+) -> None:
+    worker = Worker(folder)
+    seen: list[int] = []
+    worker.dies = lambda batch: seen.append(len(rows(folder))) or ""  # type: ignore[func-returns-value]
+    reply = worker.run()
+    assert reply.failure is None, reply.failure
+    assert rows(folder) == EXPECTED
+    assert [each.number for each in worker.batches] == [1, 2, 3]
+    assert seen[::2] == [0, 40, 80]
+    assert {each.position for each in worker.batches[-1].positions} == {50}
+    assert reply.tasks["write"] == TaskCounts(100, 100)
+
+
+@pytest.mark.parametrize("when", ["before the commit", "behind it"])
+def test_a_worker_that_dies_leaves_every_row_once(folder: Path, when: str) -> None:
+    worker = Worker(folder)
+    worker.dies = lambda batch: when if batch.number == 2 else ""
+    failure = worker.run().failure
+    assert failure is not None
+    assert not failure.by_user
+    worker.dies = lambda batch: ""
+    assert worker.run().failure is None
+    assert rows(folder) == EXPECTED
+
+
+def test_a_batch_that_spark_repeats_after_it_was_committed_adds_no_rows(folder: Path) -> None:
+    """As after a crash between our commit and Spark's: the last entry of its commit log is gone."""
+    worker, checkpoint = Worker(folder), Checkpoint()
+    worker.dies = lambda batch: "before the commit" if batch.number == 3 else ""
+    worker.run(checkpoint)
+    assert checkpoint.commits == 2
+    checkpoint.commits = 1
+    checkpoint.ends.pop()  # what was begun and not committed
+    worker.dies = lambda batch: ""
+    assert worker.run(checkpoint).failure is None
+    assert rows(folder) == EXPECTED
+    assert [each.number for each in worker.batches] == [1, 2, 3]
+
+
+def test_a_new_checkpoint_begins_behind_what_is_committed(folder: Path) -> None:
+    worker = Worker(folder)
+    worker.dies = lambda batch: "before the commit" if batch.number == 2 else ""
+    worker.run(Checkpoint())
+    worker.dies = lambda batch: ""
+    assert worker.run(Checkpoint()).failure is None
+    assert rows(folder) == EXPECTED
+
+
+def test_a_failure_names_its_task_and_leaves_what_was_committed(folder: Path) -> None:
+    worker = Worker(folder, SPEC.replace("ticking:double", "ticking:fails_at_30"))
+    failure = worker.run().failure
+    assert failure is not None
+    assert (failure.by_user, failure.task) == (True, "double")
+    assert rows(folder) == sorted((at, n) for at in "ab" for n in range(20))
+
+
+def test_groups_are_shuffled_within_a_micro_batch(folder: Path) -> None:
+    grouped = SPEC.replace('"ticking:double"}', '"ticking:double", groupByKey: n,'
+                           " fluxPolicy: continue}")  # fmt: skip
+    assert Worker(folder, grouped).run().failure is None
+    assert rows(folder) == EXPECTED
+
+
+def test_the_plan_says_that_it_is_a_streaming_query() -> None:
+    lines = render(compile_job(job()), job()).splitlines()
+    assert lines[0] == "job ticks on Spark: one streaming query, each micro-batch of 1 stage"
+    assert lines[-1].strip() == (
+        "write: output, files staged, and published by the worker behind each micro-batch"
+    )
+
+
+def test_what_needs_the_end_of_its_inputs_is_refused_by_key_path() -> None:
+    with pytest.raises(ManifestError) as raised:
+        compile_job(
+            job("""
+  guarantee: exactly-once
+  engine: spark
+  spark: {master: "sc://spark:15002"}
+  workflow: [[read, count], [count, write]]
+  catalog:
+    - {name: read, type: input, plugin: generator}
+    - {name: count, type: reduce}
+    - {name: write, type: output, plugin: spark, options: {path: out, stage: "m:stage"}}
+  windows: [{id: ever, task: count, type: global, aggregation: count}]
+  triggers: [{windowId: ever, type: segment, threshold: [2, elements], refinement: accumulating,
+              emit: "m:row"}]
+""")
+        )
+    assert [each.path for each in raised.value.problems] == [
+        "spec.windows[0]", "spec.catalog[2].plugin", "spec.spark.master",
+    ]  # fmt: skip

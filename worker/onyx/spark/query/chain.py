@@ -1,0 +1,62 @@
+"""The chain of frames that is a query: one action for all stages, and what its rows report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from onyx.spark.query.programs import Query
+from onyx.spark.query.request import OutputResult, TaskCounts
+from onyx.spark.query.rows import DDL, ORDER, Row
+from onyx.spark.query.stage import run_stage
+from onyx.spark.query.tree import total
+
+PLACES_MAX = 128
+"""As many as there are key groups."""
+
+
+def places_of(spark: Any) -> int:
+    """How many shares the groups of a task are in."""
+    return min(int(spark.conf.get("spark.sql.shuffle.partitions")), PLACES_MAX)
+
+
+def chain(frame: Any, config: str, places: int, stages: int) -> list[Row]:
+    """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
+
+    Raises:
+        TaskFailed: as text within an exception of Spark.
+    """
+    frame = frame.mapInArrow(partial(run_stage, config, 0), DDL)
+    for number in range(1, stages):
+        frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
+        frame = frame.mapInArrow(partial(run_stage, config, number), DDL)
+    return [Row(*row) for row in frame.collect()]
+
+
+def outputs_of(query: Query, rows: Iterable[Row]) -> dict[str, OutputResult]:
+    """What each output is to publish, by what stages report."""
+    tokens: dict[str, list[dict[str, Any]]] = {}
+    spools: dict[str, list[str]] = {}
+    for row in rows:
+        if row.kind == "token":
+            tokens.setdefault(row.task, []).append(msgspec.json.decode(row.payload))
+        elif row.kind == "spool":
+            spools.setdefault(row.task, []).append(bytes(row.payload).decode())
+    return {
+        each.task: OutputResult(
+            tuple(tokens.get(each.task, ())), tuple(sorted(spools.get(each.task, ())))
+        )
+        for each in query.plan.outputs
+        if each.how in ("staged", "spooled")
+    }
+
+
+def total_of(rows: Iterable[Row]) -> dict[str, TaskCounts]:
+    """The counts that stages report, together."""
+    kind = dict[str, TaskCounts]
+    return total(
+        [msgspec.json.decode(row.payload, type=kind) for row in rows if row.kind == "counts"]
+    )
