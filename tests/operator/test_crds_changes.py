@@ -93,6 +93,11 @@ ADDITIVE = {
     "another short name": changed(lambda spec, _: spec["names"]["shortNames"].append("w")),
     "a new key for some types": ruled("extra", "'a'"),
     "a key for more types": ruled("port", "'a', 'b', 'c'"),
+    "a rule that another key meets, too": changed(
+        lambda _, schema: schema[RULES][0].update(
+            rule=f"{schema[RULES][0]['rule']} || has(self.size)"
+        )
+    ),
     "a key for all types": changed(lambda _, schema: schema.pop(RULES)),
     "another alternative": of("plugin", pattern="^(a|b|c|[a-z|]+(:x|y)*)$"),
     "longer texts in a list": of("tags", items={"type": "string", "maxLength": 10}),

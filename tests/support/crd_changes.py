@@ -28,6 +28,8 @@ _UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 _SAME = ("pattern", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "exclusiveMinimum")
 _FOR_TYPES = re.compile(r"!has\(self\.(?P<key>\w+)\) \|\| self\.type in \[(?P<types>[^]]*)\]")
 """The rule that says for which types of an entry a key may be given."""
+_INSTEAD = re.compile(r"( \|\| has\(self\.\w+\))$")
+"""The end of a rule that is met by one more key."""
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string", "nullable")
 
 
@@ -141,9 +143,10 @@ _PARTS = re.compile(r"\\.|\[(?:\\.|[^]\\])*\]|.", re.DOTALL)
 
 
 def _is_harmless(rule: str, old: Schema) -> bool:
-    """Whether a rule was there, is about a key that was not, or allows a key for more types."""
+    """Whether a rule was there, also without a key that may be given instead; is about a key that
+    was not there, or allows a key for more types."""
     known = [each["rule"] for each in old.get("x-kubernetes-validations", ())]
-    if rule in known:
+    if rule in known or _INSTEAD.sub("", rule) in known:
         return True
     about = _FOR_TYPES.fullmatch(rule)
     if about is None:

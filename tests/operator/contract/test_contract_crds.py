@@ -88,7 +88,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "plugin is only for type input, output": edited(
         JOB, ("catalog.0.type", "function"), ("catalog.0.fn", "app:fn")
     ),
-    "fn is needed for type function": edited(JOB, ("catalog.0.type", "function")),
+    "fn or sparkStage is needed for type function": edited(JOB, ("catalog.0.type", "function")),
+    "sparkStage is only for type function": edited(JOB, ("catalog.1.sparkStage", "app:stage")),
     "groupByFn is only for": edited(JOB, ("catalog.0.groupByFn", "app:key")),
     "fluxPolicy is only for": edited(JOB, ("catalog.0.fluxPolicy", "kill")),
     "maxPending is only for type input": edited(JOB, ("catalog.1.maxPending", 5)),
