@@ -142,8 +142,8 @@ def test_without_limits_there_is_one_bundle_which_ends_with_the_input(
     task.until(lambda: task.folder.result(1))
     assert rows(tmp_path) == [1, 2, 3]
     assert [len(frame.parts) for frame in spark.requests[0].frames] == [2]
-    assert list(task.folder.parts.glob("*.parquet")) == []
     task.until(lambda: task.runs == [True])
+    assert list(task.folder.parts.glob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("options", [{"bundleSegments": 2}, {"bundleSeconds": 5}])
