@@ -1,4 +1,4 @@
-"""The Spark stage at the end of the job: DataFrame in, DataFrame out."""
+"""Spark stages: at the end of a job, and in the middle of one. DataFrames in, a DataFrame out."""
 
 
 def delays(flights):
@@ -24,3 +24,9 @@ def delays(flights):
         .coalesce(1)
         .orderBy("carrier", "origin", "month")
     )
+
+
+def outliers(fly, by_destination, minutes):
+    """Flights that were later than the mean of their destination by so many minutes and more."""
+    both = fly.join(by_destination, "destination")
+    return both.where(both.delay >= both.mean + minutes)

@@ -20,6 +20,7 @@ def test_a_job_that_we_ship_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch
     names = {name for _, name in function_names(job)}
     for entry in job.catalog:
         names |= {entry.options[key] for key in ("stage", "fn") if key in entry.options}
+        names |= {entry.spark_stage} - {None}
     assert names or path.stem.startswith("q0")  # which has no function
     monkeypatch.syspath_prepend(str(path.parent))
     resolver = Resolver(sorted({name.partition(":")[0] for name in names}))
@@ -32,7 +33,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
     assert folders == {"failures", "flights", "hello", "nexmark", "windows", "jobs"}
 
 
-@pytest.mark.parametrize("name", ["job.yaml", "windows.yaml"])
+@pytest.mark.parametrize("name", ["job.yaml", "outliers.yaml", "windows.yaml"])
 def test_the_flights_jobs_fit_four_processes_of_two_peers(name: str) -> None:
     job = parse_manifest((ROOT / "examples/flights" / name).read_text("utf-8"), name)
     assert sum(entry.min_peers or entry.n_peers or 1 for entry in job.catalog) <= 8
