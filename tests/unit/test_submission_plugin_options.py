@@ -194,12 +194,13 @@ def test_outputs_of_one_path_are_frames_of_one_stage(
 
 
 def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> None:
-    on_peers = job({"plugin": "generator", "options": {"fn": "app:made"}})
+    staged = {"plugin": "spark", "options": {"path": "out", "stage": "my.stages:daily"}}
+    on_peers = job({"plugin": "generator", "options": {"fn": "app:made"}}, staged)
     on_spark = dataclasses.replace(on_peers, engine="spark")
     assert reported(on_peers) == []
     (problem,) = wrong_options(on_spark)
-    assert problem.path == "spec.catalog[0].options"
-    assert "has no end" in problem.message
+    assert problem.path == "spec.catalog[1].plugin"
+    assert "inputs have no end" in problem.message
 
 
 @pytest.mark.parametrize(
