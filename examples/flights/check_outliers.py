@@ -13,11 +13,14 @@ from check import check_route, expected_flights, show
 from prepare import OUT
 
 MINUTES = 240
+ORIGIN = "JFK"
 
 
 def expected_outliers(flights):
     """Flights far later than the mean of their destination, by row number."""
-    flown = flights[flights["dep_time"].notna()].rename(columns={"dest": "destination"})
+    flown = flights[flights["dep_time"].notna() & (flights["origin"] == ORIGIN)].rename(
+        columns={"dest": "destination"}
+    )
     mean = flown.groupby("destination")["delay"].transform("mean")
     found = flown.assign(mean=mean)[flown["delay"] >= mean + MINUTES]
     return found[["row", "destination", "delay", "mean"]]
