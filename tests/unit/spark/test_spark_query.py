@@ -18,6 +18,7 @@ from tests.support.spark_query import Frames, publish_all, request_of, run_query
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.query.request import QueryReply, TaskCounts
+from onyx.spark.query.run import answer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Segments = list[dict[str, Any]]
@@ -285,3 +286,26 @@ def test_windows_behind_windows_get_what_those_emit_with_its_event_time(
     publish_all(request, reply)
     expected = answers.q5(lambda kind: pandas.DataFrame(bids))
     assert answers.agree(answers.written(folder / "out/q5"), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "output", "reason"),
+    [
+        ("{}", "{plugin: blackhole}", "micro-batches are committed by the driver"),
+        ("{segments: 3}", "{plugin: stdout}", "task out: this worker prints the rows of stdout"),
+    ],
+    ids=["an input without end", "an output that the worker writes"],
+)
+def test_a_worker_that_has_a_connect_server_refuses_what_needs_its_own_driver(
+    folder: Path, options: str, output: str, reason: str
+) -> None:
+    asked = job(f"""
+        workflow: [[read, out]]
+        catalog:
+          - {{name: read, type: input, plugin: generator, options: {options}}}
+          - {{name: out, type: output, {output[1:]}
+    """)
+    reply = answer(request_of(asked, folder, (), master="sc://spark"), lambda _: None, pytest.fail)
+    assert reply.failure is not None
+    assert reply.failure.by_user
+    assert reason in reply.failure.message

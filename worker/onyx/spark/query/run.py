@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from onyx.errors import UserError
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.chain import chain, outputs_of, places_of, total_of
 from onyx.spark.query.failure import found_in, is_disordered
@@ -60,6 +61,7 @@ def answer(
     say(QueryProgress("starting"))
     try:
         query = Query(StageConfig(request, (), 1))
+        _require_own_driver(query)
         partitions = _partitions(query)
         spark = open_spark(request)
         _say_how_far(say, spark, SealProgress())
@@ -73,6 +75,29 @@ def answer(
         return QueryReply(found_in(error))
     say(QueryProgress("done"))
     return QueryReply(None, outputs_of(query, rows), total_of(rows))
+
+
+def _require_own_driver(query: Query) -> None:
+    """The manifest may name no master; then that of the worker counts, which is known here.
+
+    Raises:
+        UserError: the master is a Spark Connect server, and the job needs the driver beside it.
+    """
+    master, plan = query.request.master, query.plan
+    if not is_connect(master):
+        return
+    instead = "set spec.spark.master to local[N] or spark://host:port"
+    if plan.unbounded:
+        raise UserError(
+            f"micro-batches are committed by the driver, which the Spark Connect server {master} "
+            f"holds itself; {instead}"
+        )
+    for output in plan.outputs:
+        if output.how == "spooled":
+            raise UserError(
+                f"task {output.task}: this worker prints the rows of stdout, and does not see "
+                f"those of executors of {master}; {instead}, or take the plugin files"
+            )
 
 
 def _combined_if_possible(
