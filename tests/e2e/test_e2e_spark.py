@@ -110,9 +110,10 @@ def test_a_job_on_spark_survives_that_the_pod_of_its_driver_is_lost(release: Rel
 
 
 def test_the_test_of_the_chart_runs_a_job_on_spark(release: Release) -> None:
-    reported = release.kube.helm("test", NAME, "--timeout", "4m", "--logs")
-    assert "onyx-test-spark: Completed" in reported
-    assert "Phase:          Succeeded" in reported
+    until(lambda: is_ready(release), "the Spark server answers")
+    assert "Phase:          Succeeded" in release.kube.helm("test", NAME, "--timeout", "4m")
+    states = {each["name"]: each["state"] for each in release.jobs_by_log()}
+    assert states["onyx-test-spark"] == "completed"
 
 
 def test_without_its_key_the_server_and_its_executors_are_gone(release: Release) -> None:
