@@ -20,18 +20,17 @@ from tests.conformance.on_spark import drawn, examples, jobs, windows
 from tests.conformance.on_spark.merged import Rows, merged, packed, written
 from tests.conformance.on_spark.table import surprises
 from tests.support.spark_query import publish_all, request_of, run_query
+from tests.support.spark_session import MASTER, local_spark
 
 from onyx.errors import UserError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark.child.environment import environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.query.run import opened
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
-MASTER = "local[2]"
 CONF = {"spark.sql.shuffle.partitions": "3"}
 PEERS = 120
 MADE = 16
@@ -51,15 +50,11 @@ spec:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark")
+    request = request_of(parse_manifest(NOTHING), folder, (), master=MASTER, spark_conf=CONF)
     with pytest.MonkeyPatch.context() as patch:
         examples.importable(patch)
-        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
-        for key, value in environment(MASTER, str(folder)).items():
-            patch.setenv(key, value)
-        job = parse_manifest(NOTHING)
-        session = opened(request_of(job, folder, (), master=MASTER, spark_conf=CONF))
-        yield session
-        session.stop()
+        with local_spark(folder, partial(opened, request)) as session:
+            yield session
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.support.spark_query import publish_all, request_of, run_query
+from tests.support.spark_session import MASTER, local_spark
 
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.child.environment import environment
@@ -24,7 +26,6 @@ from onyx.spark.query.run import opened
 
 pytestmark = pytest.mark.server
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MASTER = "local[2]"
 TIMEOUT_S = 540.0
 
 
@@ -37,18 +38,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in names:
             shutil.copytree(EXAMPLES / name, root / name)
             patch.syspath_prepend(str(root / name))
-        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
-        for key, value in environment(MASTER, str(root)).items():
-            patch.setenv(key, value)
         yield root
 
 
 @pytest.fixture(scope="module")
 def spark(folder: Path) -> Iterator[Any]:
     job = parse_manifest((folder / "windows/fixed.yaml").read_bytes())
-    session = opened(request_of(job, folder, (), master=MASTER))
-    yield session
-    session.stop()
+    with local_spark(
+        folder, partial(opened, request_of(job, folder, (), master=MASTER))
+    ) as session:
+        yield session
 
 
 def run(folder: Path, file: str, module: str, spark: Any) -> QueryReply:

@@ -99,10 +99,12 @@ class Batches:
 
     def forget_last_commit(self) -> None:
         """As if Spark had died before it wrote that the last batch is done."""
-        commits = self.checkpoint / "commits"
-        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-        (commits / str(last)).unlink()
-        (commits / f".{last}.crc").unlink()
+        last = max(self.rows)
+        for folder, kept in [("commits", last), ("offsets", last + 1)]:
+            for path in (self.checkpoint / folder).iterdir():
+                if path.name.isdigit() and int(path.name) >= kept:
+                    path.unlink()
+                    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     @property
     def numbers(self) -> list[int]:

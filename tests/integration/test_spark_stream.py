@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,16 +14,15 @@ import msgspec
 import pytest
 from tests.support.cluster import Cluster
 from tests.support.spark_query import publish_batch, request_of, run_query
+from tests.support.spark_session import MASTER, local_spark
 
 from onyx.errors import Unavailable
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark.child.environment import environment
 from onyx.spark.query.request import QueryBatch
 from onyx.spark.query.run import opened
 
 pytestmark = pytest.mark.server
-MASTER = "local[2]"
 PATIENCE_S = 300.0
 MODULE = "ticking_on_spark"
 USER_CODE = '''
@@ -97,11 +97,8 @@ def rows(folder: Path) -> list[tuple[str, int]]:
 
 
 def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    for key, value in environment(MASTER, str(folder)).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
     job = parse_manifest(json.dumps(manifest(folder)).encode())
     checkpoint = folder / "checkpoint"
     request = request_of(job, folder, (MODULE,), master=MASTER, checkpoint=str(checkpoint))
@@ -115,8 +112,7 @@ def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
         publish_batch(request, batch)
         allow(folder, 20 + 20 * batch.number)
 
-    spark = opened(request)
-    try:
+    with local_spark(folder, partial(opened, request)) as spark:
         assert run_query(request, spark, publish).failure is not None
         commits = sorted((checkpoint / "commits").glob("[0-9]*"))
         assert [each.name for each in commits] == ["0", "1"]
@@ -128,8 +124,6 @@ def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
             request, attempt="second", batches=2, positions=batches[-1].positions
         )
         reply = run_query(request, spark, publish_all := _publisher(request, batches))
-    finally:
-        spark.stop()
     assert publish_all
     assert reply.failure is None, reply.failure
     assert rows(folder) == EXPECTED

@@ -1,30 +1,55 @@
-"""A Spark session of the test's own process, with a JVM beside it."""
+"""A Spark session of the test's own process, with a JVM beside it.
+
+PySpark keeps the JVM that it starts first for as long as the process lives. Spark's Python workers
+import from where that JVM was started, so the next module of tests would not find its own code
+there. A session therefore ends its JVM too.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onyx.java import java_home_for_spark
+from onyx.spark.child.environment import environment
 from onyx.spark.session.opening import open_session
+
+MASTER = "local[2]"
+JVM_ENDS_S = 60.0
 
 
 @contextmanager
-def local_spark(folder: Path, master: str = "local[1]") -> Iterator[Any]:
-    """A session; its JVM lives as long as the process, so take one for a module."""
+def local_spark(folder: Path, opening: Callable[[], Any] | None = None) -> Iterator[Any]:
+    """A session and its JVM, which take seconds: one for a module.
+
+    Args:
+        folder: for Spark's temporary files.
+        opening: opens the session; without it, a plain one is opened.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", str(java_home_for_spark()))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        session = open_session(master, "onyx tests", folder, {})
+        patch.delenv("SPARK_CONNECT_MODE_ENABLED", raising=False)  # PySpark leaves it behind
+        for key, value in environment(MASTER, str(folder)).items():
+            patch.setenv(key, value)
         try:
-            yield session
+            session = opening() if opening else open_session(MASTER, "onyx tests", folder, {})
+            try:
+                yield session
+            finally:
+                session.stop()
         finally:
-            session.stop()
+            _end_jvm()
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # for which the JVM waits
+    gateway.proc.wait(JVM_ENDS_S)
