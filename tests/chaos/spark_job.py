@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+from onyx.plugins.registry import build_input
+
 KEYS = 50
 SLOW_S = 0.002
 NOTES = "ONYX_TEST_NOTES"
@@ -18,6 +20,11 @@ NOTES = "ONYX_TEST_NOTES"
 
 def row(number: int):
     return {"key": number * 7919 % KEYS, "v": number % 97, "n": number}
+
+
+def numbers(context):
+    """The `generator` as a plugin of the user's, of which nobody knows that it has an end."""
+    return build_input("generator", context)
 
 
 def slow(segment):
@@ -29,6 +36,19 @@ def slow(segment):
 
 def emit_sum(event, window, trigger, state_event, total):
     return {"key": state_event["group_key"], "sum": total}
+
+
+def emit_extent(event, window, trigger, state_event, total):
+    key, lower = state_event["group_key"], state_event["lower_bound"]
+    return {"from": lower, "key": key, "sum": total}
+
+
+def doubled(frame):
+    """A stage in the middle of a job: its segments with their values doubled, slowly."""
+    from pyspark.sql import functions as F
+
+    twice = F.udf(_doubled, "long")
+    return frame.repartition(2).select("key", twice("v").alias("v"), "n")
 
 
 def totals(frame):

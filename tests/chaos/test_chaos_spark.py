@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster import Cluster
-from tests.support.spark_faults import MODULE, SESSION_TIMEOUT_S, Faults, World
+from tests.support.spark_fault_kinds import prepared
+from tests.support.spark_faults import SESSION_TIMEOUT_S, Faults, World
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -17,7 +18,7 @@ def test_jobs_and_stages_on_spark_survive_the_death_of_their_processes(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     faults = Faults(kills=3, seed=3, kinds=("job", "stage"))
-    with Cluster(zookeeper.address, tmp_path, MODULE, SESSION_TIMEOUT_S) as cluster:
+    with Cluster(zookeeper.address, tmp_path, prepared(tmp_path), SESSION_TIMEOUT_S) as cluster:
         world = World(cluster, tmp_path, faults)
         world.run()
     assert world.made.total() == 3

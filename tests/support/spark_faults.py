@@ -1,11 +1,13 @@
 """What runs on Spark under SIGKILL: of the JVM, Spark's Python workers, drivers, servers, workers.
 
-Jobs run one after the other on two real workers: whole jobs with `engine: spark`, and jobs that end
-in a stage, in a process beside the worker or on a Spark Connect server. In each of them processes
-die at moments that a seed has drawn. Each job must complete and write what a plain loop says,
-neither less nor more.
+Jobs run one after the other on two real workers: whole jobs with `engine: spark`, over inputs with
+and without end, jobs with a stage in the middle or at the end, in a process beside the worker or on
+a Spark Connect server, and windows by Spark (`spark_fault_kinds`). In each of them processes die at
+moments that a seed has drawn. Each job must complete and write what a plain loop says, neither less
+nor more.
 
     python -m tests.support.spark_faults --kills 50 --seed 1
+    python -m tests.support.spark_faults --kills 20 --seed 2 --kinds micro window
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import random
 import tempfile
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,14 +30,12 @@ from unittest.mock import patch
 import psutil
 from tests.chaos import spark_job
 from tests.support.cluster import Cluster, Worker
-from tests.support.exactly_once import compare
+from tests.support.spark_fault_kinds import KINDS, check, manifest, prepared, sign
 from tests.support.spark_servers import SparkServer, connect_server
 
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 
-MODULE = Path(spark_job.__file__)
-SEGMENTS, PARTITIONS = 2_000, 2
 PEERS = 3
 KILLS_MIN, KILLS_MAX = 2, 6
 """In one job."""
@@ -43,20 +43,12 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
 """A JVM that is soon killed need not compile well."""
 ATTEMPTS_MAX = 50
 """A query or stage fails with each process that is killed, and that is no reason to give up."""
-WORKING_S, ENDING_S = 2.0, 0.3
-"""Longest delay between a moment and the kill."""
+ENDING_S = 0.3
+"""Longest delay between the moment "ending" and a kill."""
 APPEARS_S, END_WAIT_S, SESSION_TIMEOUT_S = 300.0, 600.0, 4.0
-POLL_S = 0.05
-VICTIMS = {
-    "job": {"worker": "", "driver": "onyx.spark.query", "jvm": "SparkSubmit",
-            "python": "pyspark.daemon"},
-    "stage": {"worker": "", "driver": "onyx.spark.child.serve", "jvm": "SparkSubmit",
-              "python": "pyspark.daemon"},
-    "connect": {"worker": "", "driver": "onyx.spark.child.serve", "server": ""},
-}  # fmt: skip
-"""By kind of job, who may die, and what the command line of that process has."""
-Row = tuple[int, int]
-"""Key and sum."""
+POLL_S = 0.02
+
+Kill = Callable[[], None]
 
 
 @dataclass
@@ -65,69 +57,8 @@ class Faults:
 
     kills: int
     seed: int
-    kinds: tuple[str, ...] = tuple(VICTIMS)
+    kinds: tuple[str, ...] = tuple(KINDS)
     reported: Callable[[str], None] = field(default=lambda text: None)
-
-
-def manifest(kind: str, folder: Path, master: str) -> dict[str, Any]:
-    """A job of a kind, which writes to a folder."""
-    read = {"name": "read", "type": "input", "plugin": "generator", "batchSize": 100,
-            "options": {"segments": SEGMENTS, "partitions": PARTITIONS,
-                        "fn": "spark_job:row"}}  # fmt: skip
-    out = {"path": str(folder / "out")}
-    head: dict[str, Any] = {"guarantee": "exactly-once"}
-    if kind == "job":
-        spec = {
-            **head,
-            "engine": "spark",
-            "spark": {"master": master, "sparkConf": {"spark.sql.shuffle.partitions": "2"}},
-            "workflow": [["read", "slow"], ["slow", "sum"], ["slow", "each"], ["sum", "write"]],
-            "catalog": [
-                read,
-                {"name": "slow", "type": "function", "fn": "spark_job:slow"},
-                {"name": "sum", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
-                {"name": "each", "type": "output", "plugin": "files",
-                 "options": {"path": str(folder / "each"), "format": "jsonl"}},
-                {"name": "write", "type": "output", "plugin": "files",
-                 "options": {**out, "format": "jsonl"}},
-            ],
-            "windows": [{"id": "sums", "task": "sum", "type": "global",
-                         "aggregation": ["sum", "v"]}],
-            "triggers": [{"windowId": "sums", "type": "segment", "threshold": [10**6, "elements"],
-                          "refinement": "accumulating", "emit": "spark_job:emit_sum"}],
-        }  # fmt: skip
-    else:
-        stage = {"stage": "spark_job:totals", "master": master, "write": {"format": "json"}}
-        if kind == "stage":
-            stage["sparkConf"] = {"spark.sql.shuffle.partitions": "2"}
-        spec = {
-            **head,
-            "workflow": [["read", "write"]],
-            "catalog": [read, {"name": "write", "type": "output", "plugin": "spark",
-                               "options": {**out, **stage}}],
-        }  # fmt: skip
-    return {
-        "apiVersion": "onyx.dev/v1alpha1",
-        "kind": "OnyxJob",
-        "metadata": {"name": f"faults-{kind}"},
-        "spec": spec,
-    }
-
-
-def expected() -> Counter[Row]:
-    """By a plain loop."""
-    sums: Counter[int] = Counter()
-    for number in range(SEGMENTS):
-        segment = spark_job.row(number)
-        sums[segment["key"]] += 2 * segment["v"]
-    return Counter(sums.items())
-
-
-def written(kind: str, folder: Path) -> Counter[Row]:
-    """The sums that a job has written."""
-    found = folder / "out" if kind == "job" else folder / "out" / "result"
-    lines = [line for part in found.glob("part-*") for line in part.read_text().splitlines()]
-    return Counter((row["key"], row["sum"]) for row in map(json.loads, lines))
 
 
 class World:
@@ -143,6 +74,7 @@ class World:
         self._folder = folder
         self._notes = folder / "notes"
         self._notes.mkdir()
+        self._hold = folder / "hold"
         self._workers: list[Worker] = []
         self._struck: set[int] = set()
         """Processes of queries and stages that are at their end, by what was killed."""
@@ -174,8 +106,9 @@ class World:
         folder.mkdir()
         job = self.cluster.submit(manifest(kind, folder, self._master(kind)))
         for _ in range(min(left, self.chance.randint(KILLS_MIN, KILLS_MAX))):
-            victim = self.chance.choice([*VICTIMS[kind]])
-            moment = self.chance.choice(["begun", "working", *(["ending"] * (victim == "worker"))])
+            victim = self.chance.choice([*KINDS[kind].victims])
+            of_worker = KINDS[kind].of_worker if victim == "worker" else ()
+            moment = self.chance.choice([*KINDS[kind].moments, *of_worker])
             if self._strike(job, kind, victim, moment, folder):
                 self.made[f"{kind}: {victim}, {moment}"] += 1
                 self.faults.reported(
@@ -183,46 +116,50 @@ class World:
                     f"killed, {moment}"
                 )
         self.cluster.await_completed(job, END_WAIT_S)
-        compare(written(kind, folder), expected())
-        if kind == "job":
-            lines = [
-                json.loads(line)["n"]
-                for part in (folder / "each").glob("part-*")
-                for line in part.read_text().splitlines()
-            ]
-            compare(Counter(lines), Counter(range(SEGMENTS)))
+        check(kind, folder)
 
     def _strike(self, job: JobId, kind: str, victim: str, moment: str, folder: Path) -> bool:
         """Kill one process; False if the job has ended before.
 
-        `begun`: as soon as it is there. `working`: while functions run. `ending`: when the result
-        is staged, and the worker commits and publishes it.
+        `begun`: as soon as it is there. `working`: while functions run, or Spark writes.
+        `committed`: between the commit of a micro-batch and its publication. `ending`: when a
+        result is staged, and the worker commits and publishes it.
         """
         for each in self._notes.iterdir():
             each.unlink()
-        found = self._await(job, lambda: self._victim(kind, victim))
-        if moment != "begun" and not self._await(job, lambda: any(self._notes.iterdir())):
-            return False
-        if moment == "working":
-            time.sleep(self.chance.uniform(0, WORKING_S))
+        if moment == "committed":
+            self._hold.touch()
+        try:
             found = self._await(job, lambda: self._victim(kind, victim))
-        elif moment == "ending":
-            self._await(job, lambda: self._is_staged(kind, folder))
-            time.sleep(self.chance.uniform(0, ENDING_S))
-        if found is None or self._has_ended(job):
-            return False
-        self._struck.add(self._latest)
-        found()
+            if found is not None and moment != "begun":
+                found = self._at(job, kind, victim, moment, folder, found)
+            if found is None or self._has_ended(job):
+                return False
+            self._struck.add(self._latest)
+            found()
+        finally:
+            self._hold.unlink(missing_ok=True)
         return True
 
-    def _is_staged(self, kind: str, folder: Path) -> bool:
-        if kind == "job":  # whose process ends with its reply
-            return not psutil.pid_exists(self._latest)
-        return any((folder / "out").rglob(".staging/**/part-*.json"))
+    def _at(
+        self, job: JobId, kind: str, victim: str, moment: str, folder: Path, found: Kill
+    ) -> Kill | None:
+        """What kills it at a moment later than `begun`; None if the job has ended before."""
+        state = self._folder / "state"
+        happened = sign(kind, moment, folder, state, self._notes, self._latest)
+        if not self._await(job, happened):
+            return None
+        if moment == "ending":
+            time.sleep(self.chance.uniform(0, ENDING_S))
+        if moment != "working":
+            return found
+        time.sleep(self.chance.uniform(0, KINDS[kind].working_s))
+        again: Kill | None = self._await(job, lambda: self._victim(kind, victim))
+        return again
 
-    def _victim(self, kind: str, victim: str) -> Callable[[], None] | None:
+    def _victim(self, kind: str, victim: str) -> Kill | None:
         """What kills it; None while it is not there."""
-        driver = VICTIMS[kind]["driver"]
+        driver = KINDS[kind].driver
         for index, worker in enumerate(self._workers):
             family = {each.pid: command for each, command in _descendants(worker)}
             drivers = [pid for pid, command in family.items() if driver in command]
@@ -230,14 +167,14 @@ class World:
                 continue
             self._latest = drivers[0]
             if victim == "worker":
-                return lambda index=index: self._kill_worker(index)
+                return partial(self._kill_worker, index)
             if victim == "server":
                 return self._kill_server
-            mark = VICTIMS[kind][victim]
+            mark = KINDS[kind].victims[victim]
             pids = [pid for pid, command in family.items() if mark in command]
             if pids:
                 pid = max(pids) if victim == "python" else pids[0]
-                return lambda pid=pid: _kill(pid)
+                return partial(_kill, pid)
         return None
 
     def _kill_worker(self, index: int) -> None:
@@ -253,7 +190,7 @@ class World:
         self._server.start()
 
     def _master(self, kind: str) -> str:
-        if kind != "connect":
+        if not KINDS[kind].connect:
             return "local[2]"
         if self._server is None:
             self._server = connect_server(self._folder / "connect")
@@ -291,13 +228,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=[*KINDS], default=[*KINDS])
     given = parser.parse_args()
-    faults = Faults(given.kills, given.seed, reported=lambda text: print(text, flush=True))
+    faults = Faults(
+        given.kills, given.seed, tuple(given.kinds), lambda text: print(text, flush=True)
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
             ZooKeeperServer(folder / "zookeeper") as server,
-            Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
+            Cluster(server.address, folder, prepared(folder), SESSION_TIMEOUT_S) as cluster,
         ):
             world = World(cluster, folder, faults)
             world.run()
