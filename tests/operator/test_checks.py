@@ -15,12 +15,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.operator.declaring import FAST
+from tests.operator.declaring import FAST, condition, declare, phase, started, submitted
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job, settings
 from tests.operator.test_admission_server import NAME, PATHS, Files
 from tests.operator.test_watches import eventually
+from tests.operator.workers import Workers
 
 from onyx_operator.jobs.check import check
 
@@ -136,14 +137,64 @@ def test_a_module_in_a_listed_package_is_offered() -> None:
     assert len(check(body, cluster())) == 1
 
 
+STAGE = {"name": "sums", "type": "output", "plugin": "spark",
+         "options": {"path": "out/sums", "stage": "sums:sums"}}  # fmt: skip
+DATA = {"claimName": "shared"}
+
+
+def staged() -> dict[str, Any]:
+    """A job with a stage at its output."""
+    read = job()["spec"]["catalog"][0]
+    return job(catalog=[read, STAGE], workflow=[["read", "sums"]])
+
+
+def test_a_job_is_warned_of_executors_that_would_not_see_its_files() -> None:
+    modules: dict[str, Any] = {"modules": ["sums"], "spark": {}}
+    (warning,) = check(staged(), cluster(**modules))
+    assert warning.path == "spec.catalog[1].options.path"
+    assert "executors of OnyxCluster onyx do not see" in warning.message
+    assert check(staged(), cluster(**modules, data=DATA)) == []
+    assert check(staged(), cluster(modules=["sums"])) == []
+
+
+def test_such_a_job_is_submitted_when_its_cluster_has_a_volume(
+    api: FakeApi, logs: Logs, workers: Workers
+) -> None:
+    api.create(cluster(modules=["sums"], spark={"memory": "1g"}))
+    with Operator(api, logs.connect, FAST):
+        api.create(staged())
+        found = api.wait_for("onyxjobs", "job", phase("Pending", "ClusterUnfit"))
+        assert (
+            "spec.catalog[1].options.path: of task sums is out/sums" in found["status"]["message"]
+        )
+        assert condition("Validated", "False", "ClusterUnfit")(found)
+        assert submitted(logs) == []
+        api.patch("onyxclusters", "onyx", {"spec": {"data": DATA}})
+        api.wait_for("onyxjobs", "job", condition("Submitted", "True"))
+    assert len(submitted(logs)) == 1
+
+
+def test_an_edit_to_such_a_job_does_not_stop_the_one_that_runs(
+    api: FakeApi, logs: Logs, workers: Workers
+) -> None:
+    api.create(cluster(modules=["sums"], spark={"memory": "1g"}))
+    with Operator(api, logs.connect, FAST):
+        job_id = started(api)
+        declare(api, **{key: staged()["spec"][key] for key in ("catalog", "workflow")})
+        found = api.wait_for("onyxjobs", "job", phase("Running", "ClusterUnfit"))
+        assert "the job of the previous spec goes on" in found["status"]["message"]
+        assert submitted(logs) == [job_id]
+        assert logs.commands("drain-job") == logs.commands("kill-job") == []
+
+
 def test_a_typo_is_told_in_conditions_and_in_one_warning(api: FakeApi, logs: Logs) -> None:
     api.create(cluster(**TYPO))
     with Operator(api, logs.connect, FAST):
         found = api.wait_for("onyxclusters", "onyx", lambda each: each["status"]["conditions"])
         eventually(lambda: len(warnings(api)) > 0)
-    for condition in found["status"]["conditions"]:
-        assert condition["status"] == "False"
-        assert "spec.podTemplate.spec.nodeSelektor: field not decl" in condition["message"]
+    for each in found["status"]["conditions"]:
+        assert each["status"] == "False"
+        assert "spec.podTemplate.spec.nodeSelektor: field not decl" in each["message"]
     (event,) = warnings(api)
     assert event["reason"] == "ApplyFailed"
 

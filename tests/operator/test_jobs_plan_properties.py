@@ -10,7 +10,7 @@ from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, FailurePolicy
-from onyx.replica.commands import KillJob
+from onyx.replica.commands import DrainJob, KillJob
 from onyx_operator.jobs.actions import Control, Remember, Submit
 from onyx_operator.jobs.plan import plan
 from onyx_operator.jobs.record import Record, job_id
@@ -139,6 +139,19 @@ def test_a_job_that_shall_run_runs_or_has_ended(world: World) -> None:
 def test_an_invalid_spec_changes_nothing(world: World) -> None:
     world.spec = replace(world.spec, job=None, digest="", problem="is wrong", deleted_at="")
     assert plan(world.seen()).actions == ()
+
+
+@given(worlds())
+def test_a_job_that_its_cluster_cannot_run_is_not_submitted_and_stops_nothing(
+    world: World,
+) -> None:
+    world.spec = replace(world.spec, declaration=Declaration(), deleted_at="")
+    seen = replace(world.seen(), unfit="spec.catalog[1].options.path: is nowhere")
+    recorded = world.record.job_id
+    for each in plan(seen).actions:
+        assert not isinstance(each, Submit) or each.job == recorded, "it was recorded before"
+        if isinstance(each, Control) and isinstance(each.command, KillJob | DrainJob):
+            assert each.command.job == seen.versions.abandoned, "no job is stopped that runs"
 
 
 @given(worlds())

@@ -1,7 +1,8 @@
 """Checks an OnyxJob against the cluster that it names, before it is stored. Pure.
 
-It finds warnings, never problems: a cluster may be made after its jobs, and an image may contain
-modules that the cluster does not list.
+It finds warnings, never problems: a cluster may be made or changed after its jobs, and an image may
+contain modules that the cluster does not list. What Spark would not find in the pods of the cluster
+holds the job back until then (`unfit`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 from onyx.errors import ManifestError, Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job
+from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
+from onyx.submission.spark_pods import spark_pods, unseen
 
 
 def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
@@ -31,7 +34,20 @@ def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Pr
             f"there is no OnyxCluster {name} in namespace {where} yet, and the job waits for it"
         )
         return [Problem("spec.clusterRef", message)]
-    return [] if job is None else list(_unknown(job, declared.cluster_ref, _modules(cluster)))
+    if job is None:
+        return []
+    return [*_unknown(job, declared.cluster_ref, _modules(cluster)), *unfit(job, cluster)]
+
+
+def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Why the pods of an OnyxCluster could not run a job; empty if nothing is known against it."""
+    if "spark" not in (cluster.get("spec") or {}):
+        return ()
+    try:
+        pods = spark_pods(parse_cluster(cluster))
+    except ManifestError:
+        return ()  # which its own conditions say
+    return () if pods is None else unseen(job, pods)
 
 
 def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:

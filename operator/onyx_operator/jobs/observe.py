@@ -15,9 +15,10 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.model.declaration import JobRef
 from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.conditions import by_type
+from onyx_operator.conditions import by_type, problem_lines
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator
+from onyx_operator.jobs.check import unfit
 from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.record import read_record
 from onyx_operator.jobs.spec import Spec, read_spec, reference
@@ -113,11 +114,19 @@ class Observer:
             now_s,
             read_record(body),
             log,
+            unfit=self._unfit(spec, body),
             invalid_s=_invalid_s(status, now_s),
             status_is_current=status.get("observedGeneration")
             == body["metadata"].get("generation"),
             before=status,
         )
+
+    def _unfit(self, spec: Spec, body: Object) -> str:
+        """Why the pods of its cluster could not run a job."""
+        cluster = self._operator.clusters.store.get(cluster_of(body))
+        if cluster is None or spec.job is None:
+            return ""
+        return problem_lines(unfit(spec.job, cluster))
 
     def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
         """The object's spec; it is parsed again only when it has changed."""

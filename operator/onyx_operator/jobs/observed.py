@@ -28,6 +28,8 @@ class Observed:
     """The answer of the log whether that upgrade is possible; None when there is none to make."""
     invalid_s: float = 0.0
     """For how long condition Validated has been False."""
+    unfit: str = ""
+    """Why the pods of the cluster could not run the job that the spec asks for, a line each."""
     status_is_current: bool = False
     """The status is about the spec as it is now."""
     before: Mapping[str, Any] = field(default_factory=dict)

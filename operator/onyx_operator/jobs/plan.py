@@ -23,6 +23,8 @@ from onyx_operator.jobs.versions import ids_of_interest, is_of, is_retried
 from onyx_operator.kube import seconds
 from onyx_operator.logs.state import Log, LogJob, Trouble, Upgrade
 
+CLUSTER_UNFIT = "ClusterUnfit"
+"""Reason of a job that is not submitted to its cluster as that is."""
 FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
@@ -136,12 +138,25 @@ def _live(seen: Observed, log: Log) -> Plan:
         return _same(seen, log)
     if now is not None and is_of(spec, now) and not is_of(spec, record) and job.stage == "live":
         return Plan((*_fence(seen, log), Remember(now)), *_going_on(job))
+    if seen.unfit and spec.declaration.desired_state == "Running":
+        return _unfit(seen, log)
     if found.upgrades is not None:
         return _upgrade(seen, log, found.upgrades)
     if now is not None and now.job_id is not None and job.stage == "live":
         return _replace(seen, now.job_id, job)
     begun = _begin(seen, log, found.wanted)
     return replace(begun, actions=(*_fence(seen, log), *begun.actions))
+
+
+def _unfit(seen: Observed, log: Log) -> Plan:
+    """A job that its cluster could not run is not submitted, and an edit to one stops nothing. It
+    waits, because the cluster may be changed; that touches its jobs."""
+    job, why = seen.current_job, short(seen.unfit)
+    if job.stage != "live":
+        return Plan(_fence(seen, log), "Pending", CLUSTER_UNFIT, why, refusal=seen.unfit)
+    phase, _, _ = _going_on(job)
+    message = f"the job of the previous spec goes on; the cluster cannot run the new one: {why}"
+    return Plan((), phase, CLUSTER_UNFIT, message, refusal=seen.unfit)
 
 
 def _fence(seen: Observed, log: Log) -> tuple[Action, ...]:

@@ -1,0 +1,153 @@
+"""Whether executors that are pods see the files of a job: asked before the job is submitted.
+
+Spark reads what workers have written to files, and writes what workers publish. Beside a worker it
+sees the disk of that worker. The pods of an OnyxCluster share one volume and nothing else, so a
+folder elsewhere is another one in each pod: a stage would find no parts when all input has been
+processed, or a result would stay in an executor. Whoever knows the job and the cluster asks here;
+all that is wrong is reported at once, with its key.
+
+Inputs of a job that Spark runs as a whole are not looked at: executors have the image of the
+workers, and it may have the files. Rejected: a file that a worker writes and an executor looks for,
+as is done for state. Spark would have to start before a job may be refused.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onyx.errors import Problem
+from onyx.model.cluster import Cluster
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.report import at
+from onyx.objects.urls import is_url
+from onyx.plugins.options import is_object
+from onyx.spark.compiler.refusals import is_unbounded
+from onyx.spark.stage.options import same_result
+from onyx.state.stores.opening import DEFAULT_FOLDER
+
+_BESIDE = "or a master local[*], which runs beside the worker"
+_VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPods:
+    """What an OnyxCluster whose executors are pods says of the files that they see."""
+
+    cluster: str
+    """Its name."""
+    folder: str | None
+    """Where the volume is mounted that all pods share; None: there is none."""
+    data_dir: str
+    """Folder in which relative paths of jobs start; empty: that of each process."""
+    state: str | None
+    """Folder or URL of the state of jobs; None: not known."""
+
+    def is_own(self, master: object) -> bool:
+        """Whether a task with this master, None if it names none, runs in these pods."""
+        return master is None or str(master).startswith(f"sc://{self.cluster}-spark.")
+
+    def sees(self, path: str) -> bool:
+        """Whether every pod sees the same under a path of a job."""
+        if is_object(path):
+            return True
+        place = os.path.normpath(self.place(path))
+        return self.folder is not None and f"{place}/".startswith(f"{self.folder.rstrip('/')}/")
+
+    def place(self, path: str) -> str:
+        """A path of a job as workers take it."""
+        return os.path.join(self.data_dir, path.removeprefix("file://"))
+
+    @property
+    def remedy(self) -> str:
+        """What to set."""
+        if self.folder is None:
+            return f"set spec.data of the cluster, and take a path below its mountPath; {_BESIDE}"
+        return f"take a path below {self.folder}, which all pods share; {_BESIDE}"
+
+
+def spark_pods(cluster: Cluster) -> SparkPods | None:
+    """What a cluster says of its executors; None if they are no pods of its own, or if variables
+    come from where only a pod can look."""
+    known = {name: cluster.settings.get(name) for name in _VARIABLES}
+    for variable in cluster.env:
+        if variable.name in known:
+            known[variable.name] = variable.value
+            if variable.value_from:
+                return None
+    if cluster.spark is None:
+        return None
+    folder = None if cluster.data is None else cluster.data.mount_path
+    data_dir = known["ONYX_DATA_DIR"] or folder or ""
+    state = known["ONYX_STATE_URL"] or (None if cluster.env_from else DEFAULT_FOLDER)
+    found = SparkPods(cluster.name, folder, data_dir, state)
+    return found if found.is_own(known["ONYX_SPARK_MASTER"]) else None
+
+
+def unseen(job: Job, pods: SparkPods) -> tuple[Problem, ...]:
+    """Everything of a job that Spark would not find in these pods; empty when all is right."""
+    return (*_whole(job, pods), *_windows(job, pods), *_tasks(job, pods))
+
+
+def _whole(job: Job, pods: SparkPods) -> Iterator[Problem]:
+    if job.engine == "spark" and is_unbounded(job) and pods.is_own(_master(job)):
+        yield Problem(
+            "spec.spark.master",
+            f"is that of OnyxCluster {pods.cluster}, a Spark Connect server, which holds the "
+            "driver of micro-batches itself; over inputs without end that must be a worker",
+            "set spec.spark.master: local[*]",
+        )
+
+
+def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
+    if job.engine == "spark" or pods.state is None or not pods.is_own(_master(job)):
+        return
+    if is_url(pods.state) or pods.sees(pods.state):
+        return
+    for index, window in enumerate(job.windows):
+        if window.engine == "spark":
+            place = pods.place(pods.state)
+            yield Problem(
+                at(at("spec.windows", index), "engine"),
+                f"window {window.id} of task {window.task} has its files in {place} "
+                f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
+                "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there; "
+                "or spec.spark.master: local[*], which runs beside the worker",
+            )
+
+
+def _tasks(job: Job, pods: SparkPods) -> Iterator[Problem]:
+    for index, entry in enumerate(job.catalog):
+        path = entry.options.get("path")
+        if not isinstance(path, str) or not _is_of_spark(job, entry, pods) or pods.sees(path):
+            continue
+        yield Problem(
+            at(at(at("spec.catalog", index), "options"), "path"),
+            f"of task {entry.name} is {pods.place(path)}, which the executors of OnyxCluster "
+            f"{pods.cluster} do not see",
+            pods.remedy,
+        )
+
+
+def _is_of_spark(job: Job, entry: CatalogEntry, pods: SparkPods) -> bool:
+    """Whether executors read or write at the `path` of a task."""
+    if job.engine == "spark":
+        written = entry.type == "output" and entry.plugin in ("files", "spark")
+        return written and pods.is_own(_master(job))
+    of_stage = entry.plugin == "spark" or entry.spark_stage is not None
+    return of_stage and pods.is_own(_stage(job, entry).options.get("master"))
+
+
+def _stage(job: Job, entry: CatalogEntry) -> CatalogEntry:
+    """The task with the stage that reads what this one writes: itself, unless it is a frame."""
+    outputs = [each for each in job.catalog if (each.type, each.plugin) == ("output", "spark")]
+    if entry not in outputs or "stage" in entry.options:
+        return entry
+    path = same_result(entry.options)
+    same = (each for each in outputs if same_result(each.options) == path)
+    return next((each for each in same if "stage" in each.options), entry)
+
+
+def _master(job: Job) -> str | None:
+    return None if job.spark is None else job.spark.master
