@@ -119,6 +119,45 @@ def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
     assert {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TELEMETRY_LOG_FORMAT"} == small - SET_BY_OPERATOR.keys()
 
 
+GIVEN = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}}
+
+
+def amounts(**spec: Any) -> tuple[str | None, str | None]:
+    """Memory that the worker's container requests, and its limit."""
+    found = worker(pool({**SMALL, **spec})).get("resources", {})
+    return tuple(found.get(each, {}).get("memory") for each in ("requests", "limits"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (GIVEN, ("2560Mi", "3584Mi")),
+        ({**GIVEN, "sparkMemory": "4Gi"}, ("5120Mi", "6144Mi")),
+        ({**GIVEN, "spark": {}}, ("1536Mi", "2560Mi")),
+        ({**GIVEN, "spark": {}, "sparkMemory": "1Gi"}, ("2048Mi", "3072Mi")),
+        ({**GIVEN, "sparkMemory": "0"}, ("1Gi", "2Gi")),
+        ({**GIVEN, "settings": {"ONYX_SPARK": "false"}}, ("1Gi", "2Gi")),
+        ({**GIVEN, "env": [{"name": "ONYX_SPARK", "value": "false"}]}, ("1Gi", "2Gi")),
+        ({**GIVEN, "settings": {"ONYX_SPARK": "true"}}, ("2560Mi", "3584Mi")),
+        ({"resources": {"limits": {"memory": "1G"}}}, (None, "2610612736")),
+        ({"resources": {"requests": {"memory": 1_000}}, "sparkMemory": 24}, ("1024", None)),
+        ({"resources": {"requests": {"cpu": "1"}}}, (None, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_memory_of_a_worker_counts_what_spark_takes_beside_it(
+    spec: dict[str, Any], expected: tuple[str | None, str | None]
+) -> None:
+    assert amounts(**spec) == expected
+
+
+def test_workers_without_memory_for_spark_run_none() -> None:
+    assert values(pool({**SMALL, "sparkMemory": "0"}))["ONYX_SPARK"] == "false"
+    assert "ONYX_SPARK" not in values(pool({**SMALL, "sparkMemory": "1Gi"}))
+    wanted = {**SMALL, "sparkMemory": "0", "settings": {"ONYX_SPARK": "true"}}
+    assert values(pool(wanted))["ONYX_SPARK"] == "true"
+
+
 def test_peers_are_given_by_the_command() -> None:
     assert worker(POOLS["whole"])["command"] == ["onyx", "worker", "--peers", "8"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from onyx.model.cluster import EnvVar
 from onyx.model.keys.fields import section_of
+from onyx_operator.clusters.memory import runs_spark
 from onyx_operator.clusters.mounts import CODE_PATH, TLS_PATH, ZOOKEEPER_ACCOUNT_PATH
 from onyx_operator.clusters.pool import Pool
 
@@ -67,6 +68,8 @@ def _derived(pool: Pool) -> dict[str, Source]:
     if cluster.spark is not None:
         host = f"{pool.spark_name}.{pool.namespace}.svc"
         found["ONYX_SPARK_MASTER"] = f"sc://{host}:{CONNECT_PORT}"
+    if not runs_spark(cluster):
+        found["ONYX_SPARK"] = "false"
     if pool.code is not None:
         found["PYTHONPATH"] = CODE_PATH
     if cluster.tls is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from onyx.model.cluster import EnvSource, PullSecret
 from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT, environment
+from onyx_operator.clusters.memory import spark_memory, with_spark
 from onyx_operator.clusters.merge import merged
 from onyx_operator.clusters.mounts import mounts
 from onyx_operator.clusters.pool import Pool
@@ -114,9 +115,9 @@ def _sources(pool: Pool) -> dict[str, Any]:
 
 
 def _resources(pool: Pool) -> dict[str, Any]:
-    wanted = pool.cluster.resources
-    found = {"requests": dict(wanted.requests), "limits": dict(wanted.limits)}
-    found = {key: amounts for key, amounts in found.items() if amounts}
+    wanted, more = pool.cluster.resources, spark_memory(pool.cluster)
+    found = {"requests": wanted.requests, "limits": wanted.limits}
+    found = {key: with_spark(amounts, more) for key, amounts in found.items() if amounts}
     return {"resources": found} if found else {}
 
 

@@ -125,6 +125,8 @@ def test_nothing_has_to_be_given() -> None:
         ({"resources": {"requests": {"cpu": 0.5}}}, "a fraction is written in quotes"),
         ({"resources": {"requests": {"memory": "1 GB"}}}, "spec.resources.requests.memory"),
         ({"resources": {"claims": []}}, "spec.resources.claims: is not a key"),
+        ({"sparkMemory": "2 GB"}, "spec.sparkMemory: is \"2 GB\", but must be an amount"),
+        ({"sparkMemory": "0Mi", "spark": {}}, "spec.sparkMemory: is 0, with which workers run no"),
         ({"podTemplate": {"spce": {}}}, "did you mean spec?"),
         ({"podTemplate": {"metadata": {"labels": {"a": "b c"}}}}, "labels.a: "),
         ({"podTemplate": {"spec": {"containers": {}}}}, "spec.containers: must be a list"),

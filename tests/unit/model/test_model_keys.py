@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import NOT_A_KEY, Key
 from onyx.model.keys.kinds import Count
+from onyx.model.keys.kubernetes import amount_of
 from onyx.model.keys.section import Entries, Entry, Section
 from onyx.model.manifest import CLUSTER, DECLARATION, SPEC
 from onyx.model.names import yaml_key
@@ -22,6 +24,24 @@ def within(section: Section) -> Iterator[Section]:
     for key in section.keys:
         if isinstance(key.kind, Entries | Entry):
             yield from within(key.kind.section)
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        (2, "2"),
+        ("1.5Ki", "1536"),
+        ("2Gi", "2147483648"),
+        ("1G", "1000000000"),
+        ("500m", "0.5"),
+        (".5k", "500"),
+        ("1e3", "1000"),
+        ("2E", "2000000000000000000"),
+        ("128974848", "128974848"),
+    ],
+)
+def test_amounts_are_read_as_kubernetes_reads_them(amount: int | str, expected: str) -> None:
+    assert amount_of(amount) == Decimal(expected)
 
 
 ALL = [each for section in (SPEC, DECLARATION, CLUSTER) for each in within(section)]

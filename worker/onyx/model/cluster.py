@@ -281,7 +281,15 @@ class Cluster:
     env_from: Annotated[tuple[EnvSource, ...], Key(items_max=32)] = ()
     """ConfigMaps and Secrets whose keys become further variables."""
     resources: Resources = Resources()
-    """CPU and memory."""
+    """CPU and memory of a worker, without Spark."""
+    spark_memory: Annotated[
+        int | str | None,
+        quantity(),
+        Key(restriction="Not 0 together with spark."),
+    ] = None
+    """Memory of Spark beside a worker, which is added to the memory in resources. By default 1536Mi
+    for a JVM with a heap of 1 GiB and for Python, or 512Mi if the cluster has a Spark server, which
+    has the JVM. With 0 the workers run no Spark, as with the setting ONYX_SPARK: "false"."""
     pod_template: PodTemplate = PodTemplate()
     """What is merged into the worker pods."""
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from onyx.model.keys.kinds import Count, Kind, Schema
 
 _QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+_FACTORS = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
+}
+"""What the units of an amount stand for."""
 _PERCENT = r"[0-9]{1,3}%"
 
 
@@ -66,6 +76,14 @@ def quantity() -> IntegerOrText:
     """An amount of a resource."""
     what = "an amount, such as 2, 500m or 1Gi"
     return IntegerOrText(what, _QUANTITY, "a fraction is written in quotes, or as 500m")
+
+
+def amount_of(amount: int | str) -> Decimal:
+    """What a valid amount of a resource comes to: 1536 for 1.5Ki."""
+    number, _, unit = re.fullmatch(_QUANTITY, str(amount)).groups()  # type: ignore[union-attr]
+    if unit is None or unit in _FACTORS:
+        return Decimal(number) * _FACTORS[unit or ""]
+    return Decimal(f"{number}{unit}")
 
 
 def count_or_percent() -> IntegerOrText:

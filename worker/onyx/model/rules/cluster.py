@@ -6,6 +6,7 @@ from typing import Any
 
 from onyx.errors import SettingsError
 from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
+from onyx.model.keys.kubernetes import amount_of
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest
 from onyx.model.rules.looking import entries, good
@@ -34,6 +35,7 @@ def check_cluster(spec: Draft, path: str, report: Report) -> None:
     _check_sources(spec, path, report)
     _check_mount(good(spec, "data"), at(path, "data"), report)
     _check_spark(good(spec, "spark"), at(path, "spark"), report)
+    _check_spark_memory(spec, at(path, "sparkMemory"), report)
     template = good(spec, "pod_template")
     pod = good(template, "spec") if template else None
     _check_pod(pod or {}, at(at(path, "podTemplate"), "spec"), report)
@@ -91,6 +93,13 @@ def _check_spark(draft: Draft | None, path: str, report: Report) -> None:
             key = SPARK_SET_BY_OPERATOR[name]
             hint = f"use spec.spark.{key}" if key else "remove it"
             report.add(at(at(path, "conf"), name), "is set by the operator", hint)
+
+
+def _check_spark_memory(spec: Draft, path: str, report: Report) -> None:
+    amount = good(spec, "spark_memory")
+    if amount is not None and not amount_of(amount) and good(spec, "spark") is not None:
+        what = "is 0, with which workers run no Spark, but spec.spark has a server for their jobs"
+        report.add(path, what, "remove it, or give it what Python needs, such as 512Mi")
 
 
 def _taken(name: str, path: str, report: Report) -> None:
