@@ -1,5 +1,6 @@
 """Spark on a cluster: a Connect server that the operator runs, with executors as pods; what runs
-there is a stage, or a whole job."""
+there is a stage, a window, or a whole job. A job over inputs without end has its driver in a
+worker."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any
 
 import yaml
 from tests.e2e.kube import until
-from tests.e2e.release import FLIGHTS, NAME, Release, conditions
+from tests.e2e.release import FLIGHTS, NAME, Release, Squares, conditions
+from tests.e2e.windowed import Windowed
 
 SEGMENTS = 4_000
 EXECUTORS = "onyx.dev/spark=executor"
@@ -27,7 +29,21 @@ print(json.dumps(pq.read_table(sys.argv[1]).to_pylist()))
 """
 
 
-VALUES = ["--set", "spark.enabled=true", "--set-json", f"cluster.spark={json.dumps(SMALL)}"]
+VALUES = [
+    *("--set", "spark.enabled=true", "--set-json", f"cluster.spark={json.dumps(SMALL)}"),
+    # Some of the jobs have a driver of their own in a worker.
+    *("--set-string", "cluster.sparkMemory=1536Mi"),
+]
+_AWAIT_STAGE = """
+import pathlib, time
+state, until_s = pathlib.Path("/data/.onyx/state"), time.monotonic() + 60
+while time.monotonic() < until_s:
+    if any(state.glob("*/windows.spark/*/r-*/_temporary")):
+        print("it writes")
+        break
+    time.sleep(0.02)
+"""
+"""Until executors write the result of a firing."""
 _DRIVES = """
 import pathlib
 lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
@@ -107,6 +123,55 @@ def test_a_job_on_spark_survives_that_the_pod_of_its_driver_is_lost(release: Rel
     reported = release.kube.kubectl("exec", release.worker(), "--", *check)
     assert "windows agree with pandas" in reported
     release.await_ready()
+
+
+def test_a_window_by_spark_is_exact_although_an_executor_is_lost_in_a_stage(
+    release: Release,
+) -> None:
+    until(lambda: is_ready(release), "the Spark server answers")
+    until(lambda: len(executors(release)) == 2, "two executors run")
+    job = Windowed(release, "by-spark", segments=12_000, width=1_000, engine="spark")
+    job.start(per_second=300)
+    until(lambda: release.kube.python(release.worker(), _AWAIT_STAGE), "a firing is aggregated")
+
+    lost = executors(release)[0]
+    release.kube.delete_at_once("pod", lost)
+
+    job.assert_unfinished()
+    job.assert_exact()
+    until(lambda: len(executors(release)) == 2, "the executor was replaced")
+    assert lost not in executors(release)
+
+
+def test_a_job_without_end_goes_on_when_the_pod_of_its_driver_is_lost(release: Release) -> None:
+    squares = Squares(release, "endless", segments=0)
+    job = squares.manifest(per_second=200)
+    read = job["spec"]["catalog"][0]
+    del read["options"]["segments"]
+    job["spec"] |= {"engine": "spark", "spark": {"master": "local[1]"}}
+    release.kube.apply(job)
+    squares.await_some()
+    before = squares.written()
+
+    release.kube.delete_at_once("pod", until(lambda: driver(release), "a worker has the driver"))
+
+    until(lambda: squares.written().distinct > before.distinct + 1_000, "the job goes on")
+    release.await_ready()
+    squares.stop_and_assert_whole()
+    found = squares.written()
+    assert found.rows == found.distinct, "each micro-batch is published once"
+
+
+def test_a_job_whose_files_no_executor_would_see_waits_for_another_place(release: Release) -> None:
+    job = manifest("nowhere")
+    job["spec"]["catalog"][-1]["options"]["path"] = "/tmp/staged"
+    release.kube.apply(job)
+    until(lambda: release.kube.phase("nowhere") == "Pending", "the job is held back")
+    status = release.kube.get("oj", "nowhere")["status"]
+    assert status["reason"] == "ClusterUnfit"
+    assert "spec.catalog[2].options.path: of task sums is /tmp/staged" in status["message"]
+    assert "nowhere" not in {each["name"] for each in release.jobs_by_log()}
+    release.kube.kubectl("delete", "oj", "nowhere", "--timeout=60s")
 
 
 def test_the_test_of_the_chart_runs_a_job_on_spark(release: Release) -> None:

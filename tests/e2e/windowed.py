@@ -24,12 +24,23 @@ class Windowed:
 
     Args:
         segments: numbers from 0.
+        width: of a window, in numbers.
+        engine: what aggregates it.
     """
 
-    def __init__(self, release: Release, name: str, segments: int) -> None:
+    def __init__(
+        self,
+        release: Release,
+        name: str,
+        segments: int,
+        width: int = WIDTH,
+        engine: str = "peers",
+    ) -> None:
         self.name = name
         self._release = release
         self._segments = segments
+        self._width = width
+        self._engine = engine
 
     def manifest(self, per_second: int, **declared: str) -> dict[str, Any]:
         """The job, and how it is declared to be run."""
@@ -39,7 +50,9 @@ class Windowed:
             "partitions": PARTITIONS,
         }
         files = {"path": f"windowed/{self.name}", "format": "jsonl", "rollSeconds": 1}
-        sums = {"groupByKey": "group", "fluxPolicy": "continue"}
+        sums: dict[str, Any] = {"groupByKey": "group", "fluxPolicy": "continue"}
+        if self._engine == "spark":  # each of its peers runs stages of its own
+            sums["maxPeers"] = 2
         catalog = [
             {"name": "numbers", "type": "input", "plugin": "generator", "options": options,
              "maxPeers": 2, "watermarkKey": "n"},
@@ -48,7 +61,8 @@ class Windowed:
             {"name": "write", "type": "output", "plugin": "files", "options": files, "maxPeers": 2},
         ]  # fmt: skip
         window = {"id": "hundreds", "task": "sums", "type": "fixed", "windowKey": "n",
-                  "range": [WIDTH, "elements"], "aggregation": ["sum", "square"]}  # fmt: skip
+                  "range": [self._width, "elements"], "aggregation": ["sum", "square"],
+                  "engine": self._engine}  # fmt: skip
         trigger = {"windowId": "hundreds", "type": "watermark", "postEvictor": ["all"],
                    "emit": "squares:total"}  # fmt: skip
         return {
@@ -89,13 +103,13 @@ class Windowed:
     def assert_exact(self) -> None:
         """The job completes, and each window was written once, with the sum that it must have."""
         self._release.await_completed(self.name)
-        assert self.written() == expected(self._segments)
+        assert self.written() == expected(self._segments, self._width)
 
 
-def expected(segments: int) -> list[tuple[int, int, int]]:
+def expected(segments: int, width: int = WIDTH) -> list[tuple[int, int, int]]:
     """Group, lower bound and sum of each window, in order."""
     sums: dict[tuple[int, int], int] = {}
     for n in range(segments):
-        key = n % GROUPS, n - n % WIDTH
+        key = n % GROUPS, n - n % width
         sums[key] = sums.get(key, 0) + n**2
     return sorted((group, lower, total) for (group, lower), total in sums.items())
