@@ -59,6 +59,46 @@ def test_a_column_of_any_type_becomes_values_of_a_segment(array, values):
     assert (to_dicts(again), kept, failures) == (to_dicts(columns), None, [])
 
 
+PAIRS = pa.map_(pa.string(), pa.int8())
+RUNS = (pa.array(["a", None, "b"]).dictionary_encode(), pa.array([{"k": 1}, None, {"k": 2}]))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[("k", 1)], None, [("l", None), ("m", 2)], [], [("n", 3)]], PAIRS),
+        pa.array([{"x": [("k", 1)]}, None, {"x": None}, {"x": []}], pa.struct([("x", PAIRS)])),
+        pa.array(["a", None, "b", "a", None]).dictionary_encode(),
+        *(pa.RunEndEncodedArray.from_arrays([2, 3, 6], each) for each in RUNS),
+    ],
+)
+def test_a_part_of_a_batch_becomes_the_same_values_as_in_the_whole(array):
+    whole = to_dicts(Columns.of(pa.record_batch({"x": array})))
+    for first in range(len(array)):
+        for last in range(first, len(array) + 1):
+            part = pa.record_batch({"x": array}).slice(first, last - first)
+            assert to_dicts(Columns.of(part)) == whole[first:last]
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        (["a", None, "b"], ["a", "a", None, "b"]),
+        ([{"k": 1}, None, {"k": 2}], [{"k": 1}, {"k": 1}, None, {"k": 2}]),
+    ],
+)
+def test_run_ends_become_a_value_for_each_row(values, held):
+    array = pa.RunEndEncodedArray.from_arrays([2, 3, 4], pa.array(values))
+    assert [row["x"] for row in to_dicts(Columns.of(pa.record_batch({"x": array})))] == held
+
+
+def test_a_column_that_arrow_cannot_cast_is_named():
+    runs = pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"])
+    batch = pa.record_batch({"x": pa.StructArray.from_arrays([runs], ["within"])})
+    with pytest.raises(UserError, match=r"column 'x' of type .*run_end.* cast it to .*string"):
+        Columns.of(batch)
+
+
 @pytest.mark.parametrize(
     ("batch", "said"),
     [

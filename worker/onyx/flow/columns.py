@@ -217,17 +217,31 @@ def _keys(segments: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [_cast_column(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(_cast_column(column, field.type))
+        except MISMATCH as error:
+            raise UserError(
+                f"column {field.name!r} of type {column.type} cannot be in a segment: cast it to "
+                f"{field.type} ({error})"
+            ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
+    if kinds.is_run_end_encoded(column.type):
+        column = _run_end_decoded(column)
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if kinds.is_map(column.type):
-        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-        mask = column.is_null() if column.null_count else None
-        column = pa.ListArray.from_arrays(column.offsets, entries, mask=mask)
     return column if column.type.equals(kind) else column.cast(kind, safe=False)
+
+
+def _run_end_decoded(column: pa.Array) -> pa.Array:
+    """Each value as often as it counts. `pyarrow.compute.run_end_decode` makes wrong structs, and
+    refuses dictionaries."""
+    places = np.arange(column.offset, column.offset + len(column))
+    runs = np.searchsorted(column.run_ends.to_numpy(), places, side="right")
+    return column.values.take(pa.array(runs))
