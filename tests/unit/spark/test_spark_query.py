@@ -43,6 +43,9 @@ def is_busy(event, old, error, all_new):
 def noted(segment):
     tried.append(segment["n"])
 
+def both(left, right):
+    return left
+
 def row(event, window, trigger, state_event, state):
     return {"group": state_event["group_key"], "state": state}
 """
@@ -158,6 +161,27 @@ def test_nothing_is_visible_before_it_is_published(folder: Path) -> None:
     publish_all(request, reply)
     publish_all(request, reply)  # as a worker does that takes over from one that died
     assert in_order(lines(folder / "out")) == [{"n": number} for number in range(5)]
+
+
+def test_the_outputs_of_a_stage_write_a_frame_each(folder: Path) -> None:
+    request = request_of(
+        job("""
+  workflow: [[read, left], [read, right]]
+  catalog:
+    - {name: read, type: input, plugin: generator, options: {segments: 3}}
+    - {name: left, type: output, plugin: spark,
+       options: {path: out, frame: left, stage: "small_shop:both"}}
+    - {name: right, type: output, plugin: spark, options: {path: out, frame: right}}
+"""),
+        folder,
+        ("small_shop",),
+    )
+    reply = run_query(request)
+    assert reply.failure is None
+    assert {task: len(each.tokens) for task, each in reply.outputs.items()} == {
+        "left": 1,
+        "right": 1,
+    }
 
 
 def test_a_segment_that_nothing_takes_care_of_ends_the_query_with_its_task(folder: Path) -> None:

@@ -283,6 +283,27 @@ def test_an_output_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:
     assert bench.completed
 
 
+def test_a_stage_of_several_frames_is_prepared_by_the_driver(tmp_path: Path) -> None:
+    def late(flights: Any, carriers: Any) -> None: ...
+
+    people, _, _ = a_spec(tmp_path)["catalog"]
+    frames = [
+        {
+            "name": name,
+            "type": "output",
+            "plugin": "spark",
+            "options": {"path": str(tmp_path / "out"), "frame": name, **more},
+        }
+        for name, more in [("flights", {"stage": "m:late"}), ("carriers", {})]
+    ]
+    workflow = [["people", "flights"], ["people", "carriers"]]
+    spec = a_spec(tmp_path) | {"workflow": workflow, "catalog": [people, *frames]}
+    bench = Bench(spec, {"m:late": late})
+    begun(bench)
+    assert bench.exceptions == []
+    assert driver(bench).phase is Phase.RUN_QUERY
+
+
 ENDLESS = {"name": "people", "type": "input", "plugin": "kafka", "options": {"topic": "t"}}
 
 

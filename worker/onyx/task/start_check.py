@@ -8,6 +8,7 @@ lifecycles, and plugins are made and closed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,9 @@ from onyx.errors import describe
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.key_getters import key_getter
-from onyx.flow.schemas import arrow_schema
-from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
-from onyx.plugins.options import alike, own_options
-from onyx.plugins.protocol import PluginContext
+from onyx.plugins.context import context_of
 from onyx.task.lifecycles import compile_lifecycles
 from onyx.task.services import Services
 from onyx.task.windowed import setup
@@ -58,24 +57,13 @@ def _lookups(
 def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> None:
     """Make the plugin, which looks at its options, and close it."""
     assert entry.plugin is not None
-    context = PluginContext(
-        job=CHECK,
-        job_name=job.name,
-        task=TaskName(entry.name),
-        peer=PeerId(f"{group}-check"),
-        slot=Slot(0),
-        incarnation=group,
-        options=own_options(entry),
-        batch_size=entry.batch_size,
-        batch_format=entry.batch_format,
-        schema=arrow_schema(entry),
-        clock=services.clock,
-        resolve=services.resolve,
+    peer = PeerId(f"{group}-check")
+    context = replace(
+        context_of(job, entry, CHECK, peer, group, services.clock, services.resolve),
         permitted=lambda: False,
         wanted=lambda: False,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
-        alike=alike(job, entry),
     )
     build = services.build_input if entry.type == "input" else services.build_output
     build(entry.plugin, context).close()

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
 
-from onyx.flow.schemas import arrow_schema
-from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.plugins.options import own_options
+from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica.state import Replica
@@ -149,23 +148,17 @@ class Query:
         return build_output(plugin, self._context(task, writer))
 
     def _context(self, task: str, writer: str) -> PluginContext:
-        entry, request = self.job.entry(task), self.request
-        return PluginContext(
-            job=JobId(request.job_id),
-            job_name=self.job.name,
-            task=TaskName(task),
-            peer=self.peer,
-            slot=Slot(0),
-            incarnation=GroupId(request.incarnation),
-            options=own_options(entry),
-            batch_size=entry.batch_size,
-            batch_format=entry.batch_format,
-            schema=arrow_schema(entry),
-            clock=self.clock,
-            resolve=self.resolve,
-            data_dir=request.data_dir,
-            writer=writer,
+        request = self.request
+        context = context_of(
+            self.job,
+            self.job.entry(task),
+            JobId(request.job_id),
+            self.peer,
+            GroupId(request.incarnation),
+            self.clock,
+            self.resolve,
         )
+        return replace(context, data_dir=request.data_dir, writer=writer)
 
 
 @lru_cache(maxsize=4)

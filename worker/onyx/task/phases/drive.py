@@ -9,15 +9,14 @@ task logs that all is read and written. So a crash anywhere leads to a phase tha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
-from onyx.flow.schemas import arrow_schema
-from onyx.ids import Slot, TaskName
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.parsing.job import to_mapping
-from onyx.plugins.options import own_options
-from onyx.plugins.protocol import Output, PluginContext
+from onyx.plugins.context import context_of
+from onyx.plugins.protocol import Output
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.driver.counts import Counts
@@ -98,19 +97,16 @@ def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) ->
     """A plugin with which the driver publishes what the query has staged for an output."""
     services = assignment.services
     assert entry.plugin is not None, "validated: outputs name a plugin"
-    context = PluginContext(
-        job=assignment.job_id,
-        job_name=job.name,
-        task=TaskName(entry.name),
-        peer=assignment.peer,
-        slot=Slot(0),
-        incarnation=services.replica().groups_reverse_index[assignment.peer],
-        options=own_options(entry),
-        batch_size=entry.batch_size,
-        batch_format=entry.batch_format,
-        schema=arrow_schema(entry),
-        clock=services.clock,
-        resolve=services.resolve,
+    context = replace(
+        context_of(
+            job,
+            entry,
+            assignment.job_id,
+            assignment.peer,
+            services.replica().groups_reverse_index[assignment.peer],
+            services.clock,
+            services.resolve,
+        ),
         permitted=services.permitted,
         wanted=assignment.wanted,
         data_dir=services.settings.data_dir,

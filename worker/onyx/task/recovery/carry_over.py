@@ -29,7 +29,7 @@ from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.plugins.options import own_options
+from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
 from onyx.replica.state import Partitions, Replica
 from onyx.state.chunks import ShardChange
@@ -259,6 +259,7 @@ def _finish(program: Program, old: OldJob, tokens: list[Token]) -> None:
         plugin_context(program),
         job=old.id,
         options=own_options(entry),
+        alike=alike(old.job, entry),
         resolve=_uncalled,
     )
     output = program.services.build_output(entry.plugin, context)
