@@ -74,7 +74,7 @@ class Kept:
         """Whether each batch came as `dicts` or as `columns`."""
         self.calls: list[str] = []
         self.durable_count = 0
-        self.seal_failures = bench.seal_failures
+        self._bench = bench
         self.flushes = True
         bench.outputs[task].append(self)
 
@@ -101,9 +101,9 @@ class Kept:
 
     def seal(self) -> None:
         self.calls.append("seal")
-        if self.seal_failures:
-            self.seal_failures -= 1
-            raise OSError("disk full")
+        if self._bench.seal_failures:
+            self._bench.seal_failures -= 1
+            raise self._bench.seal_error
 
     def close(self) -> None:
         self.calls.append("close")
@@ -193,6 +193,7 @@ class Bench:
             self.log = after.log
         self._functions = functions or {}
         self.seal_failures = seal_failures
+        self.seal_error: Exception = OSError("disk full")
         self.outputs: dict[str, list[Kept]] = defaultdict(list)
         self.inputs: list[Watched] = []
         self.proposed: list[Command] = []

@@ -180,8 +180,8 @@ class TaskSettings:
     """Include the (shortened) segment and the message of the exception in the report of what killed
     a job; otherwise only keys, types and places in the code."""
     seal_attempts_max: int = 3
-    """How often a failing seal (such as a Spark stage) is attempted before its error kills the
-    job."""
+    """How often a failing seal (such as a Spark stage) is attempted before its error kills the job.
+    What cannot be reached is tried for two minutes at least."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,8 @@ class Task:
         self.spool.flush()
 
     def tick(self) -> None:
-        self.clock.advance(10.0)
+        if "is running" not in self.spool.doing:  # which takes no time
+            self.clock.advance(10.0)
         self.spool.tick()
 
     def until(self, reached: Callable[[], Any]) -> None:
@@ -233,6 +234,22 @@ def test_a_run_that_fails_is_repeated_and_kills_the_job_in_the_end(tmp_path: Pat
         task.until(lambda: False)
     assert len(spark.requests) == 3
     assert task.runs == [False] * 3
+
+
+def test_a_server_that_is_replaced_is_waited_for(tmp_path: Path) -> None:
+    def fail(run: int) -> None:
+        if run <= 3:
+            raise Unavailable("no server answers")
+
+    task = Task(tmp_path, spark := FakeSpark(fail))
+    task.write(1)
+    task.spool.seal()
+    task.until(lambda: len(task.runs) == 3)
+    assert task.spool.doing.endswith("failed 3 times, last with: no server answers")
+    task.until(lambda: task.folder.result(1))
+    assert len(spark.requests) == 4
+    assert task.runs == [False] * 3 + [True]
+    assert task.spool.doing == ""
 
 
 def test_what_a_worker_makes_after_another_one_is_dropped(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.bench import Bench, chain
 from tests.support.clocks import ManualClock
 
+from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.acker import Acker
@@ -239,6 +240,21 @@ def test_sealing_is_tried_again_before_it_kills_the_job(failures: int) -> None:
             "disk full",
         )
         assert "3 times" in reported["detail"]
+
+
+def test_sealing_waits_two_minutes_for_what_cannot_be_reached() -> None:
+    bench = Bench(chain(segments(3)), SAME, seal_failures=1_000)
+    bench.seal_error = Unavailable("no server answers")
+    for _ in range(11):
+        bench.settle()
+        assert bench.exceptions == []
+        assert "no server answers" in bench.task("write").status.obstacle
+        bench.clock.advance(10.0)
+    bench.seal_failures = 0
+    bench.clock.advance(30.0)
+    bench.settle()
+    assert bench.completed
+    assert bench.task("write").status.obstacle == ""
 
 
 def test_an_output_seals_though_control_items_keep_coming() -> None:

@@ -12,6 +12,7 @@ from tests.support.bench import GROUP, Bench, ScriptedQuery
 from onyx.errors import SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
+from onyx.plugins.attempts import AWAY_S
 from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.request import (
@@ -259,7 +260,7 @@ def test_a_query_that_spark_could_not_run_is_run_again_so_often(tmp_path: Path) 
         assert len(bench.queries) == attempt + 1
         bench.queries[-1].answer = Unavailable("the process died")
         bench.step(driver(bench))
-        bench.clock.advance(10.0)
+        bench.clock.advance(AWAY_S)
     (stored,) = bench.exceptions
     assert f"failed {ATTEMPTS} times, last with: the process died" in stored["detail"]
     assert all(query.ended for query in bench.queries)
@@ -281,6 +282,26 @@ def test_an_output_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:
     bench.settle()
     assert published(tmp_path) == ["part-0.jsonl"]
     assert bench.completed
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_a_seal_that_fails_is_tried_as_often_as_on_peers(tmp_path: Path, failures: int) -> None:
+    people, greet, _ = a_spec(tmp_path)["catalog"]
+    out = {"name": "out", "type": "output", "plugin": "blackhole"}
+    spec = a_spec(tmp_path) | {"catalog": [people, greet, out]}
+    bench = Bench(spec, seal_failures=failures)
+    begun(bench).answer = QueryReply(outputs={"out": OutputResult()})
+    for _ in range(ATTEMPTS):
+        bench.settle()
+        bench.clock.advance(1.0)
+    assert bench.completed is (failures < ATTEMPTS)
+    sealed = [call for output in bench.outputs["out"] for call in output.calls if call == "seal"]
+    assert len(sealed) == min(failures + 1, ATTEMPTS)
+    if failures == ATTEMPTS:
+        (stored,) = bench.exceptions
+        assert (stored["phase"], stored["message"]) == ("publish", "disk full")
+        assert "sealing output out failed: OSError: disk full" in stored["detail"]
+        assert f"{ATTEMPTS} times" in stored["detail"]
 
 
 def test_a_stage_of_several_frames_is_prepared_by_the_driver(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def facts_of(
         held_back=task.user_code.held_back_in is task.phase,
         suspects=_suspects(task.work),
         undurable=undurable,
-        attempts=task.sealing.attempts,
+        attempts=task.sealing.attempts.failed,
         spark=entry is not None and entry.plugin == SPARK,
         query=driver.where if driver is not None else "",
         progress=_seal_progress(task),

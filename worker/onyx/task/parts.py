@@ -29,6 +29,7 @@ from onyx.flow.routed import Routed
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.attempts import Attempts
 from onyx.plugins.protocol import SealProgress
 from onyx.replica.command import Command
 from onyx.replica.state import JobRun, Replica
@@ -339,5 +340,4 @@ class Sealing:
     """Of an output whose peer was elected to seal it."""
 
     wanted: bool = False
-    attempts: int = 0
-    """That have failed."""
+    attempts: Attempts = field(default_factory=Attempts)

@@ -14,6 +14,7 @@ from onyx.errors import Unavailable
 from onyx.ids import GroupId, JobId
 from onyx.log.interface import LogReader
 from onyx.model.job import Job
+from onyx.plugins.attempts import Attempts
 from onyx.spark.driver.committed import Committed, commit, committed
 from onyx.spark.driver.counts import NOTHING, Counts, added
 from onyx.spark.driver.outputs import Outputs
@@ -50,8 +51,10 @@ class Driver:
     """The last commit."""
     attempt: str = ""
     """Name of the query that was started last."""
-    attempts: int = 0
-    """That have failed."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """Of the query; a micro-batch begins anew."""
+    seals: Attempts = field(default_factory=Attempts)
+    """Of an output."""
     live: list[GroupId] = field(default_factory=list)
     """Groups that were there when this worker took the job over."""
     _progress: QueryProgress | None = field(default=None, init=False)
@@ -109,7 +112,7 @@ class Driver:
         """Whether the query has staged a micro-batch, which is to be published now."""
         self.batch = None if self.query is None else self.query.batch
         if self.batch is not None:
-            self.attempts = 0
+            self.attempts = Attempts()
             self.counts.report(self.batch.tasks)
         return self.batch is not None
 
@@ -117,6 +120,7 @@ class Driver:
         """Commit what was staged, and publish what is committed.
 
         Raises:
+            SealFailed: what is committed is published, and an output cannot be sealed.
             Unavailable: not now; or another worker has committed, and this one is stopped soon.
         """
         new = self._to_commit()

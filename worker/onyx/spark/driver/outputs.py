@@ -12,13 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from onyx.errors import Fenced, InvariantViolated
+from onyx.errors import Blocked, Fenced, InvariantViolated, Unavailable, contained, describe
 from onyx.ids import GroupId
 from onyx.plugins.protocol import OneResultOutput, Output, StagingOutput
 from onyx.spark.query.request import OutputResult
 from onyx.spark.query.spools import read_spool
 
 DURABLE_POLL_S = 0.02
+
+
+class SealFailed(Unavailable):
+    """An output could not be sealed. What was staged is published; the same call seals again."""
+
+    def __init__(self, task: str, error: Exception) -> None:
+        super().__init__(f"sealing output {task} failed: {describe(error)}")
+        self.error = error
 
 
 class Outputs:
@@ -62,7 +70,9 @@ class Outputs:
         seal each output, if nothing follows: a stage may read what several of them have written.
 
         Raises:
-            Unavailable: an output cannot be reached now; call it again.
+            SealFailed: an output cannot be sealed, as when a stage fails.
+            Unavailable: an output cannot be reached now, or has no room; call it again.
+            Fenced: the driver is to stop.
         """
         staged = {task: each for task, each in results.items() if not each.spools}
         for task, result in staged.items():
@@ -70,7 +80,7 @@ class Outputs:
                 _finish(task, plugin, result)
         for task in staged if over else ():
             with self._plugin(task, attempt) as plugin:
-                plugin.seal()
+                _seal(task, plugin)
                 if isinstance(plugin, StagingOutput):
                     plugin.sweep()
 
@@ -106,6 +116,16 @@ class Outputs:
             yield plugin
         finally:
             plugin.close()
+
+
+def _seal(task: str, plugin: Output) -> None:
+    try:
+        plugin.seal()
+    except (Blocked, Fenced):
+        raise
+    except BaseException as raised:
+        error = contained(raised)
+        raise SealFailed(task, error) from error
 
 
 def _finish(task: str, plugin: Output, result: OutputResult) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onyx.errors import Blocked, Fenced, OnyxError, Unavailable, UserFunctionError
+from onyx.errors import Blocked, Fenced, OnyxError, Unavailable, UserFunctionError, describe
+from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.middle.bundles import Bundle, BundleFolder, rows_of
@@ -17,8 +18,6 @@ from onyx.spark.middle.stage_run import StageRun
 POLL_S = 0.2
 """How soon parts, and results of others, are noticed."""
 RETRY_S = 2.0
-BLOCKED_RETRY_S = 5.0
-"""A run that waits for room is tried again so often: it runs the whole stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +57,17 @@ class Bundler:
         self._next_s = 0.0
         self._run: StageRun | None = None
         self._began_s = 0.0
-        self._attempts = 0
+        self._attempts = Attempts()
+        self._problem = ""
+        """Of the last run over the bundle, in words."""
 
     @property
     def doing(self) -> str:
         """See `protocol.StageOutput`."""
         run = self._run
         if run is None:
-            return ""
-        attempt = self._attempts + 1
+            return self._problem
+        attempt = self._attempts.failed + 1
         return f"Spark stage over bundle {run.bundle.number}, attempt {attempt}, is running"
 
     def tend(self) -> None:
@@ -170,22 +171,24 @@ class Bundler:
             self._failed(run, error)
             return
         self._run = None
-        self._attempts = 0
+        self._attempts, self._problem = Attempts(), ""
         self._context.stage_ended(self._now_s() - self._began_s, True)
 
     def _failed(self, run: StageRun, error: OnyxError) -> None:
         context, now_s = self._context, self._now_s()
         context.stage_ended(now_s - self._began_s, False)
         if isinstance(error, Blocked):
-            self._next_s = now_s + BLOCKED_RETRY_S
+            self._next_s, self._problem = now_s + BLOCKED_RETRY_S, describe(error)
             return
-        self._next_s = now_s + RETRY_S
-        self._attempts += 1
-        if self._attempts >= context.attempts_max:
-            raise UserFunctionError(
-                f"{context.where}: stage {self._request.stage} over bundle {run.bundle.number} "
-                f"failed {self._attempts} times, last with: {error}"
-            ) from error
+        attempts = self._attempts
+        again_s = attempts.next_s(error, now_s, context.attempts_max, RETRY_S)
+        self._problem = (
+            f"stage {self._request.stage} over bundle {run.bundle.number} failed "
+            f"{attempts.failed} times, last with: {describe(error)}"
+        )
+        if again_s is None:
+            raise UserFunctionError(f"{context.where}: {self._problem}") from error
+        self._next_s = again_s
 
     def _now_s(self) -> float:
         return self._context.clock.monotonic_s()

@@ -12,16 +12,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.errors import Blocked, OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.parsing.job import to_mapping
+from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Output
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
-from onyx.spark.driver.outputs import Outputs
+from onyx.spark.driver.outputs import Outputs, SealFailed
 from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
@@ -164,8 +165,7 @@ def run_query(program: Program, status: Status) -> Answer:
 
 
 def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailure) -> None:
-    settings = program.services.settings.task
-    driver.attempts += 1
+    settings, now_s = program.services.settings.task, program.clock.monotonic_s()
     where = f"task {failure.task}: " if failure.task else ""
     if failure.by_user:
         message, report = f"{where}{failure.message}", failure.report
@@ -174,10 +174,12 @@ def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailur
         raise Failure(Phase.RUN_QUERY.value, UserFunctionError(message), message, report=report)
     message = f"the query on Spark failed: {where}{failure.message}"
     error = Unavailable(message)
-    if driver.attempts >= settings.seal_attempts_max:
-        times = f"the query on Spark failed {driver.attempts} times, last with: {failure.message}"
+    attempts, limit = driver.attempts, settings.seal_attempts_max
+    again_s = attempts.next_s(error, now_s, limit, settings.ready_back_off_s)
+    if again_s is None:
+        times = f"the query on Spark failed {attempts.failed} times, last with: {failure.message}"
         raise Failure(Phase.RUN_QUERY.value, error, times)
-    status.retry_after_s = program.clock.monotonic_s() + settings.ready_back_off_s
+    status.retry_after_s = again_s
     raise error
 
 
@@ -185,7 +187,8 @@ def publish(program: Program, status: Status) -> Answer:
     """Commit what was staged, and publish what is committed.
 
     Raises:
-        Unavailable: an output, or ZooKeeper, cannot be reached now.
+        Failure: an output could not be sealed too often.
+        Unavailable: an output, or ZooKeeper, cannot be reached now; or sealing is tried again.
         Fenced: this worker was declared dead.
     """
     if program.clock.monotonic_s() < status.retry_after_s:
@@ -203,10 +206,25 @@ def publish(program: Program, status: Status) -> Answer:
     try:
         if program.assignment.background.poll("publish", work) is None:
             return WAITING
-    except Unavailable:
-        status.retry_after_s = program.clock.monotonic_s() + PUBLISH_RETRY_S
+    except SealFailed as failed:
+        status.retry_after_s = _seal_again_s(program, driver, failed)
+        raise
+    except Unavailable as error:
+        delay_s = BLOCKED_RETRY_S if isinstance(error, Blocked) else PUBLISH_RETRY_S
+        status.retry_after_s = program.clock.monotonic_s() + delay_s
         raise
     return ADVANCED if driver.published() else Phase.RUN_QUERY
+
+
+def _seal_again_s(program: Program, driver: Driver, failed: SealFailed) -> float:
+    """When to seal again; raises Failure: never."""
+    settings, now_s = program.services.settings.task, program.clock.monotonic_s()
+    attempts, limit = driver.seals, settings.seal_attempts_max
+    again_s = attempts.next_s(failed.error, now_s, limit, settings.ready_back_off_s)
+    if again_s is None:
+        times = f"{failed}; it was tried {attempts.failed} times"
+        raise Failure(Phase.PUBLISH.value, failed.error, times) from failed
+    return again_s
 
 
 def complete(program: Program, allocation: Allocation, sealing: Sealing) -> Answer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.errors import Blocked, contained, describe
+from onyx.errors import Blocked, Unavailable, contained, describe
+from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
 from onyx.task.parts import Program, Sealing, Status
@@ -12,8 +13,6 @@ from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 
-SEAL_BLOCKED_RETRY_S = 5.0
-"""A seal that waits for room is tried again so often: it may have to run a whole stage."""
 SPARK = "spark"
 """The plugin whose seal is a Spark stage."""
 
@@ -52,6 +51,7 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
 
     Raises:
         Failure: it has failed too often.
+        Unavailable: what it needs cannot be reached; it is tried again.
     """
     sink = program.sink
     assert sink is not None
@@ -61,21 +61,26 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
         return WAITING
     is_stage = program.entry.plugin == SPARK and "stage" in program.entry.options
     program.seal_progress.value = None
+    status.obstacle = ""
     try:
         sink.seal()
     except Blocked:
-        status.retry_after_s = now_s + SEAL_BLOCKED_RETRY_S
+        status.retry_after_s = now_s + BLOCKED_RETRY_S
         raise
     except BaseException as raised:
         error = contained(raised)
         if is_stage:
             program.metrics.add(SPARK_STAGE_FAILURES)
-        sealing.attempts += 1
-        if sealing.attempts >= settings.seal_attempts_max:
-            times = sealing.attempts
-            detail = f"sealing the output failed {times} times, last with {describe(error)}"
-            raise Failure(Phase.SEAL.value, error, detail) from error
-        status.retry_after_s = now_s + settings.ready_back_off_s
+        attempts, failed_s = sealing.attempts, clock.monotonic_s()
+        again_s = attempts.next_s(
+            error, failed_s, settings.seal_attempts_max, settings.ready_back_off_s
+        )
+        times = f"sealing the output failed {attempts.failed} times, last with {describe(error)}"
+        if again_s is None:
+            raise Failure(Phase.SEAL.value, error, times) from error
+        status.retry_after_s = again_s
+        if isinstance(error, Unavailable):
+            raise Unavailable(times) from error
         return WAITING
     if is_stage:
         program.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
