@@ -239,9 +239,9 @@ def test_operator_settings_have_room_for_a_default_image() -> None:
     assert OperatorSettings().engine == Settings()
 
 
-def spark_files() -> tuple[dict[str, str], dict[str, Any]]:
+def spark_files(of: Pool = POOLS["spark"]) -> tuple[dict[str, str], dict[str, Any]]:
     """Spark's settings, and the template of its executors."""
-    data = next(each["data"] for each in objects(POOLS["spark"]) if each["kind"] == "ConfigMap")
+    data = next(each["data"] for each in objects(of) if each["kind"] == "ConfigMap")
     lines = (line.split(" ", 1) for line in data["spark.properties"].splitlines())
     return dict(lines), json.loads(data["executor.json"])
 
@@ -259,6 +259,7 @@ def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
         "spark.sql.execution.arrow.pyspark.enabled",
         "spark.sql.session.timeZone",
         "spark.sql.shuffle.partitions",
+        "spark.ui.killEnabled",
         "spark.ui.prometheus.enabled",
     }
     at_start = {
@@ -269,7 +270,27 @@ def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
     with_policy = {"spark.kubernetes.container.image.pullPolicy"}
     assert found.keys() - of_its_own == SPARK_SET_BY_OPERATOR.keys() - at_start - with_policy
     assert found["spark.sql.shuffle.partitions"] == "64"
+    assert found["spark.ui.killEnabled"] == "false"
     assert (found["spark.executor.memory"], found["spark.executor.instances"]) == ("4g", "3")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("64", "64"),
+        (r"(?i)secret|pw\d+", r"(?i)secret|pw\\d+"),
+        ("1\nspark.master local\r2", r"1\nspark.master local\r2"),
+        (" indented", r"\ indented"),
+        ("=1", r"\=1"),
+        ("a = b # c", "a = b # c"),
+        ("", ""),
+    ],
+)
+def test_a_setting_of_spark_is_written_as_java_reads_it(value: str, written: str) -> None:
+    spark = {**SPARK["spark"], "conf": {"spark.redaction.regex": value}}
+    found, _ = spark_files(pool({**SPARK, "spark": spark}, CODE))
+    assert found["spark.redaction.regex"] == written
+    assert found.keys() == spark_files()[0].keys() | {"spark.redaction.regex"}
 
 
 def test_server_and_executors_see_what_workers_see() -> None:

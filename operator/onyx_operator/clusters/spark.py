@@ -142,19 +142,27 @@ def _server(pool: Pool, spark: SparkServer, mounts: tuple[Mount, ...]) -> Body:
 
 def _files(pool: Pool, spark: SparkServer) -> dict[str, str]:
     settings = {**_defaults(spark), **spark.conf, **_needed(pool, spark)}
-    lines = [f"{key} {value}\n" for key, value in sorted(settings.items())]
+    lines = [f"{key} {_escaped(value)}\n" for key, value in sorted(settings.items())]
     return {_PROPERTIES: "".join(lines), _TEMPLATE: canonical_json(_executor(pool)).decode()}
+
+
+def _escaped(value: str) -> str:
+    """As a file of Java's properties has it: there a line break would begin another setting."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{text}" if text.startswith((" ", "\t", "\f", "=", ":")) else text
 
 
 def _defaults(spark: SparkServer) -> dict[str, str]:
     """What `conf` may change. Spark's own 200 partitions of a shuffle cost a small pool more than
-    the work in them."""
+    the work in them. Whoever reads metrics reaches the user interface too, and must not end jobs
+    there."""
     slots = spark.executors.instances * spark.executors.cores
     return {
         "spark.sql.shuffle.partitions": str(max(PARTITIONS_MIN, PARTITIONS_PER_CORE * slots)),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.prometheus.enabled": "true",
+        "spark.ui.killEnabled": "false",
         "spark.kubernetes.executor.deleteOnTermination": "true",
     }
 
