@@ -8,7 +8,6 @@ runs on a thread, so every test sees the same steps each time.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -153,7 +152,6 @@ class ScriptedQuery:
 
     def end(self, then: Callable[[], None] | None = None) -> None:
         self.ended = True
-        shutil.rmtree(self.request.scratch, ignore_errors=True)
         if then is not None:
             then()
 

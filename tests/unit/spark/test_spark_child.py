@@ -3,11 +3,13 @@ end of one is tested; Spark is real in the last tests only."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.child import process, protocol
 from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.protocol import Cancel, Ended, Run, StageFailure, read_line, write_message
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.child.runner import run_in_child
+from onyx.state.local.scratch import temporary_folder
 
 REQUEST = StageRequest("m:f", master="local[1]")
 SCRIPTED = """
@@ -150,6 +153,31 @@ def test_after_a_failure_the_next_run_has_a_new_child(
         run(keeper, stage)
     assert_ended(pid)
     run(keeper, "m:f")
+
+
+def test_a_child_has_a_folder_that_goes_with_it_or_after_a_killed_worker(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = temporary_folder() / "killed"
+    killed.mkdir()
+    (killed / "owner").touch()
+    run(keeper, "m:f")
+    (own,) = (each for each in temporary_folder().iterdir() if each.is_dir())
+    assert own != killed
+    keeper.end()
+    assert not own.exists()
+
+
+def test_a_child_starts_only_where_there_is_room(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **more: Any) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(Blocked, match=r"TMPDIR: nothing can be written.*No space left on device"):
+        run(keeper, "m:f")
 
 
 def test_a_child_that_obeys_a_cancel_stays_warm(keeper: Keeper) -> None:

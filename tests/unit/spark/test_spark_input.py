@@ -207,6 +207,18 @@ def test_an_upgrade_whose_rows_are_gone_is_refused(tmp_path: Path) -> None:
         source(tmp_path, FakeSpark(), job="job-2").upgrade(old("job-1"))
 
 
+def test_a_snapshot_of_the_job_before_that_is_removed_is_asked_for(tmp_path: Path) -> None:
+    spark = FakeSpark()
+    source(tmp_path, spark, job="job-1").partitions()
+    upgraded = source(tmp_path, spark, job="job-2")
+    upgraded.upgrade(old("job-1"))
+    (tmp_path / "out" / "job-1.work").rename(tmp_path / "away")
+    with pytest.raises(UserError, match=r"snapshot .*/job-1\.work is gone.*put it back"):
+        upgraded.partitions()
+    (tmp_path / "away").rename(tmp_path / "out" / "job-1.work")
+    assert numbers(upgraded) == [0, 1, 2, 3]
+
+
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     made = source(tmp_path, FakeSpark())
     made.partitions()

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
 from tests.support import fake_query
 
-from onyx.errors import Unavailable
+from onyx.errors import Blocked, Unavailable
 from onyx.spark.driver import process as module
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.query.request import QueryReply, QueryRequest, TaskCounts
 from onyx.spark.query.spools import read_spool
+from onyx.spark.session.scratch import spark_scratch
+from onyx.state.local.scratch import temporary_folder
 
 PATIENCE_S = 60.0
 USER_CODE = """
@@ -57,12 +62,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "people.jsonl").write_text(PEOPLE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
+def scratches() -> list[Path]:
+    """Folders for what a query leaves."""
+    return [each for each in temporary_folder().iterdir() if each.is_dir()]
+
+
 def request_for(folder: Path, fn: str, output: str = "files") -> QueryRequest:
-    scratch = folder / "scratch"
-    scratch.mkdir()
     options = {"path": "out", "format": "jsonl"} if output == "files" else {}
     return QueryRequest(
         manifest={
@@ -88,7 +97,7 @@ def request_for(folder: Path, fn: str, output: str = "files") -> QueryRequest:
         modules=("people_of_a_user",),
         incarnation="group-1",
         attempt="a1",
-        scratch=str(scratch),
+        scratch="",
         data_dir=str(folder),
     )
 
@@ -181,16 +190,28 @@ def test_a_query_that_is_ended_is_gone_and_its_scratch_with_it(
     folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch, fn: str
 ) -> None:
     monkeypatch.setattr(module, "CANCEL_TIMEOUT_S", 0.2)
-    request = request_for(folder, fn)
-    running = start(request)
+    running = start(request_for(folder, fn))
     child = noted(folder)
+    assert len(scratches()) == 1
     running.query.end()
     child.wait(PATIENCE_S)
     for _ in range(int(PATIENCE_S * 100)):
-        if not Path(request.scratch).exists():
+        if not scratches():
             return
         threading.Event().wait(0.01)
     raise AssertionError("its scratch folder is still there")
+
+
+def test_a_query_begins_only_where_there_is_room(
+    folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **more: Any) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    running = start(request_for(folder, "greet"))
+    with pytest.raises(Blocked, match="No space left on device"):
+        running.until(lambda: running.query.reply() is not None)
 
 
 WORKER = """
@@ -208,8 +229,15 @@ threading.Event().wait()
 
 def test_a_killed_worker_takes_its_query_along(folder: Path) -> None:
     request = msgspec.json.encode(request_for(folder, "hanging")).decode()
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, request, *filter(None, sys.path)])
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, request, *filter(None, sys.path)],
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
     child = noted(folder)
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
     child.wait(PATIENCE_S)
+    (left,) = scratches()
+    with spark_scratch() as next_one:
+        assert scratches() == [next_one]
+    assert not left.exists()

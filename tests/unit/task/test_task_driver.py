@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.support.bench import GROUP, Bench, ScriptedQuery
 
-from onyx.errors import SettingsError, Unavailable
+from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
-from onyx.plugins.attempts import AWAY_S
+from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.query.request import (
@@ -107,7 +107,6 @@ def test_the_query_is_asked_for_the_job_as_its_manifest_says(tmp_path: Path) -> 
         "greet",
         "out",
     ]
-    assert Path(request.scratch).is_dir()
 
 
 def test_nothing_is_visible_while_the_query_runs(tmp_path: Path) -> None:
@@ -210,7 +209,6 @@ def test_a_driver_that_stops_ends_its_query(tmp_path: Path, reason: str) -> None
     query = begun(bench)
     assert bench.stop(driver(bench), reason) is Progress.DONE
     assert query.ended
-    assert not Path(query.request.scratch).exists()
 
 
 def test_a_job_that_drains_ends_its_query_and_completes_without_a_result(tmp_path: Path) -> None:
@@ -264,9 +262,23 @@ def test_a_query_that_spark_could_not_run_is_run_again_so_often(tmp_path: Path) 
     (stored,) = bench.exceptions
     assert f"failed {ATTEMPTS} times, last with: the process died" in stored["detail"]
     assert all(query.ended for query in bench.queries)
-    scratches = {query.request.scratch for query in bench.queries}
     attempts = {query.request.attempt for query in bench.queries}
-    assert len(scratches) == len(attempts) == ATTEMPTS
+    assert len(attempts) == ATTEMPTS
+
+
+def test_a_query_that_has_no_room_begins_again_as_often_as_it_takes(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    for attempt in range(ATTEMPTS + 1):
+        bench.settle()
+        assert len(bench.queries) == attempt + 1
+        bench.queries[-1].answer = Blocked("No space left on device")
+        bench.step(driver(bench))
+        assert driver(bench).status.obstacle == "No space left on device"
+        bench.clock.advance(BLOCKED_RETRY_S)
+    assert bench.exceptions == []
+    begun(bench).answer = staged(tmp_path, bench, ["part-0.jsonl"])
+    bench.settle()
+    assert bench.completed
 
 
 def test_an_output_that_cannot_be_reached_is_waited_for(tmp_path: Path) -> None:

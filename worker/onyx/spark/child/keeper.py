@@ -54,7 +54,7 @@ class Keeper:
 
         Raises:
             Fenced: `wanted` became false while another run had the child.
-            SettingsError: the machine lacks a Java, or a name for the user.
+            SettingsError, Blocked: see `Child`.
         """
         taken = inherited()
         key = (request.master, frozenset(request.spark_conf.items()), frozenset(taken.items()))

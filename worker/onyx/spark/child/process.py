@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import IO, BinaryIO, cast
 
@@ -23,6 +22,7 @@ from onyx.errors import Unavailable
 from onyx.spark.child.environment import environment
 from onyx.spark.child.protocol import Order, Reply, Run, read_line, write_message
 from onyx.spark.child.request import StageRequest
+from onyx.spark.session.scratch import spark_scratch
 
 STDERR_LINES_MAX = 20
 """Last lines that are kept, for the error when the process dies."""
@@ -40,9 +40,12 @@ class Child:
     """Made by the thread of a `Keeper`; used by one thread at a time."""
 
     def __init__(self, master: str, taken: dict[str, str]) -> None:
-        """Raises SettingsError: the machine lacks a Java, or a name for the user."""
-        # Spark's scratch files lie here, so that they go even when its process is killed.
-        self._scratch = TemporaryDirectory(prefix="onyx-stage-", ignore_cleanup_errors=True)
+        """
+        Raises:
+            SettingsError: the machine lacks a Java, a name for the user, or a temporary folder.
+            Blocked: there is no room for Spark's files.
+        """
+        self._scratch = spark_scratch()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(os.getpid())],
@@ -50,10 +53,10 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env=environment(master, self._scratch.name, taken),
+                env=environment(master, str(self._scratch.path), taken),
             )
         except BaseException:
-            self._scratch.cleanup()
+            self._scratch.remove()
             raise
         self._runs = 0
         self._tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
@@ -121,7 +124,7 @@ class Child:
             cast(BinaryIO, self._process.stdin).close()
         for reader in self._readers:
             reader.join(END_WAIT_S)
-        self._scratch.cleanup()
+        self._scratch.remove()
 
     def _died(self) -> ChildDied:
         self.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -79,13 +78,11 @@ class Driver:
         if self.query is None:
             self.counts.begin()
             self._progress = None
-            scratch = tempfile.mkdtemp(prefix="onyx-query-")
             self.attempt = uuid.uuid4().hex[:12]
             last = self.committed
             self._before = {} if last is None else dict(last.tasks)
             request = msgspec.structs.replace(
                 self.request,
-                scratch=scratch,
                 attempt=self.attempt,
                 batches=0 if last is None else last.batch,
                 positions=() if last is None else last.positions,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +33,8 @@ from onyx.spark.query.request import (
     QueryRequest,
     lines,
 )
+from onyx.spark.session.scratch import spark_scratch
+from onyx.state.local.scratch import Scratch
 
 logger = logging.getLogger("onyx.task")
 
@@ -57,7 +58,7 @@ class QueryProcess:
     ) -> None:
         """`wake` is called on another thread, after each report and at the end. `command`: what to
         start in the place of `COMMAND`."""
-        self._request = msgspec.structs.replace(request, parent_pid=os.getpid())
+        self._request = request
         self._wake = wake
         self._command = tuple(command or COMMAND)
         self._lock = Lock()
@@ -120,7 +121,12 @@ class QueryProcess:
         timer.start()
 
     def _run(self) -> None:
+        scratch: Scratch | None = None
         try:
+            scratch = spark_scratch()
+            self._request = msgspec.structs.replace(
+                self._request, parent_pid=os.getpid(), scratch=str(scratch.path)
+            )
             self._converse()
         except OnyxError as error:
             self._error = error
@@ -129,7 +135,8 @@ class QueryProcess:
         self._over.set()
         self._wake()
         self._unwanted.wait()
-        shutil.rmtree(self._request.scratch, ignore_errors=True)
+        if scratch is not None:
+            scratch.remove()
         if self._then is not None:
             try:
                 self._then()

@@ -30,6 +30,7 @@ class RunningQuery(Protocol):
 
         Raises:
             UserError: this worker can run no Spark.
+            Blocked: there is no room for its files.
             Unavailable: it ended without a reply.
         """
         ...

@@ -79,7 +79,16 @@ class Snapshot:
             self._make(evaluate)
             folder = self.folder
         assert folder is not None, "it was renamed to its place"
-        return sorted(path.name for path in folder.iterdir() if _is_part(path))
+        try:
+            return sorted(path.name for path in folder.iterdir() if _is_part(path))
+        except FileNotFoundError as error:
+            named = self.path / staging_name(self.context) / MANIFEST
+            raise UserError(
+                f"{self.context.where}: the snapshot {folder} is gone, in which this job reads on "
+                f"({named}): put it back"
+            ) from error
+        except OSError as error:
+            raise Unavailable(f"{folder} cannot be read: {error.strerror}") from error
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
         """Go on in the snapshot of the job that this one upgrades, if that has begun.

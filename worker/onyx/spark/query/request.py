@@ -56,7 +56,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempt: str
     """A name for this run that no other run of the incarnation has; letters and digits."""
     scratch: str
-    """Folder for spools, which exists; the worker removes it when it has published."""
+    """Folder for spools and Spark's own files, which exists. Who starts the process makes it, and
+    removes it when everything is published."""
     fn_params: dict[str, list[Any]] = msgspec.field(default_factory=dict)
     """Leading arguments of functions that the worker was started with, by task."""
     data_dir: str = ""

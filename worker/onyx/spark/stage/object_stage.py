@@ -37,6 +37,7 @@ from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
 from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
+from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectWrite, ObjectWriteNotes
 from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
@@ -122,7 +123,7 @@ def run_object_stage(
     Raises:
         UserFunctionError: the stage failed, with its message.
         UserError: the object store refuses.
-        Unavailable: Spark, the store or the disk failed; try again.
+        Unavailable: Spark, the store or the disk failed, or that is full; try again.
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     try:
@@ -133,8 +134,8 @@ def run_object_stage(
         before = bucket.get(place.manifest.key)
         standing = _manifest(before)
         if standing is None or standing.job != place.context.job:
-            with tempfile.TemporaryDirectory(prefix="onyx-parts-") as scratch:
-                standing = _run(place, bucket, before, Path(scratch), request, runner, timeout_s)
+            with spark_scratch() as scratch:
+                standing = _run(place, bucket, before, scratch, request, runner, timeout_s)
         _clean_up(place, bucket, standing)
     except OSError as error:
         raise Unavailable(
@@ -185,8 +186,8 @@ def _run_direct(
 
     write = DirectWrite(context.job, ObjectWriteNotes(place.url, context.job), permit)
     if not write.is_done():
-        with tempfile.TemporaryDirectory(prefix="onyx-parts-") as scratch:
-            frames = _frames(place, bucket, Path(scratch), request)
+        with spark_scratch() as scratch:
+            frames = _frames(place, bucket, scratch, request)
             filled = msgspec.structs.replace(request, frames=frames)
             write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
 

@@ -14,11 +14,13 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
+from types import TracebackType
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
 
 _OWNER = "owner"
+_SETTING = "ONYX_STATE_SCRATCH_DIR"
 
 
 def scratch_folder(settings: StateSettings) -> Path:
@@ -27,25 +29,47 @@ def scratch_folder(settings: StateSettings) -> Path:
     Raises:
         SettingsError: it cannot be made.
     """
-    own = Path(tempfile.gettempdir(), f"onyx-scratch-{os.getuid()}")
-    folder = Path(settings.scratch_dir) if settings.scratch_dir else own
+    if not settings.scratch_dir:
+        return temporary_folder(_SETTING)
+    folder = Path(settings.scratch_dir)
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
-        if folder == own and not _is_ours(own):
+    except OSError as error:
+        raise _unusable(folder, error, _SETTING) from error
+    return folder
+
+
+def temporary_folder(setting: str = "TMPDIR") -> Path:
+    """A folder of this user, in which others are made, in the system's temporary folder.
+
+    Args:
+        setting: which names another one.
+
+    Raises:
+        SettingsError: it cannot be made, or another user has made it.
+    """
+    folder = Path(tempfile.gettempdir(), f"onyx-scratch-{os.getuid()}")
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if not _is_ours(folder):
             raise PermissionError(errno.EACCES, "it is another user's")
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise _unusable(folder, error, setting) from error
     return folder
 
 
 class Scratch:
     """A folder of one's own."""
 
-    def __init__(self, parent: Path) -> None:
+    def __init__(self, parent: Path, setting: str = _SETTING) -> None:
         """
+        Args:
+            setting: which names another parent.
+
         Raises:
             SettingsError: nothing can be written there.
         """
+        self._owner: int | None = None
         try:
             with (parent / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -56,12 +80,27 @@ class Scratch:
                 self._owner = os.open(self.path / _OWNER, os.O_CREAT | os.O_RDWR, 0o600)
                 fcntl.flock(self._owner, fcntl.LOCK_EX)
         except OSError as error:
-            raise _unusable(parent, error) from error
+            raise _unusable(parent, error, setting) from error
 
     def remove(self) -> None:
-        """With all that is in it."""
+        """With all that is in it. Idempotent."""
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._owner)
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            os.close(owner)
+
+    def __enter__(self) -> Path:
+        """The folder, until the end of the block."""
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """See `remove`."""
+        self.remove()
 
 
 def _is_ours(folder: Path) -> bool:
@@ -70,9 +109,9 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
-def _unusable(folder: Path, error: OSError) -> SettingsError:
+def _unusable(folder: Path, error: OSError, setting: str) -> SettingsError:
     return SettingsError(
-        f"ONYX_STATE_SCRATCH_DIR: nothing can be written to {folder} ({error.strerror}); name a "
+        f"{setting}: nothing can be written to {folder} ({error.strerror}); name a "
         "folder on a local disk"
     )
 

@@ -133,7 +133,7 @@ def run_query(program: Program, status: Status) -> Answer:
 
     Raises:
         Failure: the job cannot succeed, or Spark has failed too often.
-        Unavailable: Spark has failed and is tried again.
+        Unavailable: Spark has failed and is tried again, or there is no room for its files.
     """
     driver, assignment = _of(program), program.assignment
     if assignment.latest_run().draining:
@@ -152,6 +152,10 @@ def run_query(program: Program, status: Status) -> Answer:
         return ADVANCED
     try:
         reply = query.reply()
+    except Blocked:
+        driver.drop_query()
+        status.retry_after_s = program.clock.monotonic_s() + BLOCKED_RETRY_S
+        raise
     except OnyxError as error:
         reply = QueryReply(QueryFailure(str(error), by_user=isinstance(error, UserError)))
     if reply is None:
