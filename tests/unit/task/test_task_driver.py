@@ -24,6 +24,7 @@ from onyx.spark.query.request import (
     QueryReply,
     TaskCounts,
 )
+from onyx.spark.query.spools import SpoolWriter
 from onyx.task.phases.table import TABLE, Kind, Phase, Progress
 from onyx.task.task import Task
 
@@ -370,6 +371,23 @@ def test_a_micro_batch_is_committed_and_published_before_the_query_goes_on(tmp_p
     query.answer = QueryReply(tasks={"people": TaskCounts(6, 6)})
     bench.settle()
     assert bench.completed
+
+
+def test_what_a_micro_batch_has_spooled_is_removed_once_it_is_committed(tmp_path: Path) -> None:
+    _, greet, _ = a_spec(tmp_path)["catalog"]
+    shown = {"name": "out", "type": "output", "plugin": "blackhole"}
+    bench = Bench(a_spec(tmp_path) | {"catalog": [ENDLESS, greet, shown]})
+    query = begun(bench)
+    for number in (1, 2):
+        writer = SpoolWriter(tmp_path / f"spool-{number}")
+        writer.write([{"n": number}])
+        writer.close()
+        output = OutputResult(spools=(str(writer.path),))
+        query.batch = QueryBatch(number, {"out": output}, {}, ())
+        bench.settle()
+        assert query.published_batches == list(range(1, number + 1))
+        assert not writer.path.exists()
+    assert bench.written("out") == [{"n": 1}, {"n": 2}]
 
 
 def test_nothing_of_a_micro_batch_is_visible_of_a_worker_that_may_be_dead(tmp_path: Path) -> None:

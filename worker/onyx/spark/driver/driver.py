@@ -127,6 +127,7 @@ class Driver:
             if not found.over and found.attempt != new.attempt:
                 raise Unavailable(f"another worker has committed micro-batch {found.batch}")
             self.committed, self._version = found, version
+            self.outputs.remove_spools(new.outputs)
         assert self.committed is not None, "there is a result"
         last = self.committed
         self.outputs.publish(last.attempt, last.outputs, last.over)

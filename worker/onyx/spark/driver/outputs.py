@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onyx.errors import Blocked, Fenced, InvariantViolated, Unavailable, contained, describe
@@ -44,6 +44,7 @@ class Outputs:
         self._wanted = wanted
         self._pause = pause
         self._written: set[str] = set()
+        """Spools that are written, and may not be committed."""
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Fence off all groups but these: what others have staged is never published."""
@@ -64,6 +65,14 @@ class Outputs:
                 with self._plugin(task) as plugin:
                     self._write(plugin, waiting)
                 self._written.update(waiting)
+
+    def remove_spools(self, results: Mapping[str, OutputResult]) -> None:
+        """Remove those that are written and committed: a job without end would fill the disk."""
+        for result in results.values():
+            for spool in result.spools:
+                with suppress(OSError):  # it goes with the query at the latest
+                    Path(spool).unlink()
+            self._written.difference_update(result.spools)
 
     def publish(self, attempt: str, results: Mapping[str, OutputResult], over: bool = True) -> None:
         """Publish what was staged and is committed; what was published before stays as it is. Then
