@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
@@ -148,6 +150,39 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
     failure = answer("forgetful")
     assert failure is not None
     assert "a stage returns a DataFrame, this one a NoneType" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("condition", "schema", "by_user", "said"),
+    [
+        ("DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION", None, True, "give the task a `schema`"),
+        ("DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION", "n INT", True, "change the task's `schema`"),
+        ("PATH_NOT_FOUND", None, False, "no such cast"),
+    ],
+)
+def test_parts_that_spark_cannot_unite_are_for_the_user_to_mend(
+    user_code: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    condition: str,
+    schema: str | None,
+    by_user: bool,
+    said: str,
+) -> None:
+    class Refused(AnalysisException):
+        def getCondition(self) -> str:
+            return condition
+
+    def refuse(*_: Any) -> None:
+        raise Refused("no such cast")
+
+    monkeypatch.setattr(run_stage, "read_parts", refuse)
+    request = msgspec.structs.replace(
+        request_for("stages_of_a_user:doubled", user_code), frames=(Frame("n", schema=schema),)
+    )
+    failure = run_stage.answer(request, run_stage.Turn(FakeSessions(), "1", user_code))
+    assert failure is not None
+    assert failure.by_user is by_user
+    assert said in failure.message
 
 
 @pytest.mark.server

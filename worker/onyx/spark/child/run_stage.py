@@ -26,6 +26,8 @@ from onyx.spark.stage.parts import read_parts
 
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
+PARTS_NOT_SEEN = "PATH_NOT_FOUND"
+"""What Spark calls files that are not there."""
 DEFAULT_OPTIONS = {"json": {"ignoreNullFields": "false"}}
 """Of formats, where Spark's own would lose something."""
 
@@ -147,12 +149,20 @@ def _closed(sessions: Sessions, error: Exception) -> Exception:
 
 
 def _read(session: Any, frame: Frame) -> Any:
+    from pyspark.errors import AnalysisException
+
+    where = "" if frame.name is None else f"frame {frame.name!r}: "
     try:
         return read_parts(session, frame.parts, frame.schema)
     except UserFunctionError as error:
-        if frame.name is None:
-            raise
-        raise UserFunctionError(f"frame {frame.name!r}: {error}") from error
+        raise UserFunctionError(f"{where}{error}") from error
+    except AnalysisException as error:
+        if error.getCondition() == PARTS_NOT_SEEN:
+            raise  # a volume that both share may lag behind
+        what = "give the task a `schema`" if frame.schema is None else "change the task's `schema`"
+        raise UserFunctionError(
+            f"{where}the parts do not fit in one DataFrame: {_message(error)}; {what}"
+        ) from error
 
 
 def _result(
