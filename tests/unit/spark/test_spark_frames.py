@@ -222,6 +222,30 @@ def test_of_two_workers_that_begin_a_write_one_does(tmp_path: Path) -> None:
     assert len(runner.requests) == len(other.requests) == 1
 
 
+def test_a_worker_that_wakes_up_marks_no_write_of_its_successor_as_done(tmp_path: Path) -> None:
+    class InTheMiddle(BaseException):
+        """The successor is frozen, too."""
+
+    runner, other = Runner(), Runner()
+    jdbc = {**JDBC, "mode": "overwrite"}
+    frozen = written(made(tmp_path, runner, stage=STAGE, write=jdbc), 1)
+    successor = made(tmp_path, other, stage=STAGE, write=jdbc)
+    other.in_write = failing(InTheMiddle())
+
+    def sleep() -> None:
+        with pytest.raises(InTheMiddle):
+            successor.seal()
+
+    runner.in_write = sleep
+    with pytest.raises(Unavailable, match="another worker has begun to write"):
+        frozen.seal()
+    note = json.loads((tmp_path / "writes" / "job-1.json").read_text())
+    assert note["state"] == "began"
+    other.in_write = lambda: None
+    successor.seal()
+    assert len(other.requests) == 2
+
+
 def test_a_secret_of_a_format_comes_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

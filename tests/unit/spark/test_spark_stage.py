@@ -4,6 +4,7 @@ runner is a fake whose contract with the real one is kept by `test_spark_runner`
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
+from onyx.spark.stage import directory_stage
 from onyx.spark.stage.directory_stage import MANIFEST, DirectoryNotes, Workplace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, upgrade
@@ -310,6 +312,60 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
     with pytest.raises(Fenced):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert not place.result.exists()
+
+
+def failing_rename(monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
+    """The rename of a new result to its place fails; or the worker dies there."""
+    rename = os.rename
+
+    def renamed(source: Any, target: Any, **more: Any) -> None:
+        if str(source).startswith("result-"):
+            raise KeyboardInterrupt if dies else OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target, **more)
+
+    monkeypatch.setattr(os, "rename", renamed)
+
+
+def test_a_result_goes_back_if_the_next_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = spark_output(tmp_path, SummingRunner())
+    written(first, 1)
+    first.seal()
+    second = spark_output(tmp_path, SummingRunner(), job="job-2")
+    written(second, 2)
+    failing_rename(monkeypatch, dies=False)
+    with pytest.raises(Unavailable, match="Input/output error"):
+        second.seal()
+    assert total(tmp_path) == "1"
+    monkeypatch.undo()
+    second.seal()
+    assert total(tmp_path) == "2"
+
+
+@pytest.mark.parametrize("who", ["its own next attempt", "who fences it"])
+def test_a_result_goes_back_if_a_worker_dies_before_the_next_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    first = spark_output(tmp_path, SummingRunner())
+    written(first, 1)
+    first.seal()
+    runner = SummingRunner()
+    dying = spark_output(tmp_path, runner, job="job-2")
+    written(dying, 2)
+    monkeypatch.setattr(directory_stage, "_put_back", lambda *_: None)
+    failing_rename(monkeypatch, dies=True)
+    with pytest.raises(KeyboardInterrupt):
+        dying.seal()
+    monkeypatch.undo()
+    assert not (tmp_path / "result").exists()
+    if who == "who fences it":
+        spark_output(tmp_path, SummingRunner(), "g2", job="job-2").fence([GroupId("g2")])
+    else:
+        runner.failures.append(UserFunctionError("the stage fails now"))
+        with pytest.raises(UserFunctionError):
+            dying.seal()
+    assert total(tmp_path) == "1"
 
 
 def test_an_earlier_run_that_a_server_goes_on_with_writes_into_no_other_result(

@@ -79,9 +79,9 @@ class DirectoryParts:
                 for name in sorted(os.listdir(folder)):
                     incarnation = name.rpartition(".")[0]
                     if name.startswith(_GONE):
-                        remove_tree(folder, name)
+                        self._remove(folder, name)
                     elif incarnation not in keep:
-                        _remove(folder, name)
+                        self._remove(folder, _fenced(folder, name))
 
     def sweep(self) -> None:
         """Remove the staging directories of writers that are named like this one."""
@@ -94,7 +94,7 @@ class DirectoryParts:
             with opened(root, self._names) as folder:
                 for name in sorted(os.listdir(folder)):
                     if name.startswith(ours):
-                        remove_tree(folder, name)
+                        self._remove(folder, name)
             with contextlib.suppress(OSError):
                 (path / self._staging).rmdir()
                 (path / STAGING).rmdir()
@@ -106,7 +106,7 @@ class DirectoryParts:
         path = self._folder.path
         with contextlib.suppress(OSError):
             with opened(path, self._names) as folder:
-                remove_tree(folder, self._own)
+                self._remove(folder, self._own)
             (path / self._staging).rmdir()
             (path / STAGING).rmdir()
 
@@ -125,6 +125,10 @@ class DirectoryParts:
             ) from error
         except OSError as error:
             raise self._folder.explained(error) from error
+
+    def _remove(self, folder: int, name: str) -> None:
+        """Remove the directory of a writer; `folder` is the open one that it is in."""
+        remove_tree(folder, name)
 
     def _made(self) -> str:
         """Name of this writer's directory."""
@@ -228,8 +232,8 @@ def _make_beside_removals(folder: int, names: Sequence[str]) -> None:
                 raise
 
 
-def _remove(folder: int, name: str) -> None:
-    """Rename a directory, which fences its writer in one step, then remove what is in it."""
+def _fenced(folder: int, name: str) -> str:
+    """Rename a directory, which fences its writer in one step; its new name."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(name, f"{_GONE}{name}", src_dir_fd=folder, dst_dir_fd=folder)
-    remove_tree(folder, f"{_GONE}{name}")
+    return f"{_GONE}{name}"

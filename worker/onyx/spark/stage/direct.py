@@ -39,6 +39,9 @@ class WriteNote(msgspec.Struct, frozen=True):
     stage: str
     format: str
     state: Literal["began", "failed", "done"]
+    attempt: str
+    """Of one attempt alone: else two workers would write the same bytes, and each would take the
+    note of the other for its own."""
     failure: str = ""
 
 
@@ -146,12 +149,12 @@ class DirectWrite:
         """
         found = self.notes.read()
         self._refuse_doubt(request, self._decoded(found))
-        began = False
+        attempt, began = uuid.uuid4().hex, False
 
         def begin() -> None:
             nonlocal began, found
             self.permit()
-            found = self._note(request, "began", found)
+            found = self._note(request, "began", attempt, found)
             began = True
 
         try:
@@ -159,9 +162,9 @@ class DirectWrite:
                 runner(request, timeout_s, Watch(watch.wanted, watch.seen, begin))
         except OnyxError as error:
             if began:
-                self._note(request, "failed", found, str(error))
+                self._note(request, "failed", attempt, found, str(error))
             raise
-        self._note(request, "done", found)
+        self._note(request, "done", attempt, found)
 
     def _refuse_doubt(self, request: StageRequest, note: WriteNote | None) -> None:
         write = request.write
@@ -185,11 +188,13 @@ class DirectWrite:
         self,
         request: StageRequest,
         state: Literal["began", "failed", "done"],
+        attempt: str,
         before: bytes | None,
         failure: str = "",
     ) -> bytes:
         """Replace a note; the new one."""
-        note = WriteNote(self.job, request.stage, request.write.format, state, failure)
+        write = request.write.format
+        note = WriteNote(self.job, request.stage, write, state, attempt, failure)
         data = msgspec.json.encode(note)
         self.notes.write(data, before)
         return data

@@ -10,6 +10,9 @@ crash: a result with the job's id is final, and any other is replaced.
 Invariant: the worker renames the result, out of the staging directory that it holds open. Only the
 worker knows whether it may have been declared dead. And Spark creates missing directories: after a
 fence the path of a zombie may exist again, but not the directory that the zombie holds.
+
+The result of an earlier job steps aside into that directory. If the new one does not come, because
+the worker died in between or the rename failed, it goes back before the directory is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,8 +32,8 @@ from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
 from onyx.path_names import path_name
-from onyx.plugins.parts.directory import published_parts
-from onyx.plugins.protocol import SealProgress
+from onyx.plugins.parts.directory import DirectoryParts, published_parts
+from onyx.plugins.protocol import PluginContext, SealProgress
 from onyx.rooted import remove_tree
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
@@ -77,6 +80,18 @@ class Workplace:
     def result(self) -> Path:
         """The directory of the result."""
         return result_of(self.path, self.job, self.appends)
+
+
+class StageParts(DirectoryParts):
+    """The parts of a stage; the directory of a writer may hold a result, too."""
+
+    def __init__(self, directory: Path, context: PluginContext, result: Path) -> None:
+        super().__init__(directory, context)
+        self._result = result
+
+    def _remove(self, folder: int, name: str) -> None:
+        _put_back(f"{name}/{_REPLACED}", folder, self._result)
+        super()._remove(folder, name)
 
 
 class DirectoryNotes:
@@ -164,6 +179,7 @@ def _run(
     def wanted() -> bool:
         return place.wanted() and _is(own, held)
 
+    _put_back(_REPLACED, held, place.result)
     for name in os.listdir(held):
         if name.startswith(_NEW) or name == _REPLACED:
             remove_tree(held, name)
@@ -264,9 +280,21 @@ def _publish(place: Workplace, held: int, new: str) -> None:
     for an instant none, then the new one; never a mixture."""
     if place.result.exists():
         os.rename(place.result, _REPLACED, dst_dir_fd=held)
-    make_durable_directory(place.result.parent)
-    os.rename(new, place.result, src_dir_fd=held)
+    try:
+        make_durable_directory(place.result.parent)
+        os.rename(new, place.result, src_dir_fd=held)
+    except OSError:
+        _put_back(_REPLACED, held, place.result)
+        raise
     sync_directory(place.result.parent)
+
+
+def _put_back(replaced: str, folder: int, result: Path) -> None:
+    """A result that has stepped aside, unless there is none or another one stands. What cannot be
+    put back now stays where it is, and is tried again."""
+    with suppress(OSError):
+        os.rename(replaced, result, src_dir_fd=folder)
+        sync_directory(result.parent)
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from onyx.ids import GroupId, JobId
 from onyx.objects.urls import ObjectUrl
-from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.parts.stores import PartStore
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import object_stage, versions
-from onyx.spark.stage.directory_stage import DirectoryNotes, Workplace, run_stage
-from onyx.spark.stage.frames import folder_of
+from onyx.spark.stage.directory_stage import DirectoryNotes, StageParts, Workplace, run_stage
+from onyx.spark.stage.frames import folder_of, result_of
 from onyx.spark.stage.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
 
 
@@ -59,8 +58,9 @@ def directory_results(
     )
     own = place.of(frame)
 
-    def parts_of(context: PluginContext) -> DirectoryParts:
-        return DirectoryParts(own.parts_of(context.job), context)
+    def parts_of(context: PluginContext) -> StageParts:
+        result = result_of(path, context.job, appends)
+        return StageParts(own.parts_of(context.job), context, result)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
         run_stage(place, parts.own, request, runner, timeout_s)
