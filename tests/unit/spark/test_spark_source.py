@@ -205,6 +205,27 @@ def test_the_schema_holds_what_all_parts_have(tmp_path: Path) -> None:
     assert found == pa.schema([("n", pa.float64()), ("t", pa.string()), ("l", pa.bool_())])
 
 
+@pytest.mark.parametrize(
+    ("array", "values"),
+    [
+        (
+            pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+            [[{"key": "a", "value": 1}], None],
+        ),
+        (pa.array([1.5, None], pa.float16()), [1.5, None]),
+        (pa.array(["a", None]).dictionary_encode(), ["a", None]),
+    ],
+    ids=["map", "float16", "dictionary"],
+)
+def test_what_has_another_type_in_a_segment_is_read_as_that(
+    tmp_path: Path, array: pa.Array, values: list[Any]
+) -> None:
+    path = tmp_path / "part-w-0-0123456789ab-000000.parquet"
+    pq.write_table(pa.table({"x": array}), path)
+    schema = schemas.found_in(published(place(tmp_path)), "here")
+    assert [row["x"] for row in read(str(path), schema)] == values
+
+
 def test_a_schema_that_nobody_knows_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"here: nothing is published yet, .* give the schema"):
         schemas.found_in([], "here")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import OnyxError, UserError
+from onyx.flow.column_types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.file_systems import Files
 from onyx.spark.source.offsets import Part, Rows
@@ -46,6 +47,7 @@ def _of(path: str) -> pa.Schema:
         return found[0] if found else pa.schema([])
     try:
         with Files().open(path, ahead=False) as file, named_errors(path):
-            return pq.read_schema(file).remove_metadata()
+            found = pq.read_schema(file).remove_metadata()
+            return usual_schema(found) or found  # as `rows` gives them
     except OnyxError as error:
         raise UserError(f"{path}: {error}") from error
