@@ -13,9 +13,9 @@ from onyx.plugins.attempts import Attempts
     [
         (UserFunctionError("ValueError: no"), 0, [0, 0.1, 0.2]),
         (UserFunctionError("ValueError: no"), 600, [0, 600.1, 1200.2]),
-        (Unavailable("no server answers"), 0, [0, 5, 20, 50, 80, 110, 140]),
-        (Unavailable("no server answers"), 10, [0, 15, 40, 80, 120]),
-        (Unavailable("the process died"), 600, [0, 605, 1220]),
+        (Unavailable("no server answers"), 0, [0, 1, 6, 21, 51, 81, 111, 141]),
+        (Unavailable("no server answers"), 10, [0, 11, 26, 51, 91, 131]),
+        (Unavailable("the process died"), 600, [0, 601, 1206]),
     ],
     ids=["raises", "raises late", "away", "away and slow to say so", "dies late"],
 )

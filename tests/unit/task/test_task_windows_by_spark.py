@@ -11,8 +11,10 @@ import pytest
 from tests.support.bench import Bench
 from tests.support.spark_windows import run_plan
 
-from onyx.errors import Unavailable, UserFunctionError
+from onyx.errors import Blocked, Unavailable, UserFunctionError
+from onyx.plugins.attempts import AWAY_S
 from onyx.settings import Settings, StateSettings
+from onyx.spark.windows.firings import ATTEMPTS_MAX
 from onyx.state.stores.opening import open_store, remove
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -114,9 +116,13 @@ def test_counts_are_exact_when_the_task_is_rescaled(
     assert by_extent(made) == WANTED
 
 
-def test_a_stage_that_spark_could_not_run_is_run_again(tmp_path: Any) -> None:
+def test_a_stage_that_spark_could_not_run_is_run_again_while_its_server_is_replaced(
+    tmp_path: Any,
+) -> None:
     made = bench(tmp_path, GLOBAL, 1)
-    failures = [Unavailable("its process died"), Unavailable("again")]
+    full = UserFunctionError("java.io.IOException: No space left on device")
+    failures: list[Exception] = [Unavailable("no server answers")] * 3
+    failures += [Blocked("full"), full] * 4
 
     def runner(*arguments: Any) -> None:
         if failures:
@@ -124,6 +130,11 @@ def test_a_stage_that_spark_could_not_run_is_run_again(tmp_path: Any) -> None:
         run_plan(*arguments)
 
     made.stage_runner = runner
+    for _ in range(11):
+        made.settle()
+        assert not made.completed
+        assert made.exceptions == []
+        made.clock.advance(15.0)
     made.settle()
     assert made.completed
     assert Counter({each["word"]: each["count"] for each in made.written("write")}) == EXPECTED
@@ -145,7 +156,9 @@ def test_a_stage_that_keeps_failing_kills_the_job(
         raise error
 
     made.stage_runner = runner
-    made.settle()
+    for _ in range(ATTEMPTS_MAX):
+        made.settle()
+        made.clock.advance(AWAY_S)
     assert reported in made.exceptions[0]["detail"]
     assert made.proposals("kill-job")
 

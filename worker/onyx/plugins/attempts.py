@@ -14,7 +14,7 @@ from onyx.errors import Unavailable
 
 AWAY_S = 120.0
 """What cannot be reached is waited for so long, from the first failure on."""
-AWAY_DELAYS_S = (5.0, 15.0, 30.0)
+AWAY_DELAYS_S = (1.0, 5.0, 15.0, 30.0)
 """Until the next attempt, after the first failures; the last one again and again."""
 BLOCKED_RETRY_S = 5.0
 """What waits for room (`Blocked`) is tried again so often: it may have to run a whole stage."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onyx.errors import Fenced, Unavailable, UserFunctionError
+from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
+from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
+from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import SealProgress
+from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.outcomes import Outcome
@@ -28,7 +31,7 @@ from onyx.windows.firing import Firing
 
 logger = logging.getLogger("onyx.windows")
 ATTEMPTS_MAX = 3
-"""Of a stage that Spark could not run, the first one included."""
+"""Of a stage that Spark could not run, the first one included, and for two minutes at least."""
 STAGE_TIMEOUT_S = 3_600.0
 
 
@@ -46,6 +49,7 @@ class Spark:
     wanted: Callable[[], bool]
     """Whether the task still has its state."""
     seen: Callable[[SealProgress], None] = lambda _: None
+    clock: Clock = field(default_factory=SystemClock)
 
 
 @dataclass(slots=True)
@@ -64,9 +68,10 @@ class Stage:
 
         Raises:
             UserFunctionError: Spark cannot compute it, or took too long.
-            Unavailable: Spark failed `ATTEMPTS_MAX` times.
+            Unavailable: Spark failed too often (`plugins.attempts`).
         """
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        attempts = Attempts()
+        while True:
             name = self.folder.new_result()
             logger.info("%s fires: Spark at %s aggregates %s", self.where, self.spark.master,
                         plan.words())  # fmt: skip
@@ -82,13 +87,25 @@ class Stage:
             except Fenced:  # the task has lost its state, and nobody asks for the next page
                 while True:
                     yield None
-            except UserFunctionError as error:
-                raise UserFunctionError(f"{self.where}, by Spark: {error}") from error
-            except Unavailable as error:
-                if attempt == ATTEMPTS_MAX:
-                    raise Unavailable(f"{self.where}, by Spark: {error}") from error
-                logger.warning("%s: attempt %d by Spark failed, trying again: %s", self.where,
-                               attempt, error)  # fmt: skip
+            except (UserFunctionError, Unavailable) as error:
+                again_s = self._again_s(attempts, error)
+                while self.spark.clock.monotonic_s() < again_s:
+                    yield None
+
+    def _again_s(self, attempts: Attempts, error: UserFunctionError | Unavailable) -> float:
+        """When the stage is to run again. Raises the error with what it is about: never."""
+        now_s = self.spark.clock.monotonic_s()
+        if isinstance(error, Blocked) or is_full(error):
+            self.words = f"Spark does not aggregate {self.where}: {describe(error)}"
+            return now_s + BLOCKED_RETRY_S
+        again_s = None
+        if isinstance(error, Unavailable):
+            again_s = attempts.next_s(error, now_s, ATTEMPTS_MAX, 0.0)
+        if again_s is None:
+            raise type(error)(f"{self.where}, by Spark: {error}") from error
+        self.words = f"Spark failed {attempts.failed} times over {self.where}: {describe(error)}"
+        logger.warning("%s, trying again", self.words)
+        return again_s
 
     def _run(self, plan: Plan, name: str) -> None:
         self.folder.make()

@@ -70,6 +70,7 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         f"onyx: {job.name}",
         partial(_wanted, program, wiring.version),
         partial(report, LatestProgress(), program.metrics),
+        services.clock,
     )
     page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
 
