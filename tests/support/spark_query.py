@@ -135,7 +135,7 @@ class Frames:
     """In the place of a session."""
 
     def __init__(self, places: int = 3, checkpoint: Checkpoint | None = None) -> None:
-        self._places = places
+        self._places = self.defaultParallelism = places
         self.conf = self.sparkContext = self
         self._checkpoint = checkpoint or Checkpoint()
 
@@ -173,6 +173,7 @@ def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) ->
         attempt=f"a{next(_attempts)}",
         scratch=str(scratch),
         data_dir=str(folder),
+        state_place=str(folder / "state"),
         **more,
     )
 

@@ -16,7 +16,19 @@ from onyx.state.stores.interface import Stored
 
 WINDOWS_BY_SPARK = "windows.spark"
 """A folder of a job for files that are no chunks. Beside its tasks, whose names have no dot."""
+PLACES_OF_SPARK = "places.spark"
+"""A folder of a job for the state that its windows have between micro-batches on Spark."""
 _NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
+
+
+def place_chunk(job: str, task: str, name: str) -> str:
+    """A chunk of state between micro-batches. Its name begins with the number of the batch."""
+    return f"{place_prefix(job)}{task}/{name}"
+
+
+def place_prefix(job: str) -> str:
+    """Begins the names of all such chunks of a job."""
+    return f"{job}/{PLACES_OF_SPARK}/"
 
 
 class LogKey(NamedTuple):

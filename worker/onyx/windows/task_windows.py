@@ -164,6 +164,14 @@ class TaskWindows:
             self._found(record.window).restore(shard, record)
             self._holder.trim()
 
+    def resume(self, watermark: Number) -> None:
+        """The watermark was here when the state was recorded that has been restored: what it has
+        passed has fired."""
+        self._watermark = watermark
+        for window in self._windows.values():
+            assert isinstance(window, Window), "a query of Spark has all states in memory"
+            window.resume(watermark)
+
     def merge(self, records: Sequence[SetStates]) -> None:
         """States of groups, folded elsewhere from other segments, are added to those here. Only of
         fixed, sliding and global windows, whose extents do not depend on segments."""

@@ -120,6 +120,10 @@ class PartitionMarks:
         """The partition was asked and gave nothing that has a time."""
         self._silent_since_s.setdefault(partition, now_s)
 
+    def newest(self, partition: int) -> int | None:
+        """The latest time of all that the partition has given; None if it has given none."""
+        return self._greatest.get(partition)
+
     def forget(self, partitions: Iterable[int]) -> None:
         """They belong to other peers now, and would start anew here."""
         for partition in partitions:

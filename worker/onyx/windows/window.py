@@ -60,13 +60,10 @@ class Window(AllInRecords):
         page_max: int,
     ) -> None:
         """`page_max`: firings of one page."""
-        self.compiled = compiled
-        self._declared = compiled.window
+        self.compiled, self._declared = compiled, compiled.window
         self._aggregation = compiled.aggregation
-        self._grouped = grouped
-        self._shards = shards
-        self._holder = holder
-        self._page_max = page_max
+        self._grouped, self._shards = grouped, shards
+        self._holder, self._page_max = holder, page_max
         window_id, of_segments = compiled.window.id, compiled.watermark_of_segments
         recorded = compiled.lateness is not None or of_segments
         self._watermarks = ShardWatermarks(window_id, of_segments, recorded, shards)
@@ -383,6 +380,10 @@ class Window(AllInRecords):
                 self._watermarks.restore(shard, record)
             case _:
                 self._extents.restore(shard, record)
+
+    def resume(self, watermark: Number) -> None:
+        """See `TaskWindows.resume`."""
+        self._watermarks.task = watermark
 
     def merge(self, record: SetStates) -> None:
         """Add states that were folded elsewhere."""

@@ -100,10 +100,13 @@ def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
     )
     together = bool(windows) and not any(against)
     marks = _watermarks([*windows, *below], together) if assigned else "none"
-    return Exchange(task, stage, _key(job.entry(task)), planned, marks)
+    ends = marks != "none" or (is_unbounded(job) and bool(windows or below))
+    return Exchange(task, stage, _key(job.entry(task)), planned, marks, ends)
 
 
 def _against(job: Job, window: Window, combine: bool) -> str:
+    if is_unbounded(job):
+        return "the state of a place lasts over micro-batches"
     if not combine:
         return "segments are behind the watermark"
     return against_combining(job, window, any(map(_assigns, job.catalog)))

@@ -37,6 +37,9 @@ class Exchange:
     watermarks: Literal["none", "segments", "batches"] = "none"
     """What carries event time to it. `segments`: it comes with them. `batches`: every batch of the
     source says it to every place, because windows drop what is late."""
+    ends: bool = False
+    """Whether every place hears where each of its origins ends, in the query or in a micro-batch:
+    windows fire then, and state is kept."""
 
     @property
     def combined(self) -> bool:

@@ -25,9 +25,8 @@ def refusals(job: Job) -> tuple[Problem, ...]:
     return (
         *_catalog(job),
         *_lifecycles(job),
-        *_triggers(job),
         *_upgrade(job),
-        *(_without_end(job) if is_unbounded(job) else ()),
+        *(_without_end(job) if is_unbounded(job) else _triggers(job)),
     )
 
 
@@ -45,13 +44,6 @@ def _has_no_end(entry: CatalogEntry) -> bool:
 
 
 def _without_end(job: Job) -> Iterator[Problem]:
-    for index, window in enumerate(job.windows):
-        yield Problem(
-            at("spec.windows", index),
-            f"engine spark folds no windows over inputs without end: window {window.id} would need "
-            "its state in Spark's checkpoint",
-            f"give the inputs an end, or {PEERS}",
-        )
     for index, entry in enumerate(job.catalog):
         if entry.type == "output" and entry.plugin == "spark":
             yield Problem(

@@ -25,7 +25,7 @@ import msgspec
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.spark.query.request import OutputResult, Position, TaskCounts
+from onyx.spark.query.request import Held, OutputResult, Position, TaskCounts
 from onyx.structs import prepared
 
 INLINE_BYTES_MAX = 256 * 1024
@@ -46,6 +46,8 @@ class Committed(msgspec.Struct, frozen=True):
     """Number of the micro-batch; 0: all of a job over bounded inputs."""
     positions: tuple[Position, ...] = ()
     """Behind the micro-batch."""
+    held: Held = Held()
+    """What windows hold behind it."""
     over: bool = True
     """Whether nothing follows."""
 

@@ -18,7 +18,9 @@ from onyx.spark.driver.committed import Committed, commit, committed
 from onyx.spark.driver.counts import NOTHING, Counts, added
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.running import RunningQuery
+from onyx.spark.driver.states import States
 from onyx.spark.query.request import (
+    Held,
     QueryBatch,
     QueryProgress,
     QueryReply,
@@ -41,6 +43,8 @@ class Driver:
     """Without what is new in each run."""
     outputs: Outputs
     counts: Counts
+    states: States | None = None
+    """Of windows over inputs without end; None: the job has none."""
     query: RunningQuery | None = None
     reply: QueryReply | None = None
     """Of the query that has staged everything."""
@@ -54,6 +58,8 @@ class Driver:
     """Of the query; a micro-batch begins anew."""
     seals: Attempts = field(default_factory=Attempts)
     """Of an output."""
+    draining: bool = False
+    """Whether the query reads nothing more, and its windows fire for the last time."""
     live: list[GroupId] = field(default_factory=list)
     """Groups that were there when this worker took the job over."""
     _progress: QueryProgress | None = field(default=None, init=False)
@@ -67,6 +73,9 @@ class Driver:
         one: all but the groups that are there."""
         self.live = live
         found = committed(self.log, self.job_id)
+        if self.states is not None:
+            held, batch = (Held(), 0) if found is None else (found[0].held, found[0].batch)
+            self.states.take_over(self.log, held, batch)
         if found is None:
             self.outputs.fence(live)
             return False
@@ -86,6 +95,9 @@ class Driver:
                 attempt=self.attempt,
                 batches=0 if last is None else last.batch,
                 positions=() if last is None else last.positions,
+                held=Held() if last is None else last.held,
+                draining=self.draining,
+                state_place="" if self.states is None else self.states.place,
             )
             self.query = start(request)
         return self.query
@@ -120,7 +132,7 @@ class Driver:
             SealFailed: what is committed is published, and an output cannot be sealed.
             Unavailable: not now; or another worker has committed, and this one is stopped soon.
         """
-        new = self._to_commit()
+        new, before = self._to_commit(), self.committed
         if new is not None:
             self.outputs.write_spools(new.outputs)
             found, version = commit(self.log, self.job_id, new, self._version)
@@ -132,6 +144,8 @@ class Driver:
         last = self.committed
         self.outputs.publish(last.attempt, last.outputs, last.over)
         self.outputs.fence(self.live)
+        if self.states is not None and before is not None:
+            self.states.replaced(before.held, last.held)
 
     def _to_commit(self) -> Committed | None:
         """What is staged and not committed yet."""
@@ -144,8 +158,9 @@ class Driver:
                 return None
             tasks = added(self._before, batch.tasks)
             return Committed(
-                self.attempt, batch.outputs, tasks, batch.number, batch.positions, over=False
-            )
+                self.attempt, batch.outputs, tasks, batch.number, batch.positions, batch.held,
+                over=False,
+            )  # fmt: skip
         if self.reply is None:
             return None
         tasks = added(self._before, self.reply.tasks)
@@ -179,6 +194,17 @@ class Driver:
         tasks = {} if self.committed is None else self.committed.tasks
         inputs = (entry.name for entry in self.job.catalog if entry.type == "input")
         return {task: tasks.get(task, NOTHING).read for task in inputs}
+
+    def drain(self) -> bool:
+        """The job drains; False if its query is to run nevertheless, because windows fire for the
+        last time: then one begins that does only this."""
+        if self.states is None or self.committed is None:
+            self.drop_query()
+            return True
+        if not self.draining:
+            self.drop_query()
+            self.draining = True
+        return False
 
     def drop_query(self) -> None:
         """End the query, if one runs, and forget it. What it has staged goes, unless it may be

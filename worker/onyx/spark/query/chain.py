@@ -9,30 +9,46 @@ from typing import Any
 import msgspec
 
 from onyx.spark.query.programs import Query
-from onyx.spark.query.request import OutputResult, TaskCounts
+from onyx.spark.query.request import OutputResult, QueryRequest, TaskCounts
 from onyx.spark.query.rows import DDL, ORDER, Row
 from onyx.spark.query.stage import run_stage
 from onyx.spark.query.tree import total
 
 PLACES_MAX = 128
 """As many as there are key groups."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+STREAMED_PLACES_MIN = 8
+STREAMED_PLACES_A_CORE = 2
+"""Each place is a task of Spark in each micro-batch, so the 200 that Spark takes would cost more
+than the work. The number is for good, so there is room for more cores."""
 
 
 def places_of(spark: Any) -> int:
     """How many shares the groups of a task are in."""
-    return min(int(spark.conf.get("spark.sql.shuffle.partitions")), PLACES_MAX)
+    return min(int(spark.conf.get(PARTITIONS)), PLACES_MAX)
 
 
-def chain(frame: Any, config: str, places: int, stages: int) -> list[Row]:
+def streamed_places(spark: Any, request: QueryRequest) -> int:
+    """The same for micro-batches; as the job says, if it does."""
+    if PARTITIONS in request.spark_conf:
+        return places_of(spark)
+    cores = STREAMED_PLACES_A_CORE * int(spark.sparkContext.defaultParallelism)
+    return min(max(STREAMED_PLACES_MIN, cores), PLACES_MAX)
+
+
+def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") -> list[Row]:
     """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
+
+    Args:
+        reached: of a micro-batch, what was committed before (`stage.run_stage`).
 
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    frame = frame.mapInArrow(partial(run_stage, config, 0), DDL)
+    frame = frame.mapInArrow(partial(run_stage, config, 0, reached), DDL)
     for number in range(1, stages):
         frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
-        frame = frame.mapInArrow(partial(run_stage, config, number), DDL)
+        frame = frame.mapInArrow(partial(run_stage, config, number, reached), DDL)
     return [Row(*row) for row in frame.collect()]
 
 

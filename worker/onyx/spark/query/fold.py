@@ -1,7 +1,7 @@
 """The windows of a task over one share of its groups: the code of peers, in memory.
 
-What fires is sent on when the batch, or the page, is through. At the end every extent fires for the
-last time.
+What fires is sent on when the batch, or the page, is through. When all has come every extent fires
+for the last time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Batch, Segment, Segments
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.grouping import shard_of
 from onyx.ledger.applied import Mask
 from onyx.seams import Clock
 from onyx.spark.query.failure import TaskFailed
+from onyx.spark.query.kept_states import Contents
 from onyx.spark.query.tree import Tree
 from onyx.task.parts import Program
 from onyx.task.windowed.fire import carry_out
@@ -23,31 +24,25 @@ from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import SetStates
-from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
 
 class Fold:
     """The windows of one share (`task.windowed.folding.Folding`)."""
 
-    def __init__(self, tree: Tree, program: Program, place: int, places: int) -> None:
-        """`place`: which of so many shares it is."""
+    def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
+        """`contents`: what the windows of the share hold."""
         its = program.windowed
         assert its is not None, "only windowed tasks fold"
         self._tree = tree
         self._task = program.task
-        self._grouped = its.group_key is not None
-        self.shard_of = Shards(shard_of if self._grouped else _only_shard)
-        self.windows = TaskWindows(its.compiled, shard_of)
+        self.shard_of = Shards(shard_of if its.group_key is not None else _only_shard)
+        self.windows = contents.windows
         self.calls = TriggerCalls(program.task, its.functions, program.event)
         self.clock: Clock = program.clock
         self.closed: set[int] = set()
-        self._shards = [each for each in range(SHARDS) if each % places == place]
-        if not self._grouped:
-            self._shards = [0]
-        for shard in self._shards:
-            self.windows.restore(shard, [])
-        self._unique: dict[int, UniqueKeys] = {}
+        self._shards = contents.shards
+        self._unique = contents.unique
         self._emitted: list[tuple[str | None, list[Segment]]] = []
 
     def add(self, segments: Segments) -> None:
@@ -62,6 +57,10 @@ class Fold:
     def advance(self, mark: int) -> None:
         """Event time has come to this."""
         self._fire(self.windows.advance(mark))
+
+    def tick(self) -> None:
+        """Timers fire that are due."""
+        self._fire(self.windows.tick(self.clock.wall_ms()))
 
     def end(self) -> None:
         """Everything has come."""

@@ -15,7 +15,7 @@ Spark runs the source in a process of its own; a file beside the checkpoint says
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ import pyarrow as pa
 from onyx.errors import StateError
 from onyx.plugins.protocol import Cursor, Reader
 from onyx.spark.query.programs import Query, query_of
-from onyx.spark.query.request import Position
+from onyx.spark.query.request import PlaceState, Position
 from onyx.structs import prepared
 
 DDL = "number int, batch bigint, start string"
@@ -38,6 +38,13 @@ class Reached(msgspec.Struct, frozen=True):
 
     batches: int
     positions: tuple[Position, ...]
+    states: tuple[PlaceState, ...] = ()
+    """What windows hold behind them."""
+    due_ms: int | None = None
+    """When the next batch begins even if there is nothing to read, since the epoch: a timer fires,
+    or a partition becomes idle."""
+    ends: bool = False
+    """Whether the next batch reads nothing and is the last one, because the job drains."""
 
 
 def asked_of(batch: pa.RecordBatch) -> Iterator[Asked]:
@@ -52,6 +59,17 @@ def write_reached(path: Path, reached: Reached) -> None:
     new = path.with_suffix(".new")
     new.write_bytes(msgspec.json.encode(reached))
     new.replace(path)
+
+
+def due_ms(query: Query, positions: Iterable[Position], states: Iterable[PlaceState]) -> int | None:
+    """When a batch begins even if there is nothing to read; None: never."""
+    found = [each.due_ms for each in states if each.due_ms is not None]
+    if any(each.watermarks != "none" for each in query.plan.exchanges):
+        for each in positions:
+            timeout_ms = query.job.entry(each.task).idle_timeout
+            if timeout_ms is not None and not each.exhausted and not each.idle:
+                found.append(each.seen_ms + timeout_ms)
+    return min(found, default=None)
 
 
 class Batches:
@@ -82,7 +100,7 @@ class Batches:
             )
         if after < reached.batches:
             return reached.batches
-        return after + 1 if self._has_news(reached) else after
+        return after + 1 if self._is_due(reached) or self._has_news(reached) else after
 
     def asked(self, end: int) -> list[Asked]:
         """The requests of the batch that ends at an offset; none if it is committed."""
@@ -92,8 +110,12 @@ class Batches:
         return [
             (number, end, each)
             for number, each in enumerate(reached.positions)
-            if not each.exhausted
+            if reached.ends or not each.exhausted
         ]
+
+    def _is_due(self, reached: Reached) -> bool:
+        due_ms = reached.due_ms
+        return reached.ends or (due_ms is not None and self._query.clock.wall_ms() >= due_ms)
 
     def _has_news(self, reached: Reached) -> bool:
         """Whether a reader of any partition has a segment, or has come to its end."""

@@ -12,7 +12,7 @@ from onyx.flow.batch import U64, Segments, joined, take
 from onyx.flow.columns import Columns
 from onyx.flow.grouping import slots_of_shards
 from onyx.spark.compiler.plan import Exchange, Plan
-from onyx.spark.query.rows import Row, segments_row
+from onyx.spark.query.rows import Ending, Row, segments_row
 
 GATHERED_MAX = 2_048
 """Segments for one place that are gathered before they become a row."""
@@ -78,9 +78,10 @@ class Outlet:
         self._step += 1
         self._number = 0
 
-    def end(self, downstream: frozenset[str]) -> None:
-        """Nothing more comes from the origin. Every place hears its last watermark: one that got
-        few segments of it knows less, and extents fire by the watermark before they do at the end.
+    def end(self, downstream: frozenset[str], how: Ending = "end") -> None:
+        """Nothing more comes from the origin, or not in this micro-batch. Every place hears its
+        last watermark: one that got few segments of it knows less, and extents fire by the
+        watermark before they do at the end.
         """
         for task, place in sorted(self._gathered):
             self._flush(task, place)
@@ -88,10 +89,10 @@ class Outlet:
         self._step, self._number = self._step + 1, 0
         for task in sorted(downstream):
             exchange = self._exchanges[task]
-            if exchange.watermarks != "none":
+            if exchange.ends:
                 self._say(exchange)
                 for place in self._places_of(exchange):
-                    self._add(Row(exchange.stage, task, place, self._seq(), self._origin, "end",
+                    self._add(Row(exchange.stage, task, place, self._seq(), self._origin, how,
                                   self.mark, b""))  # fmt: skip
 
     def take_rows(self) -> list[Row]:

@@ -40,6 +40,41 @@ class Position(msgspec.Struct, frozen=True):
     state: Any = None
     """For a reader at `cursor` (`plugins.protocol.Cursor`)."""
     exhausted: bool = False
+    newest_ms: int | None = None
+    """The latest event time of all that was read, where the input assigns watermarks."""
+    seen_ms: int = 0
+    """When the last segment with an event time was read, or reading began: since the epoch."""
+    idle: bool = False
+    """Whether it holds no watermark back, because nothing came for `idleTimeout`."""
+
+
+@prepared
+class PlaceState(msgspec.Struct, frozen=True):
+    """What a place of a task behind a shuffle knows behind a micro-batch."""
+
+    task: str
+    place: int
+    mark: int | None = None
+    """Event time has come to this there, in milliseconds."""
+    idle: bool = False
+    """Whether nothing that feeds it holds the watermark back."""
+    files: tuple[tuple[str, int], ...] = ()
+    """Chunks in the state store, each with its bytes: the whole state of its windows, then what has
+    changed (`query.kept_states`)."""
+    due_ms: int | None = None
+    """When a timer fires next: since the epoch."""
+    over: bool = False
+    """All that feeds it has ended, and its windows have fired for the last time."""
+
+
+@prepared
+class Held(msgspec.Struct, frozen=True):
+    """What the windows of a job hold behind a micro-batch."""
+
+    places: int = 0
+    """How many shares the groups of a task are in: for good, because each has its state. 0: not
+    decided yet."""
+    states: tuple[PlaceState, ...] = ()
 
 
 @prepared
@@ -66,6 +101,14 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Micro-batches of the job that are committed."""
     positions: tuple[Position, ...] = ()
     """How far these have read."""
+    held: Held = Held()
+    """What windows hold behind them."""
+    draining: bool = False
+    """Whether nothing more is read of inputs without end: windows fire for the last time."""
+    state_place: str = ""
+    """URL or folder of the state store, as executors see it."""
+    state_group_access: bool = False
+    """Whether its files are for the group of the user too."""
     checkpoint: str = ""
     """Folder of Spark's checkpoint; empty: one below `scratch`. Unused over bounded inputs."""
     master: str = "local[*]"
@@ -150,6 +193,8 @@ class QueryBatch(msgspec.Struct, frozen=True, tag_field="type", tag="batch"):
     """Counts of the query until now."""
     positions: tuple[Position, ...]
     """Of all partitions, behind the batch."""
+    held: Held = Held()
+    """What windows hold behind the batch."""
 
 
 @prepared

@@ -40,9 +40,16 @@ ORDER = ("stage", "task", "place", "seq", "origin")
 """How a stage wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
 """Stage of rows that are for the driver."""
-Kind = Literal["dicts", "columns", "states", "end", "token", "spool", "counts", "position"]
+Kind = Literal[
+    "dicts", "columns", "states", "end", "pause", "idle",
+    "token", "spool", "counts", "position", "held",
+]  # fmt: skip
 """`states`: records of windows that were folded before the shuffle (`query.combine`).
-`position`: how far a partition was read for the micro-batch that `seq` is."""
+`end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
+same, and nobody waits for its watermark meanwhile.
+`position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
+knows behind it (`request.PlaceState`)."""
+Ending = Literal["end", "pause", "idle"]
 
 
 class Row(NamedTuple):
@@ -59,7 +66,8 @@ class Row(NamedTuple):
     """A partition of an input, or a place of a windowed task: whose event time `mark` is."""
     kind: Kind
     mark: int | None
-    """The watermark of the origin behind this row; None: not known. Of `end`: none counts."""
+    """The watermark of the origin behind this row; None: not known. Of `end` and `idle`: none
+    counts."""
     payload: bytes
 
 

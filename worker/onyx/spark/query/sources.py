@@ -41,13 +41,15 @@ class Partition:
     def __init__(self, query: Query, plugin: Input, task: str, name: str) -> None:
         self._plugin = plugin
         self._name = name
-        self.reached: Position | None = None
+        self.reached = Position(task, name)
+        """How far a micro-batch has read."""
         entry = query.job.entry(task)
         self._columns = entry.batch_format == "arrow"
         self._most = entry.batch_size or (COLUMNS_MAX if self._columns else DICTS_MAX)
         assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
         needed = any(each.watermarks != "none" for each in query.plan.exchanges)
         self._times = SourceTimes(entry, query.resolve, query.clock) if assigns and needed else None
+        self._clock, self._idle_ms = query.clock, entry.idle_timeout
 
     @property
     def mark(self) -> int | None:
@@ -55,14 +57,21 @@ class Partition:
         mark = None if self._times is None else self._times.mark([0])
         return mark if isinstance(mark, int) else None
 
-    def some(self, start: Position) -> Iterator[Segments]:
-        """What there is now from a position on, up to a limit; then `reached` is behind it.
+    def resume(self, start: Position) -> None:
+        """Go on from a position: the watermark is what it was there."""
+        self.reached = start
+        if self._times is not None and start.newest_ms is not None:
+            self._times.resume(0, start.newest_ms)
+
+    def some(self) -> Iterator[Segments]:
+        """What there is now from `reached` on, up to a limit; then `reached` is behind it.
 
         Raises like `batches`.
         """
+        start = self.reached
         cursor = Cursor(start.cursor, start.state)
         reader = segments_reader(self._plugin.open(self._name, cursor), self._columns)
-        at, begun_s, waited_s = start.cursor, time.monotonic(), 0.0
+        at, begun_s, waited_s, seen = start.cursor, time.monotonic(), 0.0, False
         most = start.position + BATCH_SEGMENTS_MAX
         try:
             while at < most and time.monotonic() - begun_s < BATCH_S:
@@ -71,7 +80,10 @@ class Partition:
                 at += len(segments)
                 if len(segments) > skipped:
                     waited_s = NEWS_S
-                    yield part_of(segments, skipped, len(segments)) if skipped else segments
+                    fresh = part_of(segments, skipped, len(segments)) if skipped else segments
+                    if self._times is not None:
+                        seen |= self._times.read(0, fresh)
+                    yield fresh
                 elif not len(segments):
                     if reader.exhausted() or waited_s >= NEWS_S:
                         break
@@ -80,9 +92,17 @@ class Partition:
             place, ended = reader.cursor(at), reader.exhausted()
         finally:
             reader.close()
-        self.reached = structs.replace(
+        reached = structs.replace(
             start, position=at, cursor=place.position, state=place.state, exhausted=ended
         )
+        self.reached = reached if self._times is None else self._timed(reached, self._times, seen)
+
+    def _timed(self, reached: Position, times: SourceTimes, seen: bool) -> Position:
+        now_ms = self._clock.wall_ms()
+        seen_ms = now_ms if seen else reached.seen_ms
+        idle = self._idle_ms is not None and now_ms - seen_ms >= self._idle_ms
+        newest_ms = times.newest_ms(0)
+        return structs.replace(reached, newest_ms=newest_ms, seen_ms=seen_ms, idle=idle)
 
     def batches(self) -> Iterator[Segments]:
         """All that the partition has.

@@ -12,13 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from onyx.plugins.protocol import Input
-from onyx.spark.query.arrivals import Arrivals, downstream, origins
+from onyx.spark.query.arrivals import downstream
 from onyx.spark.query.failure import Disordered, TaskFailed
-from onyx.spark.query.fold import Fold
-from onyx.spark.query.micro_batches import Asked, asked_of
+from onyx.spark.query.micro_batches import Asked, Reached, asked_of
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, query_of
-from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of, segments_of, states_of
+from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of
+from onyx.spark.query.shares import Share
 from onyx.spark.query.sinks import Sinks
 from onyx.spark.query.sources import Partition
 from onyx.spark.query.tree import Tree
@@ -29,12 +29,13 @@ _numbers = itertools.count()
 
 
 def run_stage(
-    config: str, number: int, batches: Iterator[pa.RecordBatch]
+    config: str, number: int, reached: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Run a stage over a partition.
 
     Args:
         config: a `StageConfig` in JSON.
+        reached: of a micro-batch a `Reached` in JSON, what was committed before; else empty.
         batches: numbers of partitions of inputs for stage 0, rows for the others.
 
     Raises:
@@ -45,7 +46,8 @@ def run_stage(
 
     context = TaskContext.get()
     writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
-    stage = Stage(query_of(config), number, writer)
+    before = msgspec.json.decode(reached, type=Reached) if reached else None
+    stage = Stage(query_of(config), number, writer, before)
     if number == 0 and stage.follows:
         made = stage.follow(asked for batch in batches for asked in asked_of(batch))
     elif number == 0:
@@ -62,9 +64,12 @@ def run_stage(
 class Stage:
     """A stage in one task of Spark."""
 
-    def __init__(self, query: Query, number: int, writer: str) -> None:
+    def __init__(
+        self, query: Query, number: int, writer: str, reached: Reached | None = None
+    ) -> None:
         self._query = query
         self._number = number
+        self._reached = reached
         self._sinks = Sinks(query, writer)
         self._tree = Tree(query, self._sinks)
         self._inputs: dict[str, Input] = {}
@@ -102,17 +107,22 @@ class Stage:
                 if getattr(plugin, "examined", False):
                     self._tree.examined.add(start.task)
                 partition = Partition(self._query, plugin, start.task, start.name)
-                for segments in partition.some(start):
+                partition.resume(start)
+                outlet.mark = partition.mark
+                for segments in () if start.exhausted else partition.some():
                     self._tree.push(start.task, segments)
+                    outlet.advanced(partition.mark, below)
                     yield outlet.take_rows()
             except Exception as error:
                 raise self._blamed(start.task, Phase.READ_BATCH, error) from error
-            outlet.end(below)
-            reached = msgspec.json.encode(partition.reached)
+            self._tree.end()
+            reached = partition.reached
+            outlet.end(below, "end" if reached.exhausted else "idle" if reached.idle else "pause")
             yield [
                 *outlet.take_rows(),
-                Row(REPORTED, start.task, number, batch, "", "position", None, reached),
-            ]
+                Row(REPORTED, start.task, number, batch, "", "position", None,
+                    msgspec.json.encode(reached)),
+            ]  # fmt: skip
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """Work on rows, those of a task and place together."""
@@ -134,28 +144,18 @@ class Stage:
         return [*rows, Row(REPORTED, "", 0, 0, "", "counts", None, counts)]
 
     def _fold(self, task: str, place: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
-        outlet, program = self._begin(f"{task}:{place}"), self._tree.program(task)
-        below, arrivals = downstream(self._query, task), Arrivals(origins(self._query, task))
-        places = self._query.config.places
-        fold = Fold(self._tree, program, place, places) if program.windowed is not None else None
+        outlet, below = self._begin(f"{task}:{place}"), downstream(self._query, task)
+        share = Share(self._query, self._tree, task, place, self._reached)
+        outlet.mark = share.arrivals.mark
+        share.begin()
         for row in rows:
-            segments = segments_of(row)
-            if row.kind == "states" and fold is not None:
-                fold.merge(states_of(row))
-            elif len(segments) and fold is not None:
-                fold.add(segments)
-            elif len(segments):
-                self._tree.push(task, segments)
-            risen = arrivals.hear(row)
-            if fold is not None and risen and arrivals.mark is not None:
-                fold.advance(arrivals.mark)
-            outlet.advanced(arrivals.mark, below)
+            share.take(row)
+            outlet.advanced(share.arrivals.mark, below)
             yield outlet.take_rows()
-        if fold is not None:
-            fold.end()
+        reported = share.end()
         self._tree.end()
-        outlet.end(below)
-        yield outlet.take_rows()
+        outlet.end(below, share.ending)
+        yield [*outlet.take_rows(), *reported]
 
     def _blamed(self, task: str, phase: Phase, error: Exception) -> Exception:
         if isinstance(error, TaskFailed | Disordered):

@@ -15,12 +15,21 @@ from threading import Event
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import Unavailable
-from onyx.spark.query.chain import chain, outputs_of, places_of, total_of
-from onyx.spark.query.micro_batches import Reached, write_reached
+from onyx.spark.query.chain import chain, outputs_of, streamed_places, total_of
+from onyx.spark.query.micro_batches import Reached, due_ms, write_reached
 from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.request import Position, QueryBatch, QueryProgress, QueryRequest, TaskCounts
+from onyx.spark.query.request import (
+    Held,
+    PlaceState,
+    Position,
+    QueryBatch,
+    QueryProgress,
+    QueryRequest,
+    TaskCounts,
+)
 from onyx.spark.query.rows import Row
 from onyx.spark.query.tree import total
 
@@ -43,7 +52,14 @@ class Stream:
         self._query = query
         self._request: QueryRequest = query.config.request
         known = {(each.task, each.name): each for each in self._request.positions}
-        self._positions = [known.get(each) or Position(*each) for each in partitions]
+        now_ms = query.clock.wall_ms()
+        self._positions = [
+            known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
+        ]
+        self._states = {(each.task, each.place): each for each in self._request.held.states}
+        self._ends = bool(self._request.draining and partitions)
+        if self._ends:
+            self._positions = [replace(each, exhausted=True) for each in self._positions]
         self._batches = self._request.batches
         self._publish = publish
         self._path = Path(self._request.scratch) / "reached.json"
@@ -61,13 +77,12 @@ class Stream:
         """
         from onyx.spark.query.streaming_source import MicroBatchSource  # with PySpark, so late
 
-        if self._all_read():
+        if self._all_read() and not self._ends:
             return
-        config = msgspec.json.encode(self._query.config).decode()
-        self._chain = config, places_of(spark)
+        self._config = msgspec.json.encode(self._query.config).decode()
         spark.dataSource.register(MicroBatchSource)
         frame = spark.readStream.format(MicroBatchSource.name())
-        frame = frame.option("config", config).option("reached", str(self._path)).load()
+        frame = frame.option("config", self._config).option("reached", str(self._path)).load()
         folder = self._request.checkpoint or str(Path(self._request.scratch) / "checkpoint")
         writer = frame.writeStream.foreachBatch(self._process).trigger(processingTime=TRIGGER)
         running = writer.option("checkpointLocation", folder).start()
@@ -82,9 +97,9 @@ class Stream:
     def _process(self, frame: Any, batch_id: int) -> None:
         """One micro-batch of Spark."""
         try:
-            config, places = self._chain
-            rows = chain(frame, config, places, len(self._query.plan.stages))
-            self._take(rows)
+            query, before = self._query, msgspec.json.encode(self._reached).decode()
+            stages = len(query.plan.stages)
+            self._take(chain(frame, self._config, query.config.places, stages, before))
         except Exception as error:
             self.error = error
             raise
@@ -101,14 +116,22 @@ class Stream:
             raise Unavailable(f"batch {numbers} after {self._batches}: a source that is behind")
         for number, row in reached.items():
             self._positions[number] = msgspec.json.decode(row.payload, type=Position)
+        for row in rows:
+            if row.kind == "held":
+                state = msgspec.json.decode(row.payload, type=PlaceState)
+                self._states[state.task, state.place] = state
         self.counts = total([self.counts, total_of(rows)])
         outputs, positions = outputs_of(self._query, rows), tuple(self._positions)
-        self._publish(QueryBatch(self._batches + 1, outputs, self.counts, positions))
-        self._batches += 1
+        held = Held(self._query.config.places, tuple(self._states.values()))
+        self._publish(QueryBatch(self._batches + 1, outputs, self.counts, positions, held))
+        self._batches, self._ends = self._batches + 1, False
         self._keep()
 
     def _keep(self) -> None:
-        write_reached(self._path, Reached(self._batches, tuple(self._positions)))
+        positions, states = tuple(self._positions), tuple(self._states.values())
+        due = due_ms(self._query, positions, states)
+        self._reached = Reached(self._batches, positions, states, due, self._ends)
+        write_reached(self._path, self._reached)
 
     def _all_read(self) -> bool:
         return all(each.exhausted for each in self._positions)
@@ -127,7 +150,8 @@ def streaming(
     Raises:
         Exception: as `Stream.run`.
     """
-    query = Query(StageConfig(request, partitions, places_of(spark)))
+    places = request.held.places or streamed_places(spark, request)
+    query = Query(StageConfig(request, partitions, places))
     stream = Stream(query, partitions, publish)
     try:
         stream.run(spark, say, ui_url)

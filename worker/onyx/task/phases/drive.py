@@ -20,10 +20,13 @@ from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Output
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
+from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.outputs import Outputs, SealFailed
+from onyx.spark.driver.states import States
 from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
+from onyx.state.stores.opening import state_place
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.failures.failure import Failure
@@ -69,7 +72,16 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         _request(assignment, job),
         Outputs(makers, assignment.wanted),
         Counts(tasks, partial(services.metrics, job_id, job)),
+        _states(assignment, job),
     )
+
+
+def _states(assignment: Assignment, job: Job) -> States | None:
+    if not job.windows or not is_unbounded(job):
+        return None
+    services = assignment.services
+    store, place = services.state_store(durable=True), state_place(services.settings)
+    return States(store, place, assignment.job_id, assignment.peer)
 
 
 def _request(assignment: Assignment, job: Job) -> QueryRequest:
@@ -91,6 +103,7 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
         master=settings.spark_master if spark.master is None else spark.master,
         spark_conf=dict(spark.spark_conf),
         report_values=settings.task.report_values,
+        state_group_access=settings.state.group_access,
     )
 
 
@@ -129,15 +142,15 @@ def take_over(program: Program) -> Answer:
 
 def run_query(program: Program, status: Status) -> Answer:
     """Wait until the query has staged everything, or a micro-batch. A job that drains reads nothing
-    new, and nothing is visible of what its query has read and not committed: the query is ended.
+    new, and nothing is visible of what its query has read and not committed: the query is ended,
+    and windows over inputs without end fire for the last time.
 
     Raises:
         Failure: the job cannot succeed, or Spark has failed too often.
         Unavailable: Spark has failed and is tried again, or there is no room for its files.
     """
     driver, assignment = _of(program), program.assignment
-    if assignment.latest_run().draining:
-        driver.drop_query()
+    if assignment.latest_run().draining and driver.drain():
         return Phase.COMPLETE
     if program.clock.monotonic_s() < status.retry_after_s:
         return WAITING

@@ -56,8 +56,8 @@ class SourceTimes:
         self._key = entry.watermark_key
         self._columns = entry.batch_format == "arrow"
 
-    def read(self, partition: int, segments: Segments) -> None:
-        """A partition was asked for new segments and gave these, or none.
+    def read(self, partition: int, segments: Segments) -> bool:
+        """A partition was asked for new segments and gave these, or none; whether one has a time.
 
         Raises:
             UserError: one has no time, or something that is none.
@@ -65,8 +65,17 @@ class SourceTimes:
         newest = self._newest(segments) if len(segments) else None
         if newest is None:
             self._marks.saw_nothing(partition, self._clock.monotonic_s())
-        else:
-            self._marks.saw(partition, newest)
+            return False
+        self._marks.saw(partition, newest)
+        return True
+
+    def resume(self, partition: int, newest_ms: int) -> None:
+        """A partition has given segments up to this time to whoever read it before."""
+        self._marks.saw(partition, newest_ms)
+
+    def newest_ms(self, partition: int) -> int | None:
+        """The latest time of all that a partition has given; None if it has given none."""
+        return self._marks.newest(partition)
 
     def forget(self, partitions: Collection[int]) -> None:
         """Other peers have them now."""
