@@ -6,21 +6,20 @@ Without a JVM (`support.spark_query`): the source, the stages and the hand-over 
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
-from tests.support.spark_query import Checkpoint, Frames, publish_batch, request_of, run_query
+from tests.support.spark_query import Checkpoint
+from tests.support.spark_stream import Worker, written
 
-from onyx.errors import ManifestError, Unavailable
+from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
-from onyx.spark.query.request import QueryBatch, QueryReply, TaskCounts
+from onyx.spark.query.request import TaskCounts
 
 MODULE = '''
 from onyx.plugins.indexed import IndexedReader
@@ -84,57 +83,31 @@ def job(spec: str = SPEC) -> Job:
 
 
 def rows(folder: Path) -> list[tuple[str, int]]:
-    texts = [path.read_text() for path in (folder / "out").glob("part-*")]
-    found = [json.loads(line) for text in texts for line in text.splitlines()]
-    return sorted((each["at"], each["n"]) for each in found)
+    return sorted((each["at"], each["n"]) for each in written(folder))
 
 
-class Worker:
-    """What the worker's side does with micro-batches, and what it remembers."""
-
-    def __init__(self, folder: Path, spec: str = SPEC) -> None:
-        self.request = request_of(job(spec), folder, ("ticking",))
-        self.batches: list[QueryBatch] = []
-        self.dies: Callable[[QueryBatch], str] = lambda batch: ""
-
-    def publish(self, batch: QueryBatch) -> None:
-        if self.dies(batch) == "before the commit":
-            raise Unavailable("died")
-        self.batches.append(batch)
-        publish_batch(self.request, batch)
-        if self.dies(batch) == "behind it":
-            raise Unavailable("died")
-
-    def run(self, checkpoint: Checkpoint | None = None) -> QueryReply:
-        """A new query, behind the last commit."""
-        last = self.batches[-1] if self.batches else None
-        self.request = msgspec.structs.replace(
-            self.request,
-            attempt=f"{self.request.attempt}x",
-            batches=last.number if last else 0,
-            positions=last.positions if last else (),
-        )
-        return run_query(self.request, Frames(checkpoint=checkpoint), self.publish)
+def worker_of(folder: Path, spec: str = SPEC) -> Worker:
+    return Worker(job(spec), folder, ("ticking",))
 
 
 def test_each_micro_batch_is_published_as_it_comes_and_the_query_ends_with_its_inputs(
     folder: Path,
 ) -> None:
-    worker = Worker(folder)
+    worker = worker_of(folder)
     seen: list[int] = []
-    worker.dies = lambda batch: seen.append(len(rows(folder))) or ""  # type: ignore[func-returns-value]
+    worker.then = lambda batch: seen.append(len(rows(folder)))
     reply = worker.run()
     assert reply.failure is None, reply.failure
     assert rows(folder) == EXPECTED
     assert [each.number for each in worker.batches] == [1, 2, 3]
-    assert seen[::2] == [0, 40, 80]
+    assert seen == [40, 80, 100]
     assert {each.position for each in worker.batches[-1].positions} == {50}
     assert reply.tasks["write"] == TaskCounts(100, 100)
 
 
 @pytest.mark.parametrize("when", ["before the commit", "behind it"])
 def test_a_worker_that_dies_leaves_every_row_once(folder: Path, when: str) -> None:
-    worker = Worker(folder)
+    worker = worker_of(folder)
     worker.dies = lambda batch: when if batch.number == 2 else ""
     failure = worker.run().failure
     assert failure is not None
@@ -146,7 +119,7 @@ def test_a_worker_that_dies_leaves_every_row_once(folder: Path, when: str) -> No
 
 def test_a_batch_that_spark_repeats_after_it_was_committed_adds_no_rows(folder: Path) -> None:
     """As after a crash between our commit and Spark's: the last entry of its commit log is gone."""
-    worker, checkpoint = Worker(folder), Checkpoint()
+    worker, checkpoint = worker_of(folder), Checkpoint()
     worker.dies = lambda batch: "before the commit" if batch.number == 3 else ""
     worker.run(checkpoint)
     assert checkpoint.commits == 2
@@ -159,7 +132,7 @@ def test_a_batch_that_spark_repeats_after_it_was_committed_adds_no_rows(folder: 
 
 
 def test_a_new_checkpoint_begins_behind_what_is_committed(folder: Path) -> None:
-    worker = Worker(folder)
+    worker = worker_of(folder)
     worker.dies = lambda batch: "before the commit" if batch.number == 2 else ""
     worker.run(Checkpoint())
     worker.dies = lambda batch: ""
@@ -168,7 +141,7 @@ def test_a_new_checkpoint_begins_behind_what_is_committed(folder: Path) -> None:
 
 
 def test_a_failure_names_its_task_and_leaves_what_was_committed(folder: Path) -> None:
-    worker = Worker(folder, SPEC.replace("ticking:double", "ticking:fails_at_30"))
+    worker = worker_of(folder, SPEC.replace("ticking:double", "ticking:fails_at_30"))
     failure = worker.run().failure
     assert failure is not None
     assert (failure.by_user, failure.task) == (True, "double")
@@ -178,7 +151,7 @@ def test_a_failure_names_its_task_and_leaves_what_was_committed(folder: Path) ->
 def test_groups_are_shuffled_within_a_micro_batch(folder: Path) -> None:
     grouped = SPEC.replace('"ticking:double"}', '"ticking:double", groupByKey: n,'
                            " fluxPolicy: continue}")  # fmt: skip
-    assert Worker(folder, grouped).run().failure is None
+    assert worker_of(folder, grouped).run().failure is None
     assert rows(folder) == EXPECTED
 
 
@@ -208,5 +181,5 @@ def test_what_needs_the_end_of_its_inputs_is_refused_by_key_path() -> None:
 """)
         )
     assert [each.path for each in raised.value.problems] == [
-        "spec.windows[0]", "spec.catalog[2].plugin", "spec.spark.master",
+        "spec.catalog[2].plugin", "spec.spark.master",
     ]  # fmt: skip

@@ -25,8 +25,9 @@ def refusals(job: Job) -> tuple[Problem, ...]:
     return (
         *_catalog(job),
         *_lifecycles(job),
+        *(() if is_unbounded(job) else _triggers(job)),
         *_upgrade(job),
-        *(_without_end(job) if is_unbounded(job) else _triggers(job)),
+        *(_without_end(job) if is_unbounded(job) else ()),
     )
 
 

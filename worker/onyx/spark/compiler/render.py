@@ -60,6 +60,8 @@ class _Lines:
         exchange = self._plan.exchange(task)
         if exchange is not None:
             yield from _windows(exchange)
+            if exchange.windows and self._plan.unbounded:
+                yield "its state committed with each micro-batch"
         if output is not None:
             yield _written(output, self._plan.unbounded)
 
