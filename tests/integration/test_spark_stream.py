@@ -1,4 +1,5 @@
-"""Jobs over inputs without end on real Spark: a batch that is repeated, a worker that is killed."""
+"""Jobs over inputs without end on real Spark, with and without windows: a batch that is repeated, a
+worker that is killed."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from onyx.spark.query.run import opened
 
 pytestmark = pytest.mark.server
 PATIENCE_S = 300.0
+CONF = {"spark.sql.shuffle.partitions": "2"}
 MODULE = "ticking_on_spark"
 USER_CODE = '''
 import pathlib, time
@@ -53,8 +55,12 @@ def ticks(context):
 
 def double(segment):
     return {**segment, "n": segment["n"] * 2}
+
+def row(event, window, trigger, state_event, state):
+    return {"at": state_event["group_key"], "from": state_event["lower_bound"], "count": state}
 '''
 EXPECTED = sorted((at, n * 2) for at in "ab" for n in range(60))
+COUNTS = sorted((at, first, 15) for at in "ab" for first in range(0, 60, 15))
 
 
 @pytest.fixture
@@ -77,15 +83,25 @@ def manifest(folder: Path) -> dict[str, Any]:
         "metadata": {"name": "ticks"},
         "spec": {
             "engine": "spark",
-            "spark": {"master": MASTER},
-            "workflow": [["read", "double"], ["double", "write"]],
+            "guarantee": "exactly-once",
+            "spark": {"master": MASTER, "sparkConf": CONF},
+            "workflow": [
+                ["read", "double"], ["double", "write"], ["read", "count"], ["count", "sums"],
+            ],
             "catalog": [
                 {"name": "read", "type": "input", "plugin": f"{MODULE}:ticks",
-                 "options": {"limit": str(folder / "limit")}},
+                 "watermarkKey": "n", "options": {"limit": str(folder / "limit")}},
                 {"name": "double", "type": "function", "fn": f"{MODULE}:double"},
                 {"name": "write", "type": "output", "plugin": "files",
                  "options": {"path": str(folder / "out"), "format": "jsonl"}},
+                {"name": "count", "type": "reduce", "groupByKey": "at", "fluxPolicy": "continue"},
+                {"name": "sums", "type": "output", "plugin": "files",
+                 "options": {"path": str(folder / "sums"), "format": "jsonl"}},
             ],
+            "windows": [{"id": "w", "task": "count", "type": "fixed", "windowKey": "n",
+                         "range": [15, "milliseconds"], "aggregation": "count"}],
+            "triggers": [{"windowId": "w", "type": "watermark", "postEvictor": ["all"],
+                          "emit": f"{MODULE}:row"}],
         },
     }  # fmt: skip
 
@@ -94,6 +110,12 @@ def rows(folder: Path) -> list[tuple[str, int]]:
     texts = [path.read_text() for path in (folder / "out").glob("part-*")]
     found = [json.loads(line) for text in texts for line in text.splitlines()]
     return sorted((each["at"], each["n"]) for each in found)
+
+
+def counts(folder: Path) -> list[tuple[str, int, int]]:
+    texts = [path.read_text() for path in (folder / "sums").glob("part-*")]
+    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    return sorted((each["at"], each["from"], each["count"]) for each in found)
 
 
 def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
@@ -121,12 +143,17 @@ def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
             each.with_name(f".{each.name}.crc").unlink(missing_ok=True)
         allow(folder, 60)
         request = msgspec.structs.replace(
-            request, attempt="second", batches=2, positions=batches[-1].positions
+            request,
+            attempt="second",
+            batches=2,
+            positions=batches[-1].positions,
+            held=batches[-1].held,
         )
         reply = run_query(request, spark, publish_all := _publisher(request, batches))
     assert publish_all
     assert reply.failure is None, reply.failure
     assert rows(folder) == EXPECTED
+    assert counts(folder) == COUNTS
     assert [each.number for each in batches][:2] == [1, 2]
 
 
@@ -169,3 +196,4 @@ def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_bat
     allow(folder, 60)
     cluster.await_completed(job, PATIENCE_S)
     assert rows(folder) == EXPECTED
+    assert counts(folder) == COUNTS

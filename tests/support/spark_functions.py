@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -33,3 +34,9 @@ def busy(segment: dict[str, Any]) -> dict[str, Any]:
 def is_busy(event: Any, old: Any, error: Any, all_new: Any) -> bool:
     """Whether `busy` has raised."""
     return isinstance(error, OSError)
+
+
+def fired(event: Any, window: Any, trigger: Any, state_event: Any, state: Any) -> dict[str, Any]:
+    """A firing as text that can be counted."""
+    bounds = [str(state_event[key]) for key in ("lower_bound", "upper_bound")]
+    return {"fired": json.dumps([state_event["group_key"], *bounds, state], default=list)}
