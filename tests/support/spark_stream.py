@@ -22,6 +22,7 @@ class Worker:
     """What the worker's side does with micro-batches, and what it remembers."""
 
     def __init__(self, job: Job, folder: Path, modules: tuple[str, ...], **more: Any) -> None:
+        self.job = job
         self.request = request_of(job, folder, modules, **more)
         self.batches: list[QueryBatch] = []
         """That are committed."""

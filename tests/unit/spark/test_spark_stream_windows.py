@@ -14,6 +14,7 @@ from tests.support.spark_query import Checkpoint
 from tests.support.spark_stream import Worker, written
 
 from onyx.model.parsing.job import parse_manifest
+from onyx.spark.compiler.compile import compile_job
 from onyx.spark.query import kept_states
 from onyx.spark.query.request import QueryBatch
 
@@ -269,3 +270,27 @@ def test_segments_with_a_key_that_came_in_an_earlier_batch_are_left_out(tmp_path
     feed(tmp_path / "feed", {"a": EVENTS["a"][:20] * 2}, 40, ends=True)
     assert worker(tmp_path, made).run().failure is None
     assert rows(tmp_path) == once(sums({"a": EVENTS["a"][:20]}))
+
+
+def test_a_segment_behind_its_own_watermark_ends_the_folding_before_the_shuffle(
+    tmp_path: Path,
+) -> None:
+    made = spec(tmp_path, FIXED, WATERMARK)
+    disordered = {"a": [*EVENTS["a"][:20], {"key": "x", "at": 3, "v": 100}, *EVENTS["a"][20:]]}
+    feed(tmp_path / "feed", disordered, 41, ends=True)
+    found = worker(tmp_path, made)
+    assert compile_job(found.job).exchanges[0].combined
+    assert found.run().failure is None
+    assert sum(value for *_, value in rows(tmp_path)) == sum(sums(disordered).values())
+    assert [value for *key, value in rows(tmp_path) if key == ["x", 0]] == [0, 100]
+
+
+def test_windows_that_drop_what_is_late_are_folded_behind_the_shuffle(tmp_path: Path) -> None:
+    made = spec(tmp_path, {**FIXED, "allowedLateness": [5, "milliseconds"]}, WATERMARK)
+    late = {"a": [*EVENTS["a"][:20], {"key": "x", "at": 3, "v": 100}, *EVENTS["a"][20:]]}
+    feed(tmp_path / "feed", late, 41, ends=True)
+    found = worker(tmp_path, made)
+    (window,) = compile_job(found.job).exchanges[0].windows
+    assert window.reason == "a micro-batch has to know what is late"
+    assert found.run().failure is None
+    assert rows(tmp_path) == once(sums({"a": EVENTS["a"]}))

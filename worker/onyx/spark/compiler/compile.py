@@ -105,8 +105,8 @@ def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
 
 
 def _against(job: Job, window: Window, combine: bool) -> str:
-    if is_unbounded(job):
-        return "the state of a place lasts over micro-batches"
+    if is_unbounded(job) and window.allowed_lateness is not None:
+        return "a micro-batch has to know what is late"
     if not combine:
         return "segments are behind the watermark"
     return against_combining(job, window, any(map(_assigns, job.catalog)))

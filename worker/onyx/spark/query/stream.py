@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from onyx.errors import Unavailable
 from onyx.spark.query.chain import chain, outputs_of, streamed_places, total_of
+from onyx.spark.query.failure import is_disordered
 from onyx.spark.query.micro_batches import Reached, due_ms, write_reached
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import (
@@ -97,14 +98,26 @@ class Stream:
     def _process(self, frame: Any, batch_id: int) -> None:
         """One micro-batch of Spark."""
         try:
-            query, before = self._query, msgspec.json.encode(self._reached).decode()
-            stages = len(query.plan.stages)
-            self._take(chain(frame, self._config, query.config.places, stages, before))
+            self._take(self._rows(frame))
         except Exception as error:
             self.error = error
             raise
         if self._all_read():
             self._over.set()
+
+    def _rows(self, frame: Any) -> list[Row]:
+        """What the stages report. If a segment stands against folding before the shuffle, they run
+        again without it, and so does every later micro-batch of this query."""
+        config, before = self._query.config, msgspec.json.encode(self._reached).decode()
+        stages = len(self._query.plan.stages)
+        try:
+            return chain(frame, self._config, config.places, stages, before)
+        except Exception as error:
+            if not is_disordered(error):
+                raise
+        anew = replace(config, request=replace(config.request, combine=False))
+        self._config = msgspec.json.encode(anew).decode()
+        return chain(frame, self._config, config.places, stages, before)
 
     def _take(self, rows: list[Row]) -> None:
         """Hand over what a micro-batch has staged; nothing if it was committed before."""
