@@ -32,20 +32,21 @@ _attempts = itertools.count()
 class Frame:
     """A frame: rows in partitions."""
 
-    def __init__(self, partitions: list[Rows]) -> None:
+    def __init__(self, partitions: list[Rows], anew: Callable[[], Frame] | None = None) -> None:
+        """`anew`: has what made the rows run again."""
         self.partitions = partitions
+        self.anew = anew or (lambda: self)
 
     def mapInArrow(self, function: Callable[..., Any], schema: str) -> Frame:
         def batches(rows: Rows) -> Iterator[pa.RecordBatch]:
             for row in rows:
                 yield pa.RecordBatch.from_pylist([row], SCHEMA if "stage" in row else None)
 
-        return Frame(
-            [
-                [row._asdict() for batch in function(batches(rows)) for row in rows_of(batch)]
-                for rows in self.partitions
-            ]
-        )
+        made = [
+            [row._asdict() for batch in function(batches(rows)) for row in rows_of(batch)]
+            for rows in self.partitions
+        ]
+        return Frame(made, lambda: self.mapInArrow(function, schema))
 
     def repartitionById(self, count: int, key: str) -> Frame:
         made: list[Rows] = [[] for _ in range(count)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.spark_inputs import feed
-from tests.support.spark_query import Checkpoint
+from tests.support.spark_query import Checkpoint, Frame
 from tests.support.spark_stream import Worker, written
 
 from onyx.model.parsing.job import parse_manifest
@@ -294,3 +294,29 @@ def test_windows_that_drop_what_is_late_are_folded_behind_the_shuffle(tmp_path: 
     assert window.reason == "a micro-batch has to know what is late"
     assert found.run().failure is None
     assert rows(tmp_path) == once(sums({"a": EVENTS["a"]}))
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_a_batch_in_whose_middle_an_input_was_read_again_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: bool
+) -> None:
+    """As when an executor is lost, some places have rows of the first reading and others of the
+    second."""
+    made = spec(tmp_path, FIXED, WATERMARK)
+    if not windows:
+        made["catalog"][1] |= {"type": "function", "fn": f"{FUNCTIONS}:spread"}
+        made["windows"], made["triggers"] = [], []
+    feed(tmp_path / "feed", EVENTS, 40, ends=True)
+    found = worker(tmp_path, made)
+    partitions = Frame.repartitionById
+
+    def torn(frame: Frame, count: int, key: str) -> Frame:
+        rows, again = partitions(frame, count, key), partitions(frame.anew(), count, key)
+        return Frame([*rows.partitions[:1], *again.partitions[1:]])
+
+    monkeypatch.setattr(Frame, "repartitionById", torn)
+    failure = found.run().failure
+    assert failure is not None
+    assert not failure.by_user
+    assert "rows of both readings" in failure.message
+    assert found.batches == []

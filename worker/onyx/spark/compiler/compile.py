@@ -100,7 +100,7 @@ def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
     )
     together = bool(windows) and not any(against)
     marks = _watermarks([*windows, *below], together) if assigned else "none"
-    ends = marks != "none" or (is_unbounded(job) and bool(windows or below))
+    ends = marks != "none" or is_unbounded(job)
     return Exchange(task, stage, _key(job.entry(task)), planned, marks, ends)
 
 

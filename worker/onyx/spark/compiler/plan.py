@@ -39,7 +39,7 @@ class Exchange:
     source says it to every place, because windows drop what is late."""
     ends: bool = False
     """Whether every place hears where each of its origins ends, in the query or in a micro-batch:
-    windows fire then, and state is kept."""
+    windows fire then, state is kept, and of a micro-batch is checked that nothing is missing."""
 
     @property
     def combined(self) -> bool:

@@ -78,10 +78,13 @@ class Outlet:
         self._step += 1
         self._number = 0
 
-    def end(self, downstream: frozenset[str], how: Ending = "end") -> None:
+    def end(self, downstream: frozenset[str], how: Ending = "end", payload: bytes = b"") -> None:
         """Nothing more comes from the origin, or not in this micro-batch. Every place hears its
         last watermark: one that got few segments of it knows less, and extents fire by the
         watermark before they do at the end.
+
+        Args:
+            payload: what every place hears besides.
         """
         for task, place in sorted(self._gathered):
             self._flush(task, place)
@@ -93,7 +96,7 @@ class Outlet:
                 self._say(exchange)
                 for place in self._places_of(exchange):
                     self._add(Row(exchange.stage, task, place, self._seq(), self._origin, how,
-                                  self.mark, b""))  # fmt: skip
+                                  self.mark, payload))  # fmt: skip
 
     def take_rows(self) -> list[Row]:
         """The rows that were made since the last call."""

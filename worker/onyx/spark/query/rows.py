@@ -48,8 +48,10 @@ Kind = Literal[
 `end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
 same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
-knows behind it (`request.PlaceState`)."""
+knows behind it (`request.PlaceState`). Both name their origin, and its *reading*: a random number
+that is in the ending too, of all that its rows were made from (`query.readings`)."""
 Ending = Literal["end", "pause", "idle"]
+ENDINGS = ("end", "pause", "idle")
 
 
 class Row(NamedTuple):

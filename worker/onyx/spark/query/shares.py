@@ -15,8 +15,9 @@ from onyx.spark.query.fold import Fold
 from onyx.spark.query.kept_states import Contents, KeptStates
 from onyx.spark.query.micro_batches import Reached
 from onyx.spark.query.programs import Query
+from onyx.spark.query.readings import Report, heard, new_reading
 from onyx.spark.query.request import PlaceState
-from onyx.spark.query.rows import REPORTED, Ending, Row, segments_of, states_of
+from onyx.spark.query.rows import ENDINGS, REPORTED, Ending, Row, segments_of, states_of
 from onyx.spark.query.tree import Tree
 from onyx.task.phases.table import Phase
 
@@ -36,6 +37,8 @@ class Share:
         exchange = query.plan.exchange(task)
         self._reports = reached is not None and exchange is not None and exchange.ends
         self._state = PlaceState(task, place)
+        self.reading = new_reading()
+        self._heard = 0
         if reached is None or not self._reports:
             self.arrivals = Arrivals(origins(query, task))
         else:
@@ -70,6 +73,8 @@ class Share:
             fold.add(segments)
         elif len(segments):
             self._tree.push(self._task, segments)
+        if row.kind in ENDINGS:
+            self._heard = heard(self._heard, row)
         risen = self.arrivals.hear(row)
         if fold is not None and risen and self.arrivals.mark is not None:
             fold.advance(self.arrivals.mark)
@@ -89,13 +94,13 @@ class Share:
             return []
         number = self._reached.batches + 1
         try:
-            held = msgspec.json.encode(self._held(number, over))
+            report = msgspec.json.encode(Report(self._held(number, over), self._heard))
         except TaskFailed:
             raise
         except Exception as error:
             raise self._failure(error) from error
-        task, place = self._state.task, self._state.place
-        return [Row(REPORTED, task, place, number, "", "held", None, held)]
+        task, origin = self._state.task, f"{self._state.task}:{self._state.place}"
+        return [Row(REPORTED, task, 0, number, origin, "held", self.reading, report)]
 
     @property
     def ending(self) -> Ending:

@@ -17,7 +17,8 @@ from onyx.spark.query.failure import Disordered, TaskFailed
 from onyx.spark.query.micro_batches import Asked, Reached, asked_of
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, query_of
-from onyx.spark.query.rows import REPORTED, Row, batch_of, rows_of
+from onyx.spark.query.readings import new_reading, of_ending
+from onyx.spark.query.rows import REPORTED, Ending, Row, batch_of, rows_of
 from onyx.spark.query.shares import Share
 from onyx.spark.query.sinks import Sinks
 from onyx.spark.query.sources import Partition
@@ -117,12 +118,14 @@ class Stage:
                 raise self._blamed(start.task, Phase.READ_BATCH, error) from error
             self._tree.end()
             reached = partition.reached
-            outlet.end(below, "end" if reached.exhausted else "idle" if reached.idle else "pause")
+            reading, origin = new_reading(), f"{start.task}:{number}"
+            how: Ending = "end" if reached.exhausted else "idle" if reached.idle else "pause"
+            outlet.end(below, how, of_ending(reading))
+            said = msgspec.json.encode(reached)
             yield [
                 *outlet.take_rows(),
-                Row(REPORTED, start.task, number, batch, "", "position", None,
-                    msgspec.json.encode(reached)),
-            ]  # fmt: skip
+                Row(REPORTED, start.task, 0, batch, origin, "position", reading, said),
+            ]
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """Work on rows, those of a task and place together."""
@@ -154,7 +157,7 @@ class Stage:
             yield outlet.take_rows()
         reported = share.end()
         self._tree.end()
-        outlet.end(below, share.ending)
+        outlet.end(below, share.ending, of_ending(share.reading))
         yield [*outlet.take_rows(), *reported]
 
     def _blamed(self, task: str, phase: Phase, error: Exception) -> Exception:

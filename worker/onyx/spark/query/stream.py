@@ -22,9 +22,9 @@ from onyx.spark.query.chain import chain, outputs_of, streamed_places, total_of
 from onyx.spark.query.failure import is_disordered
 from onyx.spark.query.micro_batches import Reached, due_ms, write_reached
 from onyx.spark.query.programs import Query, StageConfig
+from onyx.spark.query.readings import states_of_places
 from onyx.spark.query.request import (
     Held,
-    PlaceState,
     Position,
     QueryBatch,
     QueryProgress,
@@ -121,18 +121,16 @@ class Stream:
 
     def _take(self, rows: list[Row]) -> None:
         """Hand over what a micro-batch has staged; nothing if it was committed before."""
-        reached = {row.place: row for row in rows if row.kind == "position"}
+        reached = {_number_of(row): row for row in rows if row.kind == "position"}
         if not reached:
             return
         numbers = {row.seq for row in reached.values()}
         if numbers != {self._batches + 1}:
             raise Unavailable(f"batch {numbers} after {self._batches}: a source that is behind")
+        for state in states_of_places(self._query, rows, self._batches + 1):
+            self._states[state.task, state.place] = state
         for number, row in reached.items():
             self._positions[number] = msgspec.json.decode(row.payload, type=Position)
-        for row in rows:
-            if row.kind == "held":
-                state = msgspec.json.decode(row.payload, type=PlaceState)
-                self._states[state.task, state.place] = state
         self.counts = total([self.counts, total_of(rows)])
         outputs, positions = outputs_of(self._query, rows), tuple(self._positions)
         held = Held(self._query.config.places, tuple(self._states.values()))
@@ -148,6 +146,11 @@ class Stream:
 
     def _all_read(self) -> bool:
         return all(each.exhausted for each in self._positions)
+
+
+def _number_of(row: Row) -> int:
+    """Of the partition that a row is about."""
+    return int(row.origin.rpartition(":")[2])
 
 
 def streaming(
