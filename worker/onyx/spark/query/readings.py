@@ -8,7 +8,6 @@ it has heard, and a batch of which two places have heard different numbers is no
 
 What one task of Spark reports goes to one place behind the next shuffle, so it is of one run.
 Rejected: to keep what was read until the batch is committed, which is a copy of all.
-Rejected: to keep what was read until the batch is committed, which is a copy of all.
 """
 
 from __future__ import annotations

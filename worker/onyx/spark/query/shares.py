@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 
 from onyx.spark.query.arrivals import Arrivals, before, origins
-from onyx.spark.query.failure import TaskFailed
 from onyx.spark.query.fold import Fold
 from onyx.spark.query.kept_states import Contents, KeptStates
 from onyx.spark.query.micro_batches import Reached
@@ -34,12 +33,10 @@ class Share:
             TaskFailed: the state of its windows cannot be read.
         """
         self._tree, self._task, self._reached = tree, task, reached
-        exchange = query.plan.exchange(task)
-        self._reports = reached is not None and exchange is not None and exchange.ends
         self._state = PlaceState(task, place)
         self.reading = new_reading()
         self._heard = 0
-        if reached is None or not self._reports:
+        if reached is None:
             self.arrivals = Arrivals(origins(query, task))
         else:
             mine = [each for each in reached.states if (each.task, each.place) == (task, place)]
@@ -49,7 +46,7 @@ class Share:
         program = tree.program(task)
         if program.windowed is None or self._state.over:
             return
-        if self._reports:
+        if reached is not None:
             try:
                 self._kept = KeptStates(query)
                 self._contents = self._kept.load(program.windowed, self._state)
@@ -61,7 +58,7 @@ class Share:
 
     def begin(self) -> None:
         """Timers fire that were due before the micro-batch."""
-        if self.fold is not None and self._reports:
+        if self.fold is not None and self._reached is not None:
             self.fold.tick()
 
     def take(self, row: Row) -> None:
@@ -90,13 +87,11 @@ class Share:
             self.fold.end()
         elif self.fold is not None:
             self.fold.tick()
-        if self._reached is None or not self._reports:
+        if self._reached is None:
             return []
         number = self._reached.batches + 1
         try:
             report = msgspec.json.encode(Report(self._held(number, over), self._heard))
-        except TaskFailed:
-            raise
         except Exception as error:
             raise self._failure(error) from error
         task, origin = self._state.task, f"{self._state.task}:{self._state.place}"
