@@ -22,11 +22,13 @@ from onyx.spark.query.arrivals import origins
 from onyx.spark.query.programs import Query
 from onyx.spark.query.request import PlaceState
 from onyx.spark.query.rows import Row
+from onyx.structs import prepared
 
 BITS = 62
 BYTES = 8
 
 
+@prepared
 class Report(msgspec.Struct, frozen=True):
     """What a place reports behind a micro-batch."""
 
