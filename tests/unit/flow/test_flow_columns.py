@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onyx.errors import UserError
 from onyx.flow.batch import Batch, concatenate, joined, part_of, segment_at, take
-from onyx.flow.columns import Columns, from_dicts, join, to_dicts
+from onyx.flow.columns import Columns, from_dicts, join, of_table, to_dicts
 from onyx.flow.schemas import arrow_schema, as_columns
 from onyx.model.job import CatalogEntry
 
@@ -131,6 +131,10 @@ def test_a_key_that_a_segment_lacks_is_null():
         ([date(2026, 1, 1), 5], [1]),
         ([5, timedelta(1), NOON], [1, 2]),
         ([[1], ["x"]], [1]),
+        ([{"at": date(2026, 1, 1)}, {"at": NOON}], [1]),
+        ([{"at": None}, None, {"at": NOON}], []),
+        ([[date(2026, 1, 1)], [NOON]], [1]),
+        ([[{"n": timedelta(1)}], [{"n": 5}]], [1]),
     ],
 )
 def test_segments_that_differ_from_the_first_do_not_fit(values, misfits):
@@ -271,3 +275,16 @@ def test_rows_are_the_segments_whatever_is_done_with_both(segments, data):
     assert to_dicts(whole) == rows
     index = data.draw(st.integers(0, len(rows) - 1))
     assert segment_at(columns, index) == rows[index]
+
+
+def test_more_text_than_one_batch_holds_is_refused():
+    class Large:
+        """As a table with 3 GiB of text is, of which Arrow makes two batches."""
+
+        num_rows = 2
+
+        def combine_chunks(self):
+            return pa.table({"text": pa.chunked_array([["a"], ["b"]])})
+
+    with pytest.raises(UserError, match="2 rows have more than 2 GiB of text"):
+        of_table(Large())

@@ -132,6 +132,31 @@ def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) ->
     assert rows[1]["big"] is None
 
 
+@pytest.mark.server
+def test_fields_of_nested_segments_meet_by_their_names(user_code: Path) -> None:
+    """Also below a folder that is a pattern for Spark, and in columns with any name."""
+    folder = user_code / "[2024]"
+    folder.mkdir()
+    parts = [
+        [{"n": 1, "at": {"x": 1, "y": 2}, "all": [{"x": 1, "y": 2}], "a`b": 1}],
+        [{"n": 2, "at": {"y": 2.5, "x": 1}, "all": [{"y": 2.5, "x": 1}, None], "a`b": 2.5}],
+        [{"n": 3, "at": {"y": 2}, "all": [{"z": "new"}], "a`b": None}, {"n": 4, "at": None}],
+    ]
+    for number, rows in enumerate(parts):
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{number}.parquet")
+    frame = Frame(None, tuple(map(str, sorted(folder.iterdir()))))
+    target = str(user_code / "result")
+    request = StageRequest("stages_of_a_user:doubled", (frame,), target, master="local[1]")
+    run_in_child(request, 120.0, Watch())
+    found = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
+    assert found[1]["at"] == {"x": 1, "y": 2.0}
+    assert found[2]["all"] == [{"x": 1, "y": 2.5, "z": None}, None]
+    assert found[3]["at"] == {"x": None, "y": 2.0}
+    assert found[3]["all"] == [{"x": None, "y": None, "z": "new"}]
+    assert (found[4]["at"], found[4]["all"]) == (None, None)
+    assert [found[n]["a`b"] for n in (1, 2, 3, 4)] == [1.0, 2.5, None, None]
+
+
 def test_an_exception_of_a_stage_is_answered_with_its_place(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
 
 from onyx.client.query import WindowView
@@ -18,7 +19,7 @@ from onyx.ids import JobId
 from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.spark.source import cluster, schemas
-from onyx.spark.source.listing import NotThere, Place, published
+from onyx.spark.source.listing import Folder, NotThere, Place, published
 from onyx.spark.source.offsets import Rows
 from onyx.spark.source.options import SourceOptions, read_options
 from onyx.spark.source.places import place_at, readable
@@ -127,6 +128,19 @@ def test_a_result_that_cannot_be_read_here_is_named(tmp_path: Path) -> None:
     for folder, what in (("csv", "part-00000.csv"), ("folders", "day=3/")):
         with pytest.raises(UserError, match=rf"result has {what}.*spark\.read"):
             published(place(tmp_path / folder))
+
+
+def test_a_result_in_folders_of_an_object_store_is_named(
+    fake_s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in fake_s3.environment.items():
+        monkeypatch.setenv(name, value)
+    store = ObjectStore(fake_s3)
+    store.put("out/result/carrier=AA/part-00000-x.parquet", b"")
+    of_result = Place((Folder(f"{store.url}/out/result"),), "result", None, "out")
+    store.put("out/result/_onyx.json", '{"files": ["carrier=AA/part-00000-x.parquet"]}')
+    with pytest.raises(UserError, match=r"has carrier=AA/, .*spark\.read"):
+        published(of_result)
 
 
 def test_a_stage_that_has_not_run_has_no_result(tmp_path: Path) -> None:

@@ -22,9 +22,12 @@ from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Segment
+from onyx.flow.columns import Columns
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
+SAMPLED_SEGMENTS = 8
+"""Of a batch, by which its size is estimated."""
 STEP_MAX = 255
 """Largest difference of two neighbours that is one byte in a column of steps."""
 
@@ -75,6 +78,17 @@ def size_bytes(segments: Sequence[Segment]) -> int:
         return len(_encoder.encode(segments))
     except _WRONG as error:
         raise _explain(segments, error) from error
+
+
+def bytes_each(segments: Sequence[Segment] | Columns) -> float:
+    """Size of a segment of these, encoded, by a few of them; 0 if they cannot be encoded."""
+    if isinstance(segments, Columns):
+        return segments.size_bytes / len(segments)
+    some = segments[:: max(1, -(-len(segments) // SAMPLED_SEGMENTS))]
+    try:
+        return size_bytes(some) / len(some)
+    except SegmentError:
+        return 0.0
 
 
 def decode(payload: bytes) -> list[Segment]:

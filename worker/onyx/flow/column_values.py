@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -51,11 +52,8 @@ def to_array(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array
     Raises:
         MISMATCH: there is no such type, or `kind` does not hold them.
     """
-    found = set(map(type, values))
-    if len(found) > 1 and any(apart <= found for apart in _APART):
-        names = " and ".join(sorted(each.__name__ for each in found))
-        raise pa.ArrowTypeError(f"one column cannot hold {names}")
     array = pa.array(values)
+    _require_alike(values, array.type)
     if kind is None or array.type.equals(kind):
         return array
     _check(kind, array.type)
@@ -73,6 +71,21 @@ def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column
     _check(kind, column.type)
     return column.cast(kind)
+
+
+def _require_alike(values: Sequence[Any], kind: pa.DataType) -> None:
+    """Of values that pyarrow has taken as `kind`, all the way down."""
+    found = set(map(type, values))
+    if len(found) > 1 and any(apart <= found for apart in _APART):
+        names = " and ".join(sorted(each.__name__ for each in found))
+        raise pa.ArrowTypeError(f"one column cannot hold {names}")
+    if kinds.is_list(kind):
+        within = [each for each in values if each is not None]
+        _require_alike(list(chain.from_iterable(within)), kind.value_type)
+    elif kinds.is_struct(kind):
+        within = [each for each in values if each is not None]
+        for field in kind.fields:
+            _require_alike([each.get(field.name) for each in within], field.type)
 
 
 def _check(kind: pa.DataType, given: pa.DataType) -> None:

@@ -116,8 +116,17 @@ def join(parts: Sequence[Columns]) -> Columns:
 
 
 def of_table(table: pa.Table) -> Columns:
-    """The rows of a table as one batch. Raises like `Columns.of`."""
+    """The rows of a table as one batch.
+
+    Raises:
+        UserError: as `Columns.of`, or a column has more text or bytes than one batch can hold.
+    """
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise UserError(
+            f"{table.num_rows} rows have more than 2 GiB of text or bytes in one column, which a "
+            "record batch cannot hold: give the task smaller batches"
+        )
     if not batches:
         return Columns.of(pa.RecordBatch.from_pylist([], schema=table.schema))
     return Columns.of(batches[0])

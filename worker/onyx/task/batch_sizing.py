@@ -31,8 +31,7 @@ target for the time alone (a plugin with a round trip of 50 ms would get ever sm
 
 from __future__ import annotations
 
-from onyx.codec.segments import size_bytes
-from onyx.errors import SegmentError
+from onyx.codec.segments import bytes_each
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
 from onyx.model.job import CatalogEntry
@@ -54,7 +53,6 @@ TIME_MARGIN = 2.5
 COSTLY_MAX_S = 1.0
 """The same for batches that take so long mostly because of what each costs."""
 COST_SHARE_MAX = 0.25
-SAMPLED_SEGMENTS = 8
 SAMPLED_EVERY_BATCHES = 8
 """Sizes are looked at so rarely while the size of the batch stays, because to look is to encode."""
 FORGETTING = 8
@@ -185,14 +183,3 @@ class BatchSizing:
 def _follow(known: float, found: float) -> float:
     """What is known after another look: it rises at once and falls slowly."""
     return found if found >= known else known - (known - found) / FORGETTING
-
-
-def bytes_each(segments: list[Segment] | Columns) -> float:
-    """Size of a segment of these, encoded, by a few of them; 0 if they cannot be encoded."""
-    if isinstance(segments, Columns):
-        return segments.size_bytes / len(segments)
-    some = segments[:: max(1, -(-len(segments) // SAMPLED_SEGMENTS))]
-    try:
-        return size_bytes(some) / len(some)
-    except SegmentError:
-        return 0.0

@@ -217,6 +217,15 @@ def test_a_row_of_a_year_that_python_lacks_is_a_bad_one(tmp_path):
         parts(path)
 
 
+def test_times_of_96_bits_are_those_that_were_written(tmp_path):
+    moments = [datetime(year, 12, 31, tzinfo=UTC) for year in (1, 1754, 2026, 9999)]
+    path = tmp_path / "a.parquet"
+    at = pa.array(moments, pa.timestamp("us"))
+    pq.write_table(pa.table({"at": at}), path, use_deprecated_int96_timestamps=True)
+    (found,) = parts(path)
+    assert found["at"].to_pylist() == moments
+
+
 def test_small_row_groups_are_read_together_and_large_ones_cut(tmp_path):
     path = parquet(tmp_path / "a.parquet", ROWS, row_group_size=2)
     assert [each.num_rows for each in parts(path, 10)] == [10, 10, 5]

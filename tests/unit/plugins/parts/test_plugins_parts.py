@@ -4,7 +4,7 @@ import dataclasses
 import gzip
 import io
 import os
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from onyx.plugins.parts import directory as directory_parts
 from onyx.plugins.registry import build_output
 
 OPENED = []
+DAY, NOON = date(2026, 1, 1), datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +140,7 @@ def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_
     [
         ({"rollSegments": 2}, [numbers(1), numbers(2), numbers(3)], 0, 2),
         ({"rollBytes": 10}, [numbers(1), numbers(2), numbers(3)], 0, 2),
+        ({"rollBytes": 10, "format": "parquet"}, [numbers(1), numbers(2), numbers(3)], 0, 2),
         ({"rollSeconds": 5}, [numbers(1)], 4, 0),
         ({"rollSeconds": 5}, [numbers(1)], 5, 1),
     ],
@@ -295,6 +297,8 @@ def test_a_path_that_is_a_file_is_told(tmp_path):
         ({}, [{"n": 1, "when": {1j}}], "key 'when' holds a set that JSON cannot"),
         ({"format": "parquet"}, [{"n": 1}, {"n": "x"}], "cannot be written as Parquet: key 'n'"),
         ({"format": "parquet"}, [{"n": 2**70}], "key 'n'"),
+        ({"format": "parquet"}, [{"n": DAY}, {"n": NOON}], "key 'n': one column cannot hold date"),
+        ({"format": "parquet"}, [{"n": [{"at": DAY}]}, {"n": [{"at": NOON}]}], "cannot hold date"),
         ({"format": "parquet"}, [{}], "no keys"),
         ({"format": "parquet"}, [{"n": {}}], "Parquet"),
     ],
@@ -352,6 +356,14 @@ def test_parquet_parts_have_one_schema_for_all_of_their_segments(place, monkeypa
     rows = pq.read_table(io.BytesIO(place.read(part))).to_pylist()
     keys = ("n", "a", "b", "when")
     assert rows == [{key: segment.get(key) for key in keys} for segment in segments]
+
+
+def test_large_segments_become_columns_before_there_are_many(place):
+    output = files_output(place, {"format": "parquet", "rollBytes": 20_000_000})
+    for n in range(3):
+        output.write([{"n": n, "text": "x" * 9_000_000}])
+        output.tick()
+    assert output.durable() == 3
 
 
 def test_published_parts_are_listed_without_staging(tmp_path):

@@ -54,7 +54,12 @@ class ParquetRows:
         try:
             with named_errors(path):
                 # Objects are read by few large ranges, those of a row group at a time.
-                self._file = pq.ParquetFile(self._bytes, pre_buffer=is_url(path))
+                self._file = pq.ParquetFile(
+                    self._bytes,
+                    pre_buffer=is_url(path),
+                    # Nanoseconds, as which times of 96 bits are read otherwise, end in 2262.
+                    coerce_int96_timestamp_unit="us",
+                )
         except BaseException:
             self._bytes.close()
             raise

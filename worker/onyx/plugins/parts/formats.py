@@ -9,7 +9,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.codec.segments import bytes_each
 from onyx.errors import UserError
+from onyx.flow.column_values import MISMATCH, to_array
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
@@ -21,7 +23,8 @@ GZIP_LEVEL = 3
 """Most of the gain of the default level at half of its cost."""
 COLUMNS_SEGMENTS = 8_192
 """Segments that are made into columns at a time: below about 1,000, Arrow costs ten times more."""
-_MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+COLUMNS_BYTES = 16_777_216
+"""The same of large ones, as they would be encoded for another worker."""
 
 
 class JsonLinesFormat:
@@ -89,12 +92,14 @@ class _ParquetBody:
         self._file = file
         self._compression = compression
         self._waiting: list[Segment] = []
+        self._waiting_bytes = 0.0
         self._tables: list[pa.Table] = []
         self._size_bytes = 0
 
     def add(self, segments: Sequence[Segment]) -> None:
         self._waiting.extend(segments)
-        if len(self._waiting) >= COLUMNS_SEGMENTS:
+        self._waiting_bytes += bytes_each(segments) * len(segments)
+        if len(self._waiting) >= COLUMNS_SEGMENTS or self._waiting_bytes >= COLUMNS_BYTES:
             self._make_columns()
 
     def add_columns(self, columns: Columns) -> None:
@@ -104,20 +109,20 @@ class _ParquetBody:
         self._keep(pa.Table.from_batches([columns.record_batch]))
 
     def size_bytes(self) -> int:
-        return self._size_bytes
+        return self._size_bytes + int(self._waiting_bytes)
 
     def finish(self) -> None:
         self._make_columns()
         try:
             table = pa.concat_tables(self._tables, promote_options="permissive")
             pq.write_table(table, self._file, compression=self._compression)
-        except _MISMATCH as error:
+        except MISMATCH as error:
             raise self._unwritable(f"{error}") from error
 
     def _make_columns(self) -> None:
         if not self._waiting:
             return
-        segments, self._waiting = self._waiting, []
+        segments, self._waiting, self._waiting_bytes = self._waiting, [], 0.0
         keys = _keys(segments)
         if not keys:
             raise self._without_keys()
@@ -130,8 +135,8 @@ class _ParquetBody:
 
     def _column(self, key: str, segments: list[Segment]) -> pa.Array:
         try:
-            return pa.array([segment.get(key) for segment in segments])
-        except _MISMATCH as error:
+            return to_array([segment.get(key) for segment in segments])
+        except MISMATCH as error:
             raise self._unwritable(f"key {key!r}: {error}") from error
 
     def _without_keys(self) -> UserError:

@@ -111,9 +111,11 @@ def _parts(place: Place, folder: Folder) -> Iterator[Part]:
 def _result(place: Place, folder: Folder) -> Iterator[Part]:
     manifest = document(folder.path, MANIFEST)
     named = manifest.get("files") if isinstance(manifest, dict) else None
+    # What is below a folder counts as that folder, which cannot be read here.
+    valid = named and {head + slash for head, slash, _ in (each.partition("/") for each in named)}
     files = sorted(_files(place, folder.path))
     for number, (name, path, size_bytes) in enumerate(files):
-        if name.startswith(("_", ".")) or (named is not None and name not in named):
+        if name.startswith(("_", ".")) or (valid is not None and name not in valid):
             continue
         if _RESULT.fullmatch(name) is None:
             raise UserError(

@@ -2,11 +2,15 @@
 
 Parts are written from segments as they come, so one part may have integers where another has
 floats, lack a column, or have one that is always null. Spark reads files of one schema; so the
-parts are read by groups of equal schema, cast to the schema that all fit, and united.
+parts are read by groups of equal schema, cast to the schema that all fit, and united. Fields meet
+by their names: Spark itself casts a struct by the places of its fields, which are in the order of
+the first segment of each part.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +20,7 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserFunctionError
 
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
 _SPARK_TYPES = {
     pa.null(): pa.string(),
     pa.uint8(): pa.int16(),
@@ -37,11 +42,18 @@ def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
     wanted = _wanted(session, list(groups), ddl)
     if not groups:
         return session.createDataFrame([], wanted)
-    frames = [_cast(session.read.parquet(*group), wanted) for group in groups.values()]
+    frames = [
+        _cast(session.read.parquet(*map(file_url, group)), wanted) for group in groups.values()
+    ]
     united = frames[0]
     for frame in frames[1:]:
         united = united.unionByName(frame)
     return united
+
+
+def file_url(path: str) -> str:
+    """A local path as Spark reads it, which takes any other for a pattern on its default store."""
+    return "file://" + _PATTERN.sub(r"\\\g<0>", os.path.abspath(path))
 
 
 def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:
@@ -85,12 +97,40 @@ def _cast(frame: Any, wanted: Any) -> Any:
         return frame
     from pyspark.sql import functions
 
-    present = set(frame.columns)
+    given = {field.name: field.dataType for field in frame.schema.fields}
     return frame.select(
         *(
-            (functions.col(f"`{field.name}`") if field.name in present else functions.lit(None))
-            .cast(field.dataType)
-            .alias(field.name)
+            (
+                _fitted(frame[_quoted(field.name)], given[field.name], field.dataType)
+                if field.name in given
+                else functions.lit(None).cast(field.dataType)
+            ).alias(field.name)
             for field in wanted.fields
         )
     )
+
+
+def _fitted(column: Any, given: Any, wanted: Any) -> Any:
+    """A column as another type; fields of structs that it lacks are null, and others are left."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        mine = {field.name: field.dataType for field in given.fields}
+        fields = [
+            (
+                _fitted(column.getField(field.name), mine[field.name], field.dataType)
+                if field.name in mine
+                else functions.lit(None).cast(field.dataType)
+            ).alias(field.name)
+            for field in wanted.fields
+        ]
+        return functions.when(column.isNotNull(), functions.struct(*fields))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        of = given.elementType, wanted.elementType
+        return functions.transform(column, lambda each: _fitted(each, *of))
+    return column.cast(wanted)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
