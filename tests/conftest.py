@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from tests.support.sql_databases import Database
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
 
+# Each JVM of Spark lives for seconds here: its second compiler and its parallel collector cost more
+# than they give, 12 of 30 s of CPU. Processes that tests start inherit this.
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 hypothesis.settings.register_profile("onyx", deadline=None)
 hypothesis.settings.load_profile("onyx")
 

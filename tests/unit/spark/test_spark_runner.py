@@ -25,6 +25,7 @@ from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.child.run_stage import failure_message, named
 from onyx.spark.child.runner import run_in_child
 
+PATIENCE_S = 540.0
 USER_CODE = """
 def doubled(frame):
     print("what a stage prints must not spoil the reply")
@@ -110,7 +111,7 @@ RUNNERS = [
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path) -> None:
     request = request_for("stages_of_a_user:doubled", user_code)
-    runner(request, 120.0, Watch())
+    runner(request, PATIENCE_S, Watch())
     rows = pq.read_table(request.target).to_pylist()
     assert sorted(row["n"] for row in rows) == [1.0, 2.0, 2.5]
     assert {row["note"] for row in rows} == {None}
@@ -125,7 +126,7 @@ def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) ->
     unsigned = {"n": pa.array([250], pa.uint8()), "small": pa.array([[7]], pa.list_(pa.uint16()))}
     wide = {"big": pa.array([2**64 - 1], pa.uint64()), "note": pa.array(["x"])}
     pq.write_table(pa.table({**unsigned, **wide}), user_code / "1.parquet")
-    run_in_child(request, 120.0, Watch())
+    run_in_child(request, PATIENCE_S, Watch())
     rows = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
     assert sorted(rows) == [1, 2, 250]
     assert (rows[250]["small"], rows[250]["big"], rows[250]["note"]) == ([7], 2**64 - 1, "x")
@@ -147,7 +148,7 @@ def test_fields_of_nested_segments_meet_by_their_names(user_code: Path) -> None:
     frame = Frame(None, tuple(map(str, sorted(folder.iterdir()))))
     target = str(user_code / "result")
     request = StageRequest("stages_of_a_user:doubled", (frame,), target, master="local[1]")
-    run_in_child(request, 120.0, Watch())
+    run_in_child(request, PATIENCE_S, Watch())
     found = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
     assert found[1]["at"] == {"x": 1, "y": 2.0}
     assert found[2]["all"] == [{"x": 1, "y": 2.5, "z": None}, None]
@@ -216,7 +217,7 @@ def test_a_worker_that_has_used_a_connect_server_runs_other_masters(
 ) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as PySpark leaves it behind
     request = request_for("stages_of_a_user:doubled", user_code)
-    run_in_child(request, 120.0, Watch())
+    run_in_child(request, PATIENCE_S, Watch())
     assert pq.read_table(request.target).num_rows == 3
 
 
