@@ -5,6 +5,7 @@ For tests of what surrounds a stage, and as a second opinion on what the real on
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.plan import (
     COUNT,
+    DUE,
     EXTENT,
     FIRES,
     FRESH,
@@ -31,8 +33,11 @@ from onyx.spark.windows.plan import (
     KEY_OTHER,
     KEY_VALUE,
     LAST,
+    LOWER,
+    PLACE,
     SEQ,
     SHARD,
+    UPPER,
     Piece,
     Plan,
 )
@@ -57,7 +62,14 @@ def run_plan(request: StageRequest, timeout_s: float, watch: Watch) -> None:
     for piece in plan.pieces:
         for row in rows_of(plan, piece):
             states[row[EXTENT], *(row.get(key) for key in plan.keys)].append(row)
-    found = [merged(plan, rows) for rows in states.values()]
+    if plan.sessions is None:
+        found = [merged(plan, rows) for rows in states.values()]
+    else:
+        found = [
+            session(plan, rows)
+            for owned in states.values()
+            for rows in near(owned, plan.sessions.gap)
+        ]
     found.sort(key=lambda row: (str(row.get(ITEMS)), row[EXTENT], *map(repr, row.values())))
     target = Path(request.target)
     target.mkdir()
@@ -76,7 +88,7 @@ def rows_of(plan: Plan, piece: Piece) -> list[dict[str, Any]]:
                 found += [
                     as_state(plan, piece, {**row, EXTENT: extent})
                     for extent in range(row[EXTENT], row.get(LAST, row[EXTENT]) + 1)
-                    if counts(piece, row[SHARD], extent)
+                    if counts(piece, row[SHARD], extent) and not (piece.unfired and row[FIRES])
                 ]
     return found
 
@@ -87,11 +99,44 @@ def counts(piece: Piece, shard: int, extent: int) -> bool:
 
 
 def as_state(plan: Plan, piece: Piece, row: dict[str, Any]) -> dict[str, Any]:
-    if piece.emptied:
+    if PLACE in row:
+        row = {**row, LOWER: row[PLACE], UPPER: row[PLACE]}
+    if piece.emptied and row.get(FIRES, True):
         return {key: each for key, each in row.items() if key not in state_columns(plan)}
     if piece.partial:
         return row
     return {**row, COUNT: 1, FRESH: True, ITEMS: [{SEQ: row.get(SEQ), ITEM: row.get(ITEM)}]}
+
+
+def near(rows: list[dict[str, Any]], gap: int) -> list[list[dict[str, Any]]]:
+    found: list[list[dict[str, Any]]] = []
+    last = 0
+    for row in sorted(rows, key=lambda each: each[LOWER]):
+        if not found or row[LOWER] > last + gap:
+            found.append([])
+            last = row[UPPER]
+        found[-1].append(row)
+        last = max(last, row[UPPER])
+    return found
+
+
+def session(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    rule = plan.sessions
+    assert rule is not None
+    made = merged(plan, rows)
+    made[LOWER] = min(row[LOWER] for row in rows)
+    made[UPPER] = max(row[UPPER] for row in rows)
+    made[FIRES] = True
+    if plan.tracked:
+        fresh = any(row.get(FRESH) for row in rows)
+        due = made[UPPER] + rule.delay
+        if rule.share is not None:
+            due = made[LOWER] + rule.share * (made[UPPER] - made[LOWER])
+        if rule.watermark is not None:
+            made[FIRES] = fresh and due <= rule.watermark
+            fresh = fresh and due > rule.watermark
+        made[FRESH], made[DUE] = fresh, math.floor(due) if fresh else None
+    return made
 
 
 def merged(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -36,6 +36,14 @@ def stall(task, reason, since_ms=0, peer="p1", **more):
         ([stall("read", Reason.RETRY), stall("write", Reason.NOT_DURABLE)], "write"),
         ([stall("parse", Reason.SUSPECTS), stall("read", Reason.RETRY)], "read"),
         ([stall("write", Reason.NOT_DURABLE, in_time=True)], None),
+        ([stall("parse", Reason.SPARK, in_time=True)], None),
+        (
+            [
+                stall("read", Reason.COMPLETIONS, is_input=True),
+                stall("parse", Reason.SPARK, in_time=True),
+            ],
+            "parse",
+        ),
         (
             [
                 stall("read", Reason.COMPLETIONS, in_time=True),

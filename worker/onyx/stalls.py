@@ -107,7 +107,8 @@ class Stall:
 
 
 def cause(stalls: Sequence[Stall], order: Sequence[TaskName]) -> Stall | None:
-    """What keeps a job from advancing; None if it is not known to stand still.
+    """What keeps a job from advancing; None if it is not known to stand still. A stage of Spark may
+    take its time, but tasks that wait meanwhile wait for it.
 
     Args:
         stalls: of the job, from all workers.
@@ -115,11 +116,12 @@ def cause(stalls: Sequence[Stall], order: Sequence[TaskName]) -> Stall | None:
     """
     if not any(each.alone or each.reason not in SLOW for each in stalls):
         return None
+    if all(each.in_time for each in stalls):
+        return None
     place = {task: number for number, task in enumerate(order)}
     return min(
-        (each for each in stalls if not each.in_time),
+        (each for each in stalls if not each.in_time or each.reason is Reason.SPARK),
         key=lambda each: (_LATER.get(each.reason, 0), -place.get(each.task, -1), each.since_ms),
-        default=None,
     )
 
 

@@ -48,7 +48,7 @@ EVERY: list[Record] = [
     DeleteTriggerStates("visits", "t", ["a"]),
     TimerDue("visits", "t", 1_700_000_000_000),
     WatermarkReached("visits", 7.5),
-    SpooledPart("visits", "p-1", [2, 3], ["key_int"], 7, 9, False, False, False),
+    SpooledPart("visits", "p-1", [2, 3], ["key_int"], 7, 9, False, False, False, True, -5),
     SpooledFired("visits", "t", "r-1", "watermark", [2], 7.5),
     SpooledEmitted("visits", "t", "r-1", 0, 3),
     StagedOutput({"part": "0001", "size": 4}),

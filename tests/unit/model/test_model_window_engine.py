@@ -63,6 +63,8 @@ SESSION = {"type": "session", "windowKey": "t", "timeoutGap": [1, "hour"]}
     [
         spec(),
         spec(SLIDING),
+        spec(SESSION),
+        spec({**spec()["windows"][0], "storageStrategy": ["ordered-log"]}),
         spec({"type": "global"}),
         spec({"type": "global"}, read={}),
         spec({"type": "global", "aggregation": ["max", "v"], "init": 0}),
@@ -77,15 +79,18 @@ def test_what_spark_can_express_is_taken(job: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("job", "found"),
     [
-        (spec(SESSION), "spec.windows[0].type: is session with engine spark"),
+        (
+            spec({**SESSION, "allowedLateness": [1, "hour"]}),
+            "spec.windows[0].allowedLateness: is for sessions with engine spark",
+        ),
+        (
+            spec({**spec()["windows"][0], "allowedLateness": [1, "hour"]}, read={}),
+            "spec.windows[0].allowedLateness: with engine spark needs watermarks of inputs",
+        ),
         (spec({"type": "global", "aggregation": "m:f"}), 'spec.windows[0].aggregation: is "m:f"'),
         (
             spec({"type": "global", "aggregation": ["min", "v"], "init": "a"}),
             "spec.windows[0].init: is no number",
-        ),
-        (
-            spec({**spec()["windows"][0], "storageStrategy": ["ordered-log"]}),
-            "spec.windows[0].storageStrategy: has ordered-log",
         ),
         (
             spec({"type": "global"}, {"type": "segment", "threshold": [5, "elements"]}),

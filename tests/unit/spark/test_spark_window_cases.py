@@ -21,3 +21,4 @@ def test_windows_by_spark_hold_at_the_end_what_windows_of_peers_hold(tmp_path: P
         except ManifestError as error:
             found[name] = None if "threw" in case["expected"] else str(error)
     assert surprises("by_spark", found) == []
+    assert len(found) == 81

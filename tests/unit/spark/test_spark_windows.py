@@ -26,6 +26,7 @@ SHARDS = 4
 FIXED = {"type": "fixed", "range": (10, "elements")}
 SLIDING = {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements")}
 GLOBAL = {"type": "global"}
+SESSION = {"type": "session", "timeout_gap": (2, "elements")}
 WATERMARK = {"type": "watermark"}
 TIMER = {"type": "timer", "period": (5, "milliseconds")}
 KEEP, DISCARD = {"refinement": "accumulating"}, {"refinement": "discarding"}
@@ -41,6 +42,18 @@ CASES = {
     ),
     "fixed collect-by-key": (
         {**FIXED, "aggregation": ("collect-by-key", "s")}, [{**WATERMARK, **KEEP}],
+    ),
+    "ordered-log": (
+        {**FIXED, "aggregation": "conj", "storage_strategy": ("ordered-log",)},
+        [{**WATERMARK, **DISCARD}],
+    ),
+    "session sum, kept": (
+        {**SESSION, "aggregation": ("sum", "v"), "session_key": "s"},
+        [{**TIMER, **KEEP}, {**WATERMARK, **DISCARD}],
+    ),
+    "session average of columns": (
+        {**SESSION, "aggregation": ("average", "v")},
+        [{"type": "percentile-watermark", "watermark_percentage": 0.5, **DISCARD}],
     ),
 }  # fmt: skip
 

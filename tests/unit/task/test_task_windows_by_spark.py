@@ -47,6 +47,10 @@ MINUTES = spec(
     {"type": "fixed", "aggregation": "count", "windowKey": "time", "range": [10, "seconds"]},
     type="watermark", refinement="discarding",
 )  # fmt: skip
+SESSIONS = spec(
+    {"type": "session", "aggregation": "count", "windowKey": "time", "timeoutGap": [1, "second"]},
+    type="watermark", refinement="discarding",
+)  # fmt: skip
 
 
 def bench(folder: Any, job: dict[str, Any], peers: int, page: int = 10_000) -> Bench:
@@ -59,11 +63,26 @@ def by_extent(made: Bench) -> Counter[Any]:
     return Counter((each["word"], each["from"], each["count"]) for each in made.written("write"))
 
 
+def runs(numbers: list[int]) -> list[list[int]]:
+    """Numbers that follow each other."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if not found or number > found[-1][-1] + 1:
+            found.append([])
+        found[-1].append(number)
+    return found
+
+
 WANTED = Counter(
     (word, first, count)
     for (word, first), count in Counter(
         (each["word"], each["time"] // 10_000 * 10_000) for each in WORDS
     ).items()
+)
+IN_SESSIONS = Counter(
+    (word, run[0] * 1_000, len(run))
+    for word in EXPECTED
+    for run in runs([each["n"] for each in WORDS if each["word"] == word])
 )
 
 
@@ -75,16 +94,17 @@ def test_every_group_and_extent_is_emitted_once(tmp_path: Any, peers: int) -> No
     assert by_extent(made) == WANTED
 
 
-def test_no_file_is_left_that_nobody_needs(tmp_path: Any) -> None:
-    job = {**MINUTES, "triggers": [{**MINUTES["triggers"][0], "postEvictor": ["all"]}]}
+@pytest.mark.parametrize(("job", "wanted"), [(MINUTES, WANTED), (SESSIONS, IN_SESSIONS)])
+def test_no_file_is_left_that_nobody_needs(tmp_path: Any, job: Any, wanted: Any) -> None:
+    job = {**job, "triggers": [{**job["triggers"][0], "postEvictor": ["all"]}]}
     made = bench(tmp_path, job, 1)
     made.settle()
-    assert by_extent(made) == WANTED
+    assert by_extent(made) == wanted
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("rounds", range(0, 120, 9))
-@pytest.mark.parametrize("job", [GLOBAL, MINUTES], ids=["global", "fixed"])
+@pytest.mark.parametrize("job", [GLOBAL, MINUTES, SESSIONS], ids=["global", "fixed", "session"])
 def test_counts_are_exact_whenever_a_peer_dies(tmp_path: Any, job: Any, rounds: int) -> None:
     made = bench(tmp_path, job, 2, page=2)
     for _ in range(rounds):
@@ -92,8 +112,8 @@ def test_counts_are_exact_whenever_a_peer_dies(tmp_path: Any, job: Any, rounds: 
     made.crash(made.task("count", rounds % 2))
     made.settle()
     assert made.completed
-    if job is MINUTES:
-        assert by_extent(made) == WANTED
+    if job is not GLOBAL:
+        assert by_extent(made) == (WANTED if job is MINUTES else IN_SESSIONS)
     else:
         assert Counter({each["word"]: each["count"] for each in made.written("write")}) == EXPECTED
         assert len(made.written("write")) == len(EXPECTED)

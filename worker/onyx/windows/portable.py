@@ -1,4 +1,5 @@
-"""What a window by Spark can take of segments: places and numbers that fit columns of 64 bits.
+"""What a window by Spark can take of segments: places and numbers that fit columns of 64 bits, and
+whole places where sessions are made of them.
 
 Checked when a batch is prepared, where a segment that does not fit fails alone. On peers Python
 computes with whatever can be added and compared.
@@ -29,6 +30,11 @@ def check_portable(window: CompiledWindow, places: Any, extracted: Any) -> None:
         and not -PLACE_MAX < min(places) <= max(places) < PLACE_MAX
     ):
         raise Refusal(f"{where}: a place is beyond 62 bits; leave such segments out before")
+    if window.window.type == "session" and not _whole(places):
+        raise Refusal(
+            f"{where}: a place is a fraction, and sessions need whole ones; round it in the task's "
+            "function, or use engine: peers for the window"
+        )
     if isinstance(extracted, np.ndarray) or not isinstance(window.aggregation, Keyed):
         return
     if not _fit(extracted):
@@ -36,6 +42,12 @@ def check_portable(window: CompiledWindow, places: Any, extracted: Any) -> None:
             f"{where}: a value is neither an int of 64 bits nor a float; convert it in the task's "
             "function, or use engine: peers for the window"
         )
+
+
+def _whole(places: Any) -> bool:
+    if isinstance(places, np.ndarray):
+        return places.dtype.kind == "i" or bool((places == np.floor(places)).all())
+    return all(place == place // 1 for place in places)
 
 
 def _fit(values: Sequence[Any]) -> bool:

@@ -156,6 +156,10 @@ class SpooledPart(WindowRecord, frozen=True, tag="spooled"):
     """Whether only the groups of a result count, which begin anew."""
     settled: bool
     """Whether no group of a result waits for a watermark."""
+    unfired: bool
+    """Whether only those sessions of a result count that have not fired."""
+    due: Number | None
+    """Of sessions, a watermark before which none of them fires; None: none waits for one."""
 
 
 class SpooledFired(TriggerRecord, frozen=True, tag="spooled-fired"):

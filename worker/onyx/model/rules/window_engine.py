@@ -45,9 +45,6 @@ def _check_job(spec: Draft, path: str, report: Report) -> None:
 
 
 def _check_window(draft: Draft, path: str, assigned: bool, report: Report) -> None:
-    if good(draft, "type") == "session":
-        what = "is session with engine spark, and sessions are found segment by segment"
-        report.add(at(path, "type"), what, f"take fixed, sliding or global, {_PEERS}")
     aggregation = good(draft, "aggregation")
     name = aggregation if isinstance(aggregation, str) else (aggregation or ("",))[0]
     if name and name not in names.AGGREGATIONS:
@@ -56,11 +53,12 @@ def _check_window(draft: Draft, path: str, assigned: bool, report: Report) -> No
     if name in names.INITIAL_VALUE_AGGREGATIONS and not _is_number(good(draft, "init")):
         what = "is no number, and Spark compares numbers"
         report.add(at(path, "init"), what, f"give a number, {_PEERS}")
-    kept = good(draft, "storage_strategy") or ()
-    if "ordered-log" in kept and "incremental" not in kept:
-        what = "has ordered-log with engine spark, which keeps no order of places"
-        report.add(at(path, "storageStrategy"), what, f"leave it out, {_PEERS}")
-    if good(draft, "allowed_lateness") is not None and not assigned:
+    if good(draft, "allowed_lateness") is None:
+        return
+    if good(draft, "type") == "session":
+        what = "is for sessions with engine spark, and what is late depends on sessions in files"
+        report.add(at(path, "allowedLateness"), what, f"leave it out, {_PEERS}")
+    elif not assigned:
         what = "with engine spark needs watermarks of inputs: without, each segment is one"
         hint = f"give an input watermarkKey or assignWatermarkFn, {_PEERS}"
         report.add(at(path, "allowedLateness"), what, hint)

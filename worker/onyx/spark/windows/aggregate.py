@@ -1,4 +1,5 @@
 """The stage of a window: files of a plan to one state for each group and extent, in executors.
+Those of sessions are found by `sessions`.
 
 Built-in functions of Spark alone, so no group passes through Python, and Spark combines states
 before it shuffles them. Called by the Spark child; `pyspark` is imported where it runs.
@@ -23,18 +24,24 @@ from onyx.spark.windows.plan import (
     ITEMS,
     KEY_INT,
     KEY_OTHER,
+    KEY_SESSION,
     KEY_TEXT,
     KEY_VALUE,
     LAST,
+    LOWER,
+    PLACE,
     SEQ,
     SHARD,
+    UPPER,
     Piece,
     Plan,
     Ranges,
 )
+from onyx.spark.windows.sessions import NUMBER, firing, numbered
 
 _TYPES = {
     SHARD: "SMALLINT", EXTENT: "BIGINT", LAST: "BIGINT", SEQ: "BIGINT", FRESH: "BOOLEAN",
+    FIRES: "BOOLEAN", PLACE: "BIGINT", LOWER: "BIGINT", UPPER: "BIGINT", KEY_SESSION: "BINARY",
     KEY_INT: "BIGINT", KEY_TEXT: "STRING", KEY_OTHER: "BINARY", KEY_VALUE: "BINARY",
     INT: "BIGINT", FLOAT: "DOUBLE", ITEM: "BINARY", COUNT: "BIGINT",
     ITEMS: "ARRAY<STRUCT<seq: BIGINT, item: BINARY>>",
@@ -55,6 +62,10 @@ def _states(session: Any, plan: Plan) -> Any:
 
     frames = [_piece(session, plan, piece) for piece in plan.pieces]
     rows = reduce(lambda one, other: one.union(other), frames)
+    if plan.sessions is not None:
+        apart = numbered(rows, plan.sessions.gap, plan.keys)
+        found = apart.groupBy(EXTENT, *plan.keys, NUMBER).agg(*_merged(plan)).drop(NUMBER)
+        return firing(found, plan.sessions)
     found = rows.groupBy(EXTENT, *plan.keys).agg(*_merged(plan))
     if not plan.tracked:
         return found
@@ -74,7 +85,8 @@ def state_columns(plan: Plan) -> list[str]:
 def _carried(plan: Plan) -> list[str]:
     """Columns of groups that are no keys."""
     value = [KEY_VALUE] if KEY_OTHER in plan.columns else []
-    return [SHARD, *value, *([FRESH] if plan.tracked else [])]
+    bounds = [LOWER, UPPER] if plan.sessions is not None else []
+    return [SHARD, *value, *([FRESH] if plan.tracked else []), *bounds]
 
 
 def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
@@ -85,13 +97,19 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
     states = state_columns(plan)
     names = [SHARD, EXTENT, *source]
     if piece.partial:
-        names += [*([FRESH] if plan.tracked else []), *([] if piece.emptied else states)]
+        apart = plan.sessions is not None
+        names += [LOWER, UPPER, FIRES] if apart else []
+        names += [FRESH] if plan.tracked else []
+        names += states if apart or not piece.emptied else []
     else:
+        names += [PLACE] if plan.sessions is not None else []
         names += [LAST] if plan.overlapping else []
         names += plan.numbers if plan.aggregation in _COMPUTED else []
         names += [SEQ, ITEM] if ITEMS in states else []
     schema = ", ".join(f"{name} {_TYPES[name]}" for name in names)
     rows = session.read.schema(schema).parquet(*piece.paths)
+    if piece.unfired:
+        rows = rows.where(~F.col(FIRES))
     if piece.shards is not None:
         rows = rows.where(F.col(SHARD).isin(list(piece.shards)))
     if plan.overlapping and not piece.partial:
@@ -110,9 +128,12 @@ def _made(plan: Plan, piece: Piece, name: str) -> Any:
     from pyspark.sql import functions as F
 
     if piece.emptied and name in state_columns(plan):
-        return F.lit(None).cast(_TYPES[name])
+        nothing = F.lit(None).cast(_TYPES[name])
+        return nothing if plan.sessions is None else F.when(~F.col(FIRES), F.col(name))
     if piece.partial:
         return F.col(name)
+    if name in (LOWER, UPPER):
+        return F.col(PLACE)
     if name == COUNT:
         return F.lit(1).cast("BIGINT")
     if name == FRESH:
@@ -139,7 +160,7 @@ def _merged(plan: Plan) -> list[Any]:
     numeric = {"max": F.max, "min": F.min}.get(plan.aggregation, F.sum)
     how = {
         SHARD: F.max, KEY_VALUE: F.max, FRESH: F.max,
-        COUNT: F.sum, INT: numeric, FLOAT: numeric,
+        LOWER: F.min, UPPER: F.max, COUNT: F.sum, INT: numeric, FLOAT: numeric,
         ITEMS: lambda name: F.array_sort(F.flatten(F.collect_list(name))),
     }  # fmt: skip
     return [how[name](name).alias(name) for name in [*_carried(plan), *state_columns(plan)]]

@@ -1,6 +1,7 @@
 """Rows on their way to a part: what a window by Spark holds of a batch until a chunk is cut.
 
-A row has the group's shard and key, the extent, and the value that is aggregated. Columns of a
+A row has the group's shard and key, the extent, and the value that is aggregated; one of a session
+has its place too, and the key that keeps sessions apart, if there is one. Columns of a
 batch become columns of a part without a step a row.
 """
 
@@ -23,16 +24,20 @@ from onyx.spark.windows.plan import (
     ITEM,
     KEY_INT,
     KEY_OTHER,
+    KEY_SESSION,
     KEY_TEXT,
     KEY_VALUE,
     LAST,
     OPTIONAL,
+    PLACE,
     SEQ,
     SHARD,
 )
 from onyx.windows.assigning.assigner import Part as Assigned
 from onyx.windows.coded import Groups, Keyed, Values, chosen, rows
+from onyx.windows.firing import Number
 from onyx.windows.groups import group_value
+from onyx.windows.prepared import Taken
 
 _INT64 = range(-(2**63), 2**63)
 _NUMERIC = ("average", "max", "min", "sum")
@@ -48,6 +53,8 @@ class Rows:
     shards: frozenset[int]
     seq: int
     """Rows that come later have higher numbers."""
+    least: Number | None
+    """The first place, of rows of sessions."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -58,14 +65,16 @@ class Rows:
 class Buffer:
     """Of one window on one peer."""
 
-    def __init__(self, aggregation: str, overlapping: bool, shard_of: Mapping[Any, int]) -> None:
-        """`overlapping`: whether a row may be in several extents."""
+    def __init__(self, aggregation: str, window_type: str, shard_of: Mapping[Any, int]) -> None:
         self._aggregation = aggregation
-        self._overlapping = overlapping
+        self._overlapping = window_type == "sliding"
+        self._in_sessions = window_type == "session"
         self._shard_of = shard_of
         self._batches: list[pa.RecordBatch] = []
         self._extents: set[int] = set()
         self._shards: set[int] = set()
+        self.least: int | None = None
+        """The first place, of rows of sessions."""
         self.seq = 0
         """The number of the next row."""
 
@@ -81,7 +90,7 @@ class Buffer:
         """Number rows from here on: behind those of all parts that there are."""
         self.seq = max(self.seq, seq)
 
-    def add(self, parts: Sequence[Assigned], keys: Keyed, extracted: Values) -> None:
+    def add(self, parts: Sequence[Assigned], keys: Keyed, taken: Taken) -> None:
         """Rows of a batch, each part with the extents of its rows."""
         every = np.arange(len(keys))
         indices = [every if part.indices is None else part.indices for part in parts]
@@ -91,12 +100,13 @@ class Buffer:
             return
         whole = len(parts) == 1 and parts[0].indices is None
         mine = keys if whole else chosen(keys, order)
-        values = extracted if whole else chosen(extracted, order)
+        its = taken if whole else taken.chosen(order)
         columns = {EXTENT: np.repeat([part.numbers[0] for part in parts], many)}
         if self._overlapping:
             columns[LAST] = np.repeat([part.numbers[-1] for part in parts], many)
         columns |= self._key_columns(mine)
-        columns |= self._value_columns(values, order)
+        columns |= self._session_columns(its) if self._in_sessions else {}
+        columns |= self._value_columns(its.extracted, order)
         self._batches.append(pa.record_batch(columns))
         self._extents.update(number for part in parts for number in part.numbers)
         self.seq += len(keys)
@@ -108,7 +118,8 @@ class Buffer:
         shards, self._shards = self._shards, set()
         tables = [pa.Table.from_batches([batch]) for batch in batches]
         table = pa.concat_tables(tables, promote_options="default")
-        return Rows(table, tuple(sorted(extents)), frozenset(shards), self.seq)
+        least, self.least = self.least, None
+        return Rows(table, tuple(sorted(extents)), frozenset(shards), self.seq, least)
 
     def _key_columns(self, keys: Keyed) -> dict[str, Any]:
         """Shard and key of each row; of columns, found once for each different key."""
@@ -120,6 +131,22 @@ class Buffer:
             return found
         codes = pa.array(keys.codes)
         return {name: column.take(codes) for name, column in found.items()}
+
+    def _session_columns(self, taken: Taken) -> dict[str, Any]:
+        """Where each row is, and the key by which its sessions are apart from others."""
+        places = np.asarray(taken.places, np.int64)  # whole numbers (`windows.portable`)
+        least = int(places.min())
+        self.least = least if self.least is None else min(least, self.least)
+        found: dict[str, Any] = {PLACE: pa.array(places)}
+        keys = taken.session_keys
+        if keys is not None:
+            different = keys.keys if isinstance(keys, Groups) else keys
+            codes = [key_bytes(group_value(key)) for key in different]
+            column = pa.array(codes, pa.binary())
+            found[KEY_SESSION] = (
+                column.take(pa.array(keys.codes)) if isinstance(keys, Groups) else column
+            )
+        return found
 
     def _value_columns(self, values: Values, order: Any) -> dict[str, Any]:
         if self._aggregation == "count":

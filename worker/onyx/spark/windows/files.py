@@ -83,6 +83,25 @@ class SpoolFolder:
         with _explained(folder):
             return sorted(path for path in folder.iterdir() if _is_data(path))
 
+    def least(self, name: str, column: str) -> int | None:
+        """The least of a column of ints of a result; None: it is null everywhere, or not there.
+        Raises Unavailable."""
+        found: list[int] = []
+        for path in self.result(name):
+            with _explained(path), pq.ParquetFile(path) as file:
+                if column not in file.schema_arrow.names:
+                    continue
+                at = file.schema_arrow.names.index(column)
+                for group in range(file.num_row_groups):
+                    chunk = file.metadata.row_group(group).column(at)
+                    known = chunk.statistics
+                    if known is not None and known.has_min_max:
+                        found.append(known.min)
+                    elif chunk.num_values and (known is None or not known.has_null_count):
+                        values = file.read_row_group(group, columns=[column]).column(column)
+                        found += values.drop_null().unique().to_pylist()
+        return min(found, default=None)
+
     def remove(self, name: str) -> None:
         """Remove a part or result; what cannot be removed goes with the job."""
         with contextlib.suppress(OSError):

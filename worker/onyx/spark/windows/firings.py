@@ -24,10 +24,10 @@ from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.outcomes import Outcome
-from onyx.spark.windows.plan import AGGREGATE, EXTENT, FIRES, Plan
+from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, UPPER, Plan
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.firing import Firing
+from onyx.windows.firing import Firing, Number
 
 logger = logging.getLogger("onyx.windows")
 ATTEMPTS_MAX = 3
@@ -62,6 +62,8 @@ class Stage:
     folder: SpoolFolder
     words: str = ""
     """What runs, for people; empty if nothing does."""
+    due: Number | None = None
+    """See `SpooledPart.due`, of the result of the last one."""
 
     def pages(self, plan: Plan) -> Iterator[str | None]:
         """Run a plan: None while it runs, then the name of its result.
@@ -121,6 +123,7 @@ class Stage:
         watch = Watch(self.spark.wanted, self._seen)
         self.spark.runner(request, STAGE_TIMEOUT_S, watch)
         self.folder.settle(name)
+        self.due = self.folder.least(name, DUE) if plan.sessions is not None else None
 
     def _seen(self, progress: SealProgress) -> None:
         self.spark.seen(progress)
@@ -135,26 +138,36 @@ class Reader:
 
     aggregation: str
     states: Aggregation
+    bounds: Callable[[int], tuple[Number, Number]]
+    """Of an extent by its number."""
     folder: SpoolFolder
     page_max: int
 
     def pages(
-        self, outcome: Outcome, firing: Callable[[Any, int, Any], Firing | None]
+        self,
+        outcome: Outcome,
+        firing: Callable[[Any, tuple[Number, Number], Any], Firing | None],
     ) -> Iterator[list[Firing]]:
         """What is left of an outcome.
 
         Args:
-            firing: makes one of a group, an extent and a state; None: it is another peer's.
+            firing: makes one of a group, bounds and a state; None: it is another peer's.
         """
         for rows in outcome.batches(self.folder, self.page_max):
             batch = _that_fire(rows)
             made = map(
                 firing,
                 groups(batch),
-                batch.column(EXTENT).to_pylist(),
+                self._bounds(batch),
                 states(self.aggregation, self.states, batch),
             )
             yield [each for each in made if each is not None]
+
+    def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
+        if LOWER not in batch.schema.names:
+            return map(self.bounds, batch.column(EXTENT).to_pylist())
+        lowers, uppers = (batch.column(name).to_pylist() for name in (LOWER, UPPER))
+        return zip(lowers, uppers, strict=True)
 
 
 def _that_fire(batch: pa.RecordBatch) -> pa.RecordBatch:

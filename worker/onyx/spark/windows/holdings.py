@@ -6,11 +6,14 @@ shards move between peers, and a file that one peer wrote is then read by severa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.plan import Piece, Ranges, ranges
+from onyx.windows.firing import Number
 from onyx.windows.records import Records, SpooledPart, append
 
 
@@ -60,11 +63,10 @@ class Holdings:
             if any(not wanted.isdisjoint(mine) for mine in uses.values())
         )
 
-    def unsettled(self) -> Iterator[int]:
-        """Extents that have more than what a watermark made fire."""
-        for extent, uses in self._uses.items():
-            if any(not self._sources[name].part.settled for name in uses):
-                yield extent
+    def due(self) -> Number | None:
+        """A watermark before which no session fires; None: none waits for one."""
+        dues = [each.part.due for each in self._sources.values() if each.part.due is not None]
+        return min(dues, default=None)
 
     def remove(self, extents: Iterable[int], shards: Collection[int]) -> None:
         """Some shards of these extents have nothing any more."""
@@ -118,7 +120,7 @@ class Holdings:
     ) -> tuple[Piece, ...]:
         """What is to be read of these extents, files of which the same is read together."""
         wanted, all_ranges = frozenset(shards), ranges(extents)
-        found: dict[tuple[bool, bool, tuple[int, ...] | None, Ranges | None], list[str]] = {}
+        found: dict[tuple[bool, bool, bool, tuple[int, ...] | None, Ranges | None], list[str]] = {}
         for name, by_shards in self._counting(extents, wanted).items():
             source, chosen = self._sources[name], set(extents)
             path = folder.root / name if source.part.partial else folder.part(name)
@@ -132,14 +134,12 @@ class Holdings:
                 key = (
                     source.part.partial,
                     source.part.emptied,
+                    source.part.unfired,
                     None if whole else tuple(sorted(mine)),
                     within,
                 )
                 found.setdefault(key, []).append(str(path))
-        return tuple(
-            Piece(tuple(sorted(paths)), partial, emptied, mine, within)
-            for (partial, emptied, mine, within), paths in found.items()
-        )
+        return tuple(Piece(tuple(sorted(paths)), *read) for read, paths in found.items())
 
     def _counting(
         self, extents: list[int], wanted: frozenset[int]
@@ -172,14 +172,4 @@ class Holdings:
 
 
 def _with_extents(part: SpooledPart, extents: Collection[int]) -> SpooledPart:
-    return SpooledPart(
-        part.window,
-        part.name,
-        list(extents),
-        part.columns,
-        part.rows,
-        part.seq,
-        part.partial,
-        part.emptied,
-        part.settled,
-    )
+    return replace(part, extents=list(extents))

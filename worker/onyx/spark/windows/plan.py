@@ -5,7 +5,11 @@ results of earlier firings (*partials*); both become states of one form, which a
 and extent. So a firing reads what is new and one state of what is old, as often as it comes.
 
 A group key has three columns, of which a plan names those in use: ints and text have their own, so
-that Spark groups by what users have; others are grouped by their canonical bytes.
+that Spark groups by what users have; others are grouped by their canonical bytes, and so is the key
+that keeps sessions apart within a group.
+
+Sessions are no extents that are known by number: all are in one extent, and Spark finds them. A row
+has its place, a state the first and last place of its session; both are merged when they are near.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ import msgspec
 from onyx.structs import prepared
 
 SHARD, EXTENT, LAST, SEQ = "shard", "extent", "last", "seq"
-FRESH, FIRES = "fresh", "fires"
+FRESH, FIRES, DUE = "fresh", "fires", "due"
+PLACE, LOWER, UPPER = "place", "lower", "upper"
 KEY_INT, KEY_TEXT, KEY_OTHER, KEY_VALUE = "key_int", "key_text", "key_other", "key_value"
+KEY_SESSION = "key_session"
 INT, FLOAT, ITEM = "int", "float", "item"
 COUNT, ITEMS = "count", "items"
-OPTIONAL = (KEY_INT, KEY_TEXT, KEY_OTHER, INT, FLOAT)
+OPTIONAL = (KEY_INT, KEY_TEXT, KEY_OTHER, KEY_SESSION, INT, FLOAT)
 """Columns that files have if they need them. `KEY_VALUE` goes with `KEY_OTHER`."""
 Ranges = tuple[tuple[int, int], ...]
 """Numbers from and through, in order."""
@@ -37,11 +43,27 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partial: bool = False
     """Whether they are results of earlier firings."""
     emptied: bool = False
-    """Whether only their groups count."""
+    """Whether only their groups count; of sessions, of those that have fired."""
+    unfired: bool = False
+    """Whether only what has not fired counts."""
     shards: tuple[int, ...] | None = None
     """None: all."""
     extents: Ranges | None = None
     """None: all."""
+
+
+@prepared
+class SessionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How sessions are found, and which of them fire."""
+
+    gap: int
+    """Places that are not further apart are in one session."""
+    delay: int = 0
+    """A session is due at a watermark this far behind its last place."""
+    share: float | None = None
+    """A session is due when a watermark has reached this share of it, instead."""
+    watermark: int | float | None = None
+    """Those fire that are due at it, and have got rows since they fired last; None: all fire."""
 
 
 @prepared
@@ -58,6 +80,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it is noted which groups have got rows since a watermark made them fire."""
     settles: bool = False
     """Whether a watermark makes groups fire: those that have, and none waits afterwards."""
+    sessions: SessionRule | None = None
+    """None: extents are known by number."""
 
     def params(self) -> dict[str, Any]:
         """The same as arguments of a stage."""
@@ -66,7 +90,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def keys(self) -> list[str]:
         """Columns that rows are grouped by, besides the extent."""
-        return [key for key in (KEY_INT, KEY_TEXT, KEY_OTHER) if key in self.columns]
+        every = (KEY_INT, KEY_TEXT, KEY_OTHER, KEY_SESSION)
+        return [key for key in every if key in self.columns]
 
     @property
     def numbers(self) -> list[str]:
@@ -77,7 +102,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """For the log."""
         parts = [each for each in self.pieces if not each.partial]
         partials = [each for each in self.pieces if each.partial]
-        by = ", ".join(["extent", *self.keys])
+        by = ", ".join(["extent" if self.sessions is None else "session", *self.keys])
         return (
             f"{self.aggregation} by {by} of {sum(len(each.paths) for each in parts):,} parts with "
             f"{sum(len(each.paths) for each in partials):,} files of earlier results"

@@ -24,7 +24,17 @@ from onyx.spark.windows.plan import (
     KEY_VALUE,
 )
 from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.aggregations.ordered_log import OrderedLog
+from onyx.windows.aggregations.table import name_of
+from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import hashable_key
+
+
+def form_of(compiled: CompiledWindow) -> str:
+    """The form of a window's states: the name of its aggregation, or `ordered-log`, in which Spark
+    collects segments."""
+    is_log = isinstance(compiled.aggregation, OrderedLog)
+    return "ordered-log" if is_log else name_of(compiled.window)
 
 
 def states(name: str, aggregation: Aggregation, batch: pa.RecordBatch) -> list[Any]:

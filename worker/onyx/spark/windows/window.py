@@ -23,13 +23,11 @@ from onyx.spark.windows.late import without_late
 from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.part_files import Garbage, PartFiles
 from onyx.spark.windows.plan import OPTIONAL, Plan
-from onyx.windows.aggregations.table import name_of
-from onyx.windows.assigning.assigner import Assigner, OneExtent
-from onyx.windows.assigning.tiling import Tiling
+from onyx.spark.windows.states import form_of
+from onyx.spark.windows.waiting import waiting
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed, chosen, different
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.dues import Dues
 from onyx.windows.firing import PENDING, EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
@@ -48,7 +46,6 @@ from onyx.windows.running import Files
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
-from onyx.windows.units import standard
 
 
 class SparkWindow:
@@ -71,18 +68,15 @@ class SparkWindow:
         self._grouped = grouped
         self._shards = shards
         self._folder = folder
-        self._assigner = _assigner(compiled)
-        self._lateness = compiled.lateness if self._assigner.bounded else None
-        self._buffer = Buffer(name_of(window), window.type == "sliding", shards)
+        self._form = form_of(compiled)
+        self._buffer = Buffer(self._form, window.type, shards)
         self._holdings = Holdings(window.id)
+        self._waiting = waiting(compiled, self._holdings, self._buffer)
+        self._assigner = self._waiting.assigner
+        self._lateness = compiled.lateness if self._assigner.bounded else None
         self._watermarks = ShardWatermarks(window.id, False, compiled.lateness is not None, shards)
         self._triggers = {each.name: each for each in compiled.triggers}
         self._timers = Timers(window.id, compiled.triggers)
-        watching = [each for each in compiled.triggers if each.by_watermark]
-        self._watching = watching[0] if watching and self._assigner.bounded else None
-        self._waiting: Dues[int] = Dues()
-        """Extents that have got rows since a watermark made them fire."""
-        self._expiring: Dues[int] = Dues()
         self._changes: list[tuple[frozenset[int], Record]] = []
         self._new_files: list[PartFiles] = []
         self._files: list[PartFiles] = []
@@ -93,7 +87,9 @@ class SparkWindow:
         """Triggers and shards that have fired for the last time."""
         where = f"window {window.id} of task {window.task}"
         self._stage = Stage(where, spark, folder)
-        self._reader = Reader(name_of(window), compiled.aggregation, folder, page_max)
+        self._reader = Reader(
+            self._form, compiled.aggregation, self._assigner.bounds, folder, page_max
+        )
 
     @property
     def stage(self) -> str:
@@ -111,10 +107,8 @@ class SparkWindow:
         parts, late = without_late(
             parts, keys, self._lateness, self._assigner, self._watermarks, self._shards
         )
-        for part in parts:
-            for number in part.numbers:
-                self._has_rows(number)
-        self._buffer.add(parts, keys, taken.extracted)
+        self._waiting.came(parts)
+        self._buffer.add(parts, keys, taken)
         if self._timers:
             kept = np.delete(np.arange(len(keys)), late) if late else None
             mine = different(chosen(keys, kept))
@@ -128,10 +122,10 @@ class SparkWindow:
         """Extents that the watermark has passed fire, all that are due in one stage."""
         self._watermarks.advance(watermark)
         yield from self._left()
-        trigger = self._watching
+        trigger = self._waiting.watching
         if trigger is not None:
-            passed = [each for each in self._waiting.take(watermark) if self._has(each)]
-            yield from self._fire(trigger, "watermark", sorted(passed), self._known(), watermark)
+            passed = self._waiting.passed(watermark)
+            yield from self._fire(trigger, "watermark", passed, self._known(), watermark)
         self._expire(watermark)
 
     def tick(self, now_ms: int) -> Pages:
@@ -167,16 +161,6 @@ class SparkWindow:
 
     # Segments come.
 
-    def _has_rows(self, number: int, waits: bool = True) -> None:
-        lower, upper = self._assigner.bounds(number)
-        if self._watching is not None and waits:
-            self._waiting.put(number, self._watching.due(lower, upper, 0))
-        if self._lateness is not None:
-            self._expiring.put(number, upper + self._lateness + 1)
-
-    def _has(self, number: int) -> bool:
-        return number in self._holdings or number in self._buffer.extents
-
     def _known(self) -> frozenset[int]:
         return frozenset(self._shards.known)
 
@@ -185,10 +169,7 @@ class SparkWindow:
 
     def _expire(self, watermark: Number) -> None:
         """Forget extents that a watermark has passed by more than the lateness allowed."""
-        if self._lateness is None:
-            return
-        for number in list(self._expiring.take(watermark)):
-            self._waiting.remove(number)
+        for number in self._waiting.expired(watermark):
             if number in self._buffer.extents:
                 self._seal()
             self._remove(ClearExtent(self._id, number), [number], self._known())
@@ -213,7 +194,7 @@ class SparkWindow:
         while self._unwritten():
             yield PENDING
         by_watermark = event_type == "watermark"
-        plan = self._plan(numbers, shards, by_watermark)
+        plan = self._plan(numbers, shards, watermark if by_watermark else None)
         if not plan.pieces:
             return
         made = None
@@ -225,10 +206,13 @@ class SparkWindow:
         source_rows = self._holdings.rows(numbers)
         self._remove(fired, numbers, shards)
         evicts = trigger.forgets if by_watermark else trigger.refinement.evicts
-        if not evicts:
+        due = self._stage.due
+        unfired = evicts and by_watermark and due is not None
+        if unfired or not evicts:
             part = SpooledPart(
                 self._id, made, numbers, list(plan.columns), source_rows, self._buffer.seq,
                 partial=True, emptied=trigger.refinement.discards, settled=by_watermark,
+                unfired=unfired, due=due,
             )  # fmt: skip
             self._hold(part, shards)
         if event_type == "job-completed":
@@ -237,16 +221,19 @@ class SparkWindow:
         self._outcomes.append(outcome)
         yield from self._emit(outcome)
 
-    def _plan(self, numbers: list[int], shards: frozenset[int], by_watermark: bool) -> Plan:
-        tracked = self._watching is not None and not self._watching.forgets
+    def _plan(self, numbers: list[int], shards: frozenset[int], watermark: Number | None) -> Plan:
+        """`watermark`: of which some fire; None: all do."""
+        rule, watching = self._waiting.rule(watermark), self._waiting.watching
+        tracked = watching is not None and (rule is not None or not watching.forgets)
         used = self._holdings.columns(numbers)
         return Plan(
-            name_of(self._declared),
+            self._form,
             tuple(name for name in OPTIONAL if name in used),
             self._holdings.pieces(numbers, shards, self._folder),
             self._declared.type == "sliding",
             tracked,
-            by_watermark and tracked,
+            watermark is not None and tracked,
+            rule,
         )
 
     def _adopt(self) -> None:
@@ -264,15 +251,14 @@ class SparkWindow:
         trigger, watermark = self._triggers[outcome.trigger], outcome.watermark
         declared, aggregation = trigger.declared, self.compiled.aggregation
 
-        def firing(key: Any, number: int, state: Any) -> Firing | None:
+        def firing(key: Any, bounds: tuple[Number, Number], state: Any) -> Firing | None:
             shard = self._shards[key]
             if shard not in outcome.shards:
                 return None
             seen = self._watermarks.known(shard) if watermark is None else watermark
             return Firing(
                 self._declared, declared, outcome.event_type, shard, self._grouped,
-                group_value(key), *self._assigner.bounds(number), aggregation.view(state), None,
-                seen,
+                group_value(key), *bounds, aggregation.view(state), None, seen,
             )  # fmt: skip
 
         yield from self._reader.pages(outcome, firing)
@@ -298,6 +284,7 @@ class SparkWindow:
         part = SpooledPart(
             self._id, name, list(made.extents), list(made.columns), len(made.table), made.seq,
             partial=False, emptied=False, settled=False,
+            unfired=False, due=self._waiting.due(made.least),
         )  # fmt: skip
         self._hold(part, made.shards)
 
@@ -351,7 +338,7 @@ class SparkWindow:
             case SpooledPart():
                 self._holdings.add(record, mine, own=False)
                 self._buffer.begin(record.seq)
-                self._seen_again(record)
+                self._waiting.restored(record)
             case SpooledFired():
                 self._holdings.remove(record.extents, mine)
                 self._restored.fired(shard, record)
@@ -366,23 +353,9 @@ class SparkWindow:
             case WatermarkReached():
                 self._watermarks.restore(shard, record)
 
-    def _seen_again(self, part: SpooledPart) -> None:
-        """Extents of a part wait as they did."""
-        for number in part.extents:
-            self._has_rows(number, waits=not part.settled)
-
     def drop(self, shards: Collection[int]) -> None:
         """See `RunningWindow.drop`."""
         self._seal()
         self._holdings.drop(shards)
         self._timers.drop(shards)
         self._watermarks.drop(shards)
-
-
-def _assigner(compiled: CompiledWindow) -> Assigner:
-    window = compiled.window
-    if window.range is None:
-        return OneExtent()
-    width = standard(window.range)
-    slide = width if window.slide is None else standard(window.slide)
-    return Tiling(window.min_value, width, slide)
