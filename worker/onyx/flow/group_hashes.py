@@ -12,6 +12,7 @@ from onyx.flow.columns import Columns
 from onyx.flow.grouping import key_hash, slots_of_shards
 from onyx.flow.key_codes import KeyCodes, KeyList, Remembered
 from onyx.flow.key_getters import KeyGetter, naming
+from onyx.flow.key_hashes import column_hashes
 from onyx.model.job import CatalogEntry
 
 _PLAIN = frozenset({str, bool, bytes, type(None)})
@@ -42,7 +43,9 @@ class Grouping:
             return self._hashes(self._getter.of_all(segments))
 
     def _of_codes(self, keys: KeyCodes) -> U64:
-        hashes = np.fromiter(self._of_columns.of(keys), np.uint64, len(keys.raws))
+        hashes = None if keys.column is None else column_hashes(keys.column)
+        if hashes is None:
+            hashes = np.fromiter(self._of_columns.of(keys), np.uint64, len(keys))
         found: U64 = hashes[keys.codes]
         return found
 
@@ -58,7 +61,7 @@ class Grouping:
         with naming(self._entry):
             if isinstance(segments, Columns):
                 found = self._getter.of_columns(segments)
-                if not _PLAIN.issuperset(map(type, found.raws)):
+                if found.column is None and not _PLAIN.issuperset(map(type, found.raws)):
                     self._of_columns.of(found)
                 return found
             keys = self._getter.of_all(segments)

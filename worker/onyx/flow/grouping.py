@@ -1,8 +1,8 @@
 """Group keys: which are one group, and the peer that has all segments of a group.
 
-How keys are read from segments is in `key_getters`. A key is hashed over canonical bytes, so that
-every process, version and machine agrees (`hash()` changes with each process). What counts as one
-group:
+How keys are read from segments is in `key_getters`. Every process, version and machine agrees on
+the hash of a key (`hash()` changes with each process). It is that of canonical bytes; ints and text
+have one that is found for whole columns at once (`key_hashes`). What counts as one group:
 
 * Numbers that Python calls equal are one group, whatever their types: `1`, `1.0` and
   `Decimal("1.00")`, `0.0` and `-0.0`. `0.1 + 0.2` and `0.3` are two, as they are in Python. NaN,
@@ -14,7 +14,6 @@ group:
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from onyx.errors import UserError
 from onyx.flow.batch import U64, Indices
+from onyx.flow.key_hashes import bytes_hash, int_hash, text_hash
 
 SHARDS = 128
 """Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose
@@ -32,6 +32,7 @@ EXPONENT_MAX = 400
 """Of a Decimal: farther out its fraction would take more memory than it is worth. Floats end before
 that."""
 _INFINITY = float("inf")
+_INT_MIN = -(2**63)
 
 
 def key_bytes(key: Any) -> bytes:
@@ -44,8 +45,17 @@ def key_bytes(key: Any) -> bytes:
 
 
 def key_hash(key: Any) -> int:
-    """Stable 64-bit hash of a group key."""
-    return int.from_bytes(hashlib.blake2b(key_bytes(key), digest_size=8).digest(), "little")
+    """Stable 64-bit hash of a group key. Raises as `key_bytes`."""
+    if type(key) is str:
+        return text_hash(_utf8(key))
+    if type(key) is int and _INT_MIN <= key < 2**64:
+        return int_hash(key)
+    data = key_bytes(key)
+    if data.startswith(b"i"):  # it equals an int
+        return int_hash(int(data[1:-1]))
+    if data.startswith(b"s"):
+        return text_hash(data.partition(b":")[2])
+    return bytes_hash(data)
 
 
 def slots_of_shards(hashes: U64, n: int) -> Indices:
@@ -68,7 +78,7 @@ def _encode(key: Any, depth: int) -> bytes:
     if isinstance(key, int):
         return _integer(key)
     if isinstance(key, str):
-        return _sized(b"s", key.encode("utf-8", "surrogatepass"))
+        return _sized(b"s", _utf8(key))
     if isinstance(key, bytes):
         return _sized(b"b", key)
     if isinstance(key, list | tuple):
@@ -87,8 +97,12 @@ def _encode(key: Any, depth: int) -> bytes:
     raise UserError(_refusal(key))
 
 
+def _utf8(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
 def _integer(key: int) -> bytes:
-    if not -(2**63) <= key < 2**64:
+    if not _INT_MIN <= key < 2**64:
         raise UserError("a group key is an int beyond 64 bits: make it a str")
     return b"i%d;" % key
 

@@ -11,7 +11,7 @@ Different is what Arrow calls different: `0.0` and `-0.0` may both be there, and
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -32,19 +32,32 @@ _TABLE_A_ROW = 8
 """A table of codes may have so many entries a row; beyond it codes are sorted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeyCodes:
     """The keys of a batch."""
 
     codes: Indices
     """For each row the index of its key in `raws`."""
-    raws: list[Any]
-    """Each different key, in order of its first row: a value, or a tuple of those of `names`."""
+    _raws: list[Any] | None
     names: tuple[str, ...] | None = None
     """For a key that is a part of a segment: the keys of that part."""
     kind: Hashable = None
     """Of two batches of the same kind, equal `raws` are the same key; None: they are not hashable,
     and may repeat."""
+    column: pa.Array | None = None
+    """The same as `raws`, of ints or text: who needs no more makes no Python values."""
+
+    @property
+    def raws(self) -> list[Any]:
+        """Each different key, in order of its first row: a value, or a tuple by `names`."""
+        if self._raws is None:
+            assert self.column is not None, "one of the two"
+            self._raws = python_values(self.column)
+        return self._raws
+
+    def __len__(self) -> int:
+        """How many different keys there are."""
+        return len(self.raws) if self.column is None else len(self.column)
 
     @staticmethod
     def of_values(values: list[Any]) -> KeyCodes:
@@ -59,9 +72,10 @@ class KeyCodes:
             codes, firsts = _codes(column)
             return KeyCodes(codes, python_values(column.take(pa.array(firsts))))
         encoded = column.dictionary_encode(null_encoding="encode")
-        return KeyCodes(
-            _array(encoded.indices), python_values(encoded.dictionary), None, str(column.type)
-        )
+        codes, different, kind = _array(encoded.indices), encoded.dictionary, str(column.type)
+        if is_plain(different):
+            return KeyCodes(codes, None, None, kind, different)
+        return KeyCodes(codes, python_values(different), None, kind)
 
     @staticmethod
     def of_parts(columns: Columns, keys: Sequence[str]) -> KeyCodes:
@@ -77,8 +91,11 @@ class KeyCodes:
 
     def take(self, chosen: Indices) -> KeyCodes:
         """The keys of some rows."""
-        codes, olds, _ = compact(self.codes[chosen], len(self.raws))
-        return replace(self, codes=codes, raws=[self.raws[old] for old in olds.tolist()])
+        codes, olds, _ = compact(self.codes[chosen], len(self))
+        if self.column is not None:
+            return KeyCodes(codes, None, None, self.kind, self.column.take(pa.array(olds)))
+        raws = [self.raws[old] for old in olds.tolist()]
+        return KeyCodes(codes, raws, self.names, self.kind)
 
     def joined(self, others: Sequence[FoundKeys]) -> None:
         """See `FoundKeys`: Arrow finds those of all faster than Python joins them."""
@@ -145,6 +162,13 @@ class _Memo(dict[Any, T]):
             self.clear()
         made = self[raw] = self._make(self._value_of(raw))
         return made
+
+
+def is_plain(column: pa.Array) -> bool:
+    """Whether all are ints or text, of which no two are the same group."""
+    kind = column.type
+    text = kinds.is_string(kind) or kinds.is_large_string(kind)
+    return not column.null_count and bool(text or kinds.is_integer(kind))
 
 
 def compact(codes: Indices, size: int) -> tuple[Indices, Indices, Indices]:

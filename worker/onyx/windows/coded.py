@@ -17,6 +17,7 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Segment
+from onyx.flow.column_values import python_values
 from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes, Remembered, compact
 from onyx.windows.groups import Keys, hashable_key, is_plain
@@ -27,14 +28,23 @@ Values = Sequence[Any] | NDArray[Any]
 _INT64_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Groups:
     """The groups of rows of columns."""
 
     codes: Indices
     """For each row the index of its group in `keys`."""
-    keys: list[Any]
-    """Each group of the batch once (`groups.hashable_key`), in order of its first row."""
+    _keys: list[Any] | None
+    column: pa.Array | None = None
+    """The same as `keys`, of ints or text: who needs no more makes no Python values."""
+
+    @property
+    def keys(self) -> list[Any]:
+        """Each group of the batch once (`groups.hashable_key`), in order of its first row."""
+        if self._keys is None:
+            assert self.column is not None, "one of the two"
+            self._keys = python_values(self.column)
+        return self._keys
 
     @staticmethod
     def one(many: int) -> Groups:
@@ -56,6 +66,9 @@ class Groups:
 
     def take(self, chosen: Indices) -> Groups:
         """The groups of some rows."""
+        if self.column is not None:
+            codes, olds, _ = compact(self.codes[chosen], len(self.column))
+            return Groups(codes, None, self.column.take(pa.array(olds)))
         codes, olds, _ = compact(self.codes[chosen], len(self.keys))
         return Groups(codes, [self.keys[old] for old in olds.tolist()])
 
@@ -100,6 +113,8 @@ class GroupKeys:
         Raises:
             UserError: a key is or holds NaN, or something that has no canonical form.
         """
+        if keys.column is not None:
+            return Groups(keys.codes, None, keys.column)
         found = keys.raws
         if keys.names is not None or not is_plain(found):
             found = self._remembered.of(keys)

@@ -13,8 +13,12 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from onyx.flow.grouping import key_bytes
+from onyx.flow.column_values import python_values
+from onyx.flow.grouping import SHARDS, key_bytes, shard_of
+from onyx.flow.key_hashes import column_hashes
 
 _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
@@ -22,6 +26,7 @@ SHARDS_REMEMBERED_MAX = 262_144
 """Groups whose shard is remembered; beyond it all are forgotten and computed again."""
 
 
+Shorts = NDArray[np.int16]
 Keys = dict[Any, None]
 """Group keys in order: a set that does not depend on how they are hashed."""
 
@@ -116,6 +121,15 @@ class Shards(dict[Any, int]):
         shard = self[key] = self._shard_of(group_value(key))
         self.known[shard] = None
         return shard
+
+    def of_column(self, column: pa.Array) -> Shorts:
+        """The shard of each of different groups, all ints or all text."""
+        hashes = column_hashes(column) if self._shard_of is shard_of else None
+        if hashes is None:
+            return np.fromiter(map(self.__getitem__, python_values(column)), np.int16, len(column))
+        found = (hashes % np.uint64(SHARDS)).astype(np.int16)
+        self.known.update(dict.fromkeys(np.unique(found).tolist()))
+        return found
 
     def split(self, keys: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
         """Each shard that groups are in, with the indices of its groups, in order."""

@@ -7,7 +7,8 @@ batch become columns of a part without a step a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ from onyx.spark.windows.plan import (
 from onyx.windows.assigning.assigner import Part as Assigned
 from onyx.windows.coded import Groups, Keyed, Values, chosen, rows
 from onyx.windows.firing import Number
-from onyx.windows.groups import group_value
+from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
 
 _INT64 = range(-(2**63), 2**63)
@@ -65,7 +66,7 @@ class Rows:
 class Buffer:
     """Of one window on one peer."""
 
-    def __init__(self, aggregation: str, window_type: str, shard_of: Mapping[Any, int]) -> None:
+    def __init__(self, aggregation: str, window_type: str, shard_of: Shards) -> None:
         self._aggregation = aggregation
         self._overlapping = window_type == "sliding"
         self._in_sessions = window_type == "session"
@@ -90,26 +91,29 @@ class Buffer:
         """Number rows from here on: behind those of all parts that there are."""
         self.seq = max(self.seq, seq)
 
-    def add(self, parts: Sequence[Assigned], keys: Keyed, taken: Taken) -> None:
-        """Rows of a batch, each part with the extents of its rows."""
+    def add(self, parts: Sequence[Assigned], keys: Keyed, taken: Taken) -> list[int]:
+        """Rows of a batch, each part with the extents of its rows; gives the shards of the rows."""
         every = np.arange(len(keys))
         indices = [every if part.indices is None else part.indices for part in parts]
         many = [len(each) for each in indices]
         order = np.concatenate(indices) if indices else every[:0]
         if not len(order):
-            return
+            return []
         whole = len(parts) == 1 and parts[0].indices is None
         mine = keys if whole else chosen(keys, order)
         its = taken if whole else taken.chosen(order)
-        columns = {EXTENT: np.repeat([part.numbers[0] for part in parts], many)}
+        columns: dict[str, Any] = {EXTENT: np.repeat([part.numbers[0] for part in parts], many)}
         if self._overlapping:
             columns[LAST] = np.repeat([part.numbers[-1] for part in parts], many)
         columns |= self._key_columns(mine)
+        shards: list[int] = np.unique(columns[SHARD].to_numpy()).tolist()
+        self._shards.update(shards)
         columns |= self._session_columns(its) if self._in_sessions else {}
         columns |= self._value_columns(its.extracted, order)
         self._batches.append(pa.record_batch(columns))
         self._extents.update(number for part in parts for number in part.numbers)
         self.seq += len(keys)
+        return shards
 
     def take(self) -> Rows:
         """All rows; the buffer is empty then."""
@@ -123,10 +127,13 @@ class Buffer:
 
     def _key_columns(self, keys: Keyed) -> dict[str, Any]:
         """Shard and key of each row; of columns, found once for each different key."""
-        different = keys.keys if isinstance(keys, Groups) else keys
-        shards = list(map(self._shard_of.__getitem__, different))
-        self._shards.update(shards)
-        found = {SHARD: pa.array(shards, pa.int16()), **_keys(different)}
+        found = _plain_keys(keys.column) if isinstance(keys, Groups) else {}
+        if found and isinstance(keys, Groups):
+            found[SHARD] = pa.array(self._shard_of.of_column(keys.column))
+        else:
+            different = keys.keys if isinstance(keys, Groups) else keys
+            shards = list(map(self._shard_of.__getitem__, different))
+            found = {SHARD: pa.array(shards, pa.int16()), **_keys(different)}
         if not isinstance(keys, Groups):
             return found
         codes = pa.array(keys.codes)
@@ -155,6 +162,17 @@ class Buffer:
             items = [encode_values([each]) for each in rows(values)]
             return {SEQ: self.seq + order, ITEM: pa.array(items, pa.binary())}
         return _numbers(values, self._aggregation in _EXTREMES)
+
+
+def _plain_keys(column: pa.Array | None) -> dict[str, pa.Array]:
+    """The key column of ints or text, without a step a key; none of others."""
+    if column is None:
+        return {}
+    if not pa.types.is_integer(column.type):
+        return {KEY_TEXT: column.cast(pa.string())}
+    with contextlib.suppress(pa.ArrowInvalid):  # beyond 64 bits with a sign
+        return {KEY_INT: column.cast(pa.int64())}
+    return {}
 
 
 def _keys(keys: Sequence[Any]) -> dict[str, pa.Array]:

@@ -23,8 +23,11 @@ import pyarrow.parquet as pq
 
 from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Unavailable
+from onyx.spark.windows.plan import KEY_INT, PLACE, SEQ
 
 SUFFIX = ".parquet"
+_MANY = frozenset({KEY_INT, PLACE, SEQ})
+"""Columns of mostly different numbers, for which a dictionary would be made in vain."""
 
 
 class SpoolFolder:
@@ -54,7 +57,8 @@ class SpoolFolder:
         with _explained(target):
             self.make()
             temporary = target.with_name(f".{target.name}")
-            pq.write_table(table, temporary)
+            few = [name for name in table.column_names if name not in _MANY]
+            pq.write_table(table, temporary, use_dictionary=few)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.rename(target)

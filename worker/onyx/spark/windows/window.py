@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
@@ -26,7 +24,7 @@ from onyx.spark.windows.plan import OPTIONAL, Plan
 from onyx.spark.windows.states import form_of
 from onyx.spark.windows.waiting import waiting
 from onyx.windows.buckets import Frozen
-from onyx.windows.coded import Keyed, chosen, different
+from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import PENDING, EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
@@ -108,11 +106,9 @@ class SparkWindow:
             parts, keys, self._lateness, self._assigner, self._watermarks, self._shards
         )
         self._waiting.came(parts)
-        self._buffer.add(parts, keys, taken)
+        shards = self._buffer.add(parts, keys, taken)
         if self._timers:
-            kept = np.delete(np.arange(len(keys)), late) if late else None
-            mine = different(chosen(keys, kept))
-            self._timers.start(dict.fromkeys(map(self._shards.__getitem__, mine)), now_ms)
+            self._timers.start(shards, now_ms)
         return [], late
 
     def settle(self) -> None:
