@@ -1,7 +1,12 @@
-"""The stage of a window and the same by hand: `python spark_windows.py FOLDER OUT MASTER`.
+"""Windows by Spark and the same by hand.
 
-Both aggregate what was spooled, in turns in one warm session. Prints the CPU seconds of driver and
-JVM, for each the least of some runs, and how many groups and which sum were found.
+    python spark_windows.py stage SOURCE PARTS OUT MASTER SHAPE RUNS
+    python spark_windows.py whole SOURCE OUT MASTER SHAPE
+
+`stage`: the plan of a firing over parts, and `groupBy` over the source, in turns in one warm
+session. Prints the CPU seconds of driver and JVM, for each the least of some runs, and how many
+groups with which sum were found. `whole`: the `groupBy` once, as a program of its own. SHAPE is
+`global`, or `sliding:WIDTH:SLIDE`.
 """
 
 from __future__ import annotations
@@ -18,19 +23,24 @@ from onyx.spark.session.opening import open_session
 from onyx.spark.windows.aggregate import aggregate
 from onyx.spark.windows.plan import Piece, Plan
 
-RUNS = 4
+CONF = {"spark.driver.memory": "3g"}
 
 
-def by_hand(session: Any, folder: Path) -> Any:
+def by_hand(session: Any, source: Path, shape: str) -> Any:
     from pyspark.sql import functions as F
 
-    rows = session.read.parquet(str(folder / "rows"))
-    return rows.groupBy("extent", "key_int").agg(F.sum("int").alias("int"))
+    rows, keys = session.read.parquet(str(source)), ["k"]
+    if shape != "global":
+        width, slide = map(int, shape.split(":")[1:])
+        first, behind = F.expr(f"t div {slide}"), F.expr(f"(t + {width}) div {slide}")
+        rows = rows.withColumn("extent", F.explode(F.sequence(first, behind - 1)))
+        keys = ["extent", "k"]
+    return rows.groupBy(*keys).agg(F.sum("v").alias("int"))
 
 
-def by_plan(session: Any, folder: Path) -> Any:
-    parts = tuple(str(path) for path in sorted((folder / "rows").glob("*.parquet")))
-    plan = Plan("sum", ("key_int", "int"), (Piece(parts),))
+def by_plan(session: Any, parts: Path, shape: str) -> Any:
+    files = tuple(str(path) for path in sorted(parts.glob("*.parquet")))
+    plan = Plan("sum", ("key_int", "int"), (Piece(files),), shape != "global")
     return aggregate(session, plan.params()["plan"])
 
 
@@ -41,23 +51,39 @@ def cpu_s() -> float:
     return own.ru_utime + own.ru_stime + sum(each.user + each.system for each in below)
 
 
-def main(folder: Path, out: Path, master: str) -> None:
+def found_in(session: Any, target: Path) -> list[int]:
+    return list(session.read.parquet(str(target)).selectExpr("count(*)", "sum(int)").first())
+
+
+def stage(source: Path, parts: Path, out: Path, master: str, shape: str, runs: int) -> None:
     """Both ways in turns, in one session: so both are as warm."""
-    session = open_session(master, "windows", out, {"spark.driver.memory": "3g"})
+    session = open_session(master, "windows", out, CONF)
     best: dict[str, float] = {}
     answers: dict[str, Any] = {}
-    for run in range(RUNS):
-        for way, frame in (("hand", by_hand), ("stage", by_plan)):
-            target = str(out / f"{way}-{run}")
+    for run in range(runs):
+        for way, frame in (
+            ("hand", by_hand(session, source, shape)),
+            ("stage", by_plan(session, parts, shape)),
+        ):
+            target = out / f"{way}-{run}"
             before = cpu_s()
-            frame(session, folder).write.parquet(target)
+            frame.write.parquet(str(target))
             used = cpu_s() - before
             best[way] = min(used, best.get(way, used))
-            found = session.read.parquet(target).selectExpr("count(*)", "sum(int)").first()
-            answers[way] = list(found)
+            answers[way] = found_in(session, target)
         print(json.dumps({"cpu_s": best, "answers": answers}), flush=True)
     session.stop()
 
 
+def whole(source: Path, out: Path, master: str, shape: str) -> None:
+    session = open_session(master, "windows", out, CONF)
+    by_hand(session, source, shape).write.parquet(str(out / "hand"))
+    session.stop()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    way, *rest = sys.argv[1:]
+    if way == "stage":
+        stage(*map(Path, rest[:3]), *rest[3:5], int(rest[5]))
+    else:
+        whole(*map(Path, rest[:2]), *rest[2:])
