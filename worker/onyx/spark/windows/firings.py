@@ -7,7 +7,7 @@ nothing meanwhile, as ever between two pages, so a firing is one moment however 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.outcomes import Outcome
-from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, UPPER, Plan
+from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, SHARD, UPPER, Plan
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import Firing, Number
@@ -146,22 +146,23 @@ class Reader:
     def pages(
         self,
         outcome: Outcome,
-        firing: Callable[[Any, tuple[Number, Number], Any], Firing | None],
+        firing: Callable[[Any, int, tuple[Number, Number], Any], Firing],
     ) -> Iterator[list[Firing]]:
         """What is left of an outcome.
 
         Args:
-            firing: makes one of a group, bounds and a state; None: it is another peer's.
+            firing: makes one of a group, its shard, bounds and a state.
         """
         for rows in outcome.batches(self.folder, self.page_max):
-            batch = _that_fire(rows)
+            batch = _that_fire(rows, outcome.shards)
             made = map(
                 firing,
                 groups(batch),
+                batch.column(SHARD).to_pylist(),
                 self._bounds(batch),
                 states(self.aggregation, self.states, batch),
             )
-            yield [each for each in made if each is not None]
+            yield list(made)
 
     def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
         if LOWER not in batch.schema.names:
@@ -170,7 +171,9 @@ class Reader:
         return zip(lowers, uppers, strict=True)
 
 
-def _that_fire(batch: pa.RecordBatch) -> pa.RecordBatch:
-    if FIRES not in batch.schema.names:
-        return batch
-    return batch.filter(pc.fill_null(batch.column(FIRES), False))
+def _that_fire(batch: pa.RecordBatch, shards: Collection[int]) -> pa.RecordBatch:
+    """Rows that fire, and are of these shards: others are another peer's."""
+    mine = pc.is_in(batch.column(SHARD), pa.array(sorted(shards), batch.column(SHARD).type))
+    if FIRES in batch.schema.names:
+        mine = pc.and_(mine, pc.fill_null(batch.column(FIRES), False))
+    return batch.filter(mine)

@@ -247,10 +247,7 @@ class SparkWindow:
         trigger, watermark = self._triggers[outcome.trigger], outcome.watermark
         declared, aggregation = trigger.declared, self.compiled.aggregation
 
-        def firing(key: Any, bounds: tuple[Number, Number], state: Any) -> Firing | None:
-            shard = self._shards[key]
-            if shard not in outcome.shards:
-                return None
+        def firing(key: Any, shard: int, bounds: tuple[Number, Number], state: Any) -> Firing:
             seen = self._watermarks.known(shard) if watermark is None else watermark
             return Firing(
                 self._declared, declared, outcome.event_type, shard, self._grouped,
