@@ -125,7 +125,7 @@ def as_listed(firing):
     state = firing.state
     if firing.window.type != "session":
         return firing
-    if isinstance(state, dict):
+    if isinstance(state, dict) and all(isinstance(each, list) for each in state.values()):
         return firing._replace(state={k: sorted(state[k], key=repr) for k in sorted(state)})
     return firing._replace(state=sorted(state, key=repr)) if isinstance(state, list) else firing
 
