@@ -42,6 +42,14 @@ def opened(root: Path | int, names: Sequence[str], make_mode: int | None = None)
         os.close(folder)
 
 
+def leads_to(path: Path, folder: int) -> bool:
+    """Whether a path still leads to a folder that is held open."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(folder))
+    except FileNotFoundError:
+        return False
+
+
 def remove_tree(folder: int, name: str) -> None:
     """Remove what has this name in an open folder as far as that is possible: a folder with all
     that is in it, of a link the link alone."""

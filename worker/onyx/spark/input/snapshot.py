@@ -15,12 +15,11 @@ which says where it is.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from onyx.durable import sync_directory
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.parts.directory import DirectoryParts, staging_name
 from onyx.plugins.protocol import PluginContext, UpgradedJob
+from onyx.rooted import leads_to, opened
 from onyx.structs import prepared
 
 MANIFEST = "_onyx.json"
@@ -118,10 +118,10 @@ class Snapshot:
         store.fence(())  # what dead writers have left; one that lives on cannot rename any more
         own = store.own()
         try:
-            with store.explained(), _opened(own) as held:
+            with store.explained(), opened(own, ()) as held:
                 target = own / f"snapshot-{uuid.uuid4().hex[:12]}"
-                evaluate(target, lambda: self.context.wanted() and _is(own, held))
-                if _is(own, held) and not target.is_dir():
+                evaluate(target, lambda: self.context.wanted() and leads_to(own, held))
+                if leads_to(own, held) and not target.is_dir():
                     raise UserError(
                         f"{self.context.where}: Spark has written the snapshot to {target}, which "
                         "this worker does not see: `path` must be on a volume that both share"
@@ -157,23 +157,6 @@ def _publish(new: str, held: int, place: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _is(directory: Path, held: int) -> bool:
-    """Whether the path still leads to the directory that is held open."""
-    try:
-        return os.path.samestat(directory.stat(), os.fstat(held))
-    except FileNotFoundError:
-        return False
 
 
 def _is_part(path: Path) -> bool:

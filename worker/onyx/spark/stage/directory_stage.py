@@ -21,8 +21,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import DirectoryParts, published_parts
 from onyx.plugins.protocol import PluginContext, SealProgress
-from onyx.rooted import remove_tree
+from onyx.rooted import leads_to, opened, remove_tree
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectoryWriteNotes, DirectWrite
@@ -160,7 +160,7 @@ def run_stage(
         if run is _run and is_done(place):
             return
         own = staging()
-        with _opened(own) as held:
+        with opened(own, ()) as held:
             run(place, own, held, request, runner, timeout_s)
     except FileNotFoundError as error:
         raise _fenced() from error
@@ -177,7 +177,7 @@ def _run(
     timeout_s: float,
 ) -> None:
     def wanted() -> bool:
-        return place.wanted() and _is(own, held)
+        return place.wanted() and leads_to(own, held)
 
     _put_back(_REPLACED, held, place.result)
     for name in os.listdir(held):
@@ -193,7 +193,7 @@ def _run(
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
         (target / "_SUCCESS").touch()
-    if _is(own, held) and not target.is_dir():
+    if leads_to(own, held) and not target.is_dir():
         raise UserFunctionError(
             f"Spark at {request.master} has written the result to {target}, which this worker does "
             "not see: `path` must be on a volume that both share"
@@ -214,7 +214,7 @@ def _run_direct(
     timeout_s: float,
 ) -> None:
     def wanted() -> bool:
-        return place.wanted() and _is(own, held)
+        return place.wanted() and leads_to(own, held)
 
     def permit() -> None:
         wait_until_permitted(place.path, place.permitted, wanted, place.pause)
@@ -295,23 +295,6 @@ def _put_back(replaced: str, folder: int, result: Path) -> None:
     with suppress(OSError):
         os.rename(replaced, result, src_dir_fd=folder)
         sync_directory(result.parent)
-
-
-@contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _is(directory: Path, held: int) -> bool:
-    """Whether the path still leads to the directory that is held open."""
-    try:
-        return os.path.samestat(directory.stat(), os.fstat(held))
-    except FileNotFoundError:
-        return False
 
 
 def _fenced() -> Fenced:
