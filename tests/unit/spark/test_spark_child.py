@@ -312,7 +312,7 @@ def kill_and_wait(pid: int) -> None:
 
 @pytest.mark.server
 def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_path: Path) -> None:
-    """[remember, cancel in the middle, recall, kill of the JVM, recall again]"""
+    """[remember, cancel in the middle, recall, kill of the JVM, recall, kill in the middle]"""
     seen: list[SealProgress] = []
     run_in_child(of_spark(tmp_path, "remember"), 300.0, Watch(seen=seen.append), real)
     assert seen[-1].tasks_done == seen[-1].tasks > 0
@@ -330,6 +330,19 @@ def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_p
     (tmp_path / "recall").rename(tmp_path / "earlier")
     run_in_child(of_spark(tmp_path, "recall"), 300.0, Watch(), real)
     assert pid_of_next(real) != pid
+    began.unlink()
+    (java,) = [
+        each for each in psutil.Process(pid_of_next(real)).children() if "java" in each.name()
+    ]
+
+    def killing() -> bool:
+        if began.exists() and java.is_running():
+            java.kill()
+        return True
+
+    (tmp_path / "slow").rename(tmp_path / "cancelled")
+    with pytest.raises(Unavailable, match="the JVM of Spark has ended while the stage ran"):
+        run_in_child(of_spark(tmp_path, "slow"), 300.0, Watch(killing), real)
 
 
 def test_a_child_without_its_parent_does_not_begin() -> None:

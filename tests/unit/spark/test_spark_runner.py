@@ -86,8 +86,12 @@ def request_for(stage: str, folder: Path) -> StageRequest:
 class FakeSessions:
     """What a run does with its session."""
 
-    def __init__(self) -> None:
+    def __init__(self, gone: bool = False) -> None:
         self.events: list[str] = []
+        self._gone = gone
+
+    def is_gone(self) -> bool:
+        return self._gone
 
     def open(self, group: str, name: str) -> Any:
         self.events.append(f"open {group}")
@@ -176,6 +180,20 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
     failure = answer("forgetful")
     assert failure is not None
     assert "a stage returns a DataFrame, this one a NoneType" in failure.message
+
+
+def test_what_a_stage_raises_when_its_jvm_has_died_is_no_mistake_of_its_author(
+    user_code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = FakeSessions(gone=True)
+    monkeypatch.setattr(run_stage, "read_parts", lambda *_: "a frame")
+    turn = run_stage.Turn(sessions, "1", user_code)
+    failure = run_stage.answer(request_for("stages_of_a_user:raising", user_code), turn)
+    assert failure is not None
+    assert not failure.by_user
+    assert "the JVM of Spark has ended while the stage ran" in failure.message
+    assert "boom" in failure.message
+    assert sessions.events == ["open 1"], "what is gone is not asked to close"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from tests.support.spark_windows import run_plan
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.attempts import AWAY_S
-from onyx.settings import Settings, StateSettings
-from onyx.spark.windows.firings import ATTEMPTS_MAX
+from onyx.settings import Settings, StateSettings, TaskSettings
 from onyx.state.stores.opening import open_store, remove
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -178,7 +177,8 @@ def test_a_stage_that_keeps_failing_kills_the_job(
         raise error
 
     made.stage_runner = runner
-    for _ in range(ATTEMPTS_MAX):
+    for _ in range(TaskSettings().seal_attempts_max):
+        assert made.exceptions == []
         made.settle()
         made.clock.advance(AWAY_S)
     assert reported in made.exceptions[0]["detail"]

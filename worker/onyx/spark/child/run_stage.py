@@ -125,11 +125,17 @@ def named(name: str) -> Callable[[Any], Any]:
 
 
 def _blamed(error: Exception, session: Any, sessions: Sessions, master: str) -> Exception:
-    """An error of a stage, or of the server that ran it. A session whose server is gone is not
-    closed, which would wait for that; the process ends in a moment anyway."""
-    if not is_connect(master):
-        return _closed(sessions, error)
+    """An error of a stage, or of the JVM or server that ran it. A session whose server is gone is
+    not closed, which would wait for that; the process ends in a moment anyway."""
     cause = error.__cause__ if isinstance(error, UserFunctionError) else error
+    if not is_connect(master):
+        if isinstance(error, Fenced | StaleSession) or not sessions.is_gone():
+            return _closed(sessions, error)
+        said = _message(cause or error).partition("\n")[0]
+        return Unavailable(
+            "the JVM of Spark has ended while the stage ran; was it killed, or out of memory? "
+            f"({type(cause or error).__name__}: {said})"
+        )
     if cause is not None and is_lost(cause):
         return Unavailable(
             f"the Spark Connect server at {master} was lost while the stage ran: "

@@ -7,6 +7,7 @@ Python process, because the JVM is the server's.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,9 @@ from onyx.spark.session.progress import ConnectProgress, progress_of
 
 NAME = "onyx"
 """Of the application, which serves many runs; a run's own name is that of its jobs."""
+
+GONE_WAIT_S = 1.0
+"""A process that dies loses its connections first, and whoever looks then still finds it."""
 
 
 class StaleSession(Unavailable):
@@ -48,6 +52,10 @@ class Sessions(Protocol):
 
     def progress(self) -> SealProgress | None:
         """How far the run is; None if there is nothing to say. From any thread."""
+        ...
+
+    def is_gone(self) -> bool:
+        """After a failure: whether the JVM that we have started has ended. Blocks for a second."""
         ...
 
     def close(self) -> None:
@@ -99,6 +107,15 @@ class _ClassicSessions:
     def progress(self) -> SealProgress | None:
         return progress_of(self._base.sparkContext, self._group) if self._group else None
 
+    def is_gone(self) -> bool:
+        if self._base is None:
+            return False
+        try:
+            self._base.sparkContext._gateway.proc.wait(GONE_WAIT_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def close(self) -> None:
         """What the run has cached would stay in the heap."""
         own, self._own, self._group = self._own, None, ""
@@ -128,6 +145,9 @@ class _ConnectSessions:
     def cancel(self) -> None:
         if self._own is not None:
             self._own.interruptAll()
+
+    def is_gone(self) -> bool:
+        return False  # the server is not ours, and `connect.is_lost` knows its errors
 
     def close(self) -> None:
         own, self._own = self._own, None

@@ -30,9 +30,9 @@ from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import Firing, Number
 
 logger = logging.getLogger("onyx.windows")
-ATTEMPTS_MAX = 3
-"""Of a stage that Spark could not run, the first one included, and for two minutes at least."""
 STAGE_TIMEOUT_S = 3_600.0
+RETRY_S = 1.0
+"""Before a stage that fails is run again; what cannot be reached is left alone for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Spark:
     """Whether the task still has its state."""
     seen: Callable[[SealProgress], None] = lambda _: None
     clock: Clock = field(default_factory=SystemClock)
+    attempts_max: int = 3
+    """Of a stage that fails, the first one included; see `plugins.attempts`."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Stage:
 
         Raises:
             UserFunctionError: Spark cannot compute it, or took too long.
-            Unavailable: Spark failed too often (`plugins.attempts`).
+            Unavailable: Spark, or its executors, failed too often.
         """
         attempts = Attempts()
         while True:
@@ -100,9 +102,8 @@ class Stage:
         if isinstance(error, Blocked) or is_full(error):
             self.words = f"Spark does not aggregate {self.where}: {describe(error)}"
             return now_s + BLOCKED_RETRY_S
-        again_s = None
-        if isinstance(error, Unavailable):
-            again_s = attempts.next_s(error, now_s, ATTEMPTS_MAX, 0.0)
+        # What Spark says of lost executors cannot be told from what it says of a function.
+        again_s = attempts.next_s(error, now_s, self.spark.attempts_max, RETRY_S)
         if again_s is None:
             raise type(error)(f"{self.where}, by Spark: {error}") from error
         self.words = f"Spark failed {attempts.failed} times over {self.where}: {describe(error)}"

@@ -71,6 +71,7 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         partial(_wanted, program, wiring.version),
         partial(report, LatestProgress(), program.metrics),
         services.clock,
+        services.settings.task.seal_attempts_max,
     )
     page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
 
