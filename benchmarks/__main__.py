@@ -25,6 +25,7 @@ BENCHMARKS = {
     "workload_b": "counting words against Bytewax, in one process and with a shuffle",
     "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
     "spark_jobs": "sums in windows as a whole job on Spark against PySpark by hand",
+    "spark_streams": "the same in micro-batches against Structured Streaming by hand",
     "spark_windows": "windows by Spark: spooling, and a stage against PySpark by hand",
     "nexmark": "six queries of Nexmark against Bytewax, Pathway, Polars and DuckDB",
     "scale": "CPU a row and memory over 100 million rows of columns",

@@ -1,8 +1,10 @@
-"""Workload c on Spark, by hand or as a job: `python spark_jobs.py native|job JOB FOLDER SCRATCH`.
+"""Workload c on Spark, by hand or as a job: `python spark_jobs.py WAY JOB FOLDER SCRATCH`.
 
 `native` is `groupBy` with `window` and a sum, written out as JSON; `job` is the query of a whole
-job (`onyx.spark.query`), up to published parts. Each runs twice in one session, and the second run
-counts: a JVM that has compiled its code, and Python workers that have imported theirs.
+job (`onyx.spark.query`), up to published parts. `native-stream` and `job-stream` are the same in
+micro-batches, over inputs that say nothing of their end. `late-stream` keeps extents for late
+segments. Each runs twice in one session, and the second run counts: a JVM that has compiled its
+code, and Python workers that have imported theirs.
 """
 
 import json
@@ -30,7 +32,13 @@ MASTER = "local[1]"
 def main(way, job, folder, scratch):
     scratch = Path(scratch)
     session = opened(request(job, folder, scratch, "session"))
-    run = {"native": native, "job": whole_job}[way]
+    run = {
+        "native": native,
+        "job": whole_job,
+        "native-stream": native_stream,
+        "job-stream": partial(streamed_job, late=False),
+        "late-stream": partial(streamed_job, late=True),
+    }[way]
     run(session, job, folder, scratch, "warm")
     before = tree_cpu_s()
     values = run(session, job, folder, scratch, "measured")
@@ -54,6 +62,40 @@ def native(session, job, folder, scratch, name):
     return read_back(target, "part-*.json")
 
 
+def native_stream(session, job, folder, scratch, name):
+    columns = "columns" in job
+    read = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    rows = read.parquet(folder) if columns else read.json(folder, pathGlobFilter="*.jsonl")
+    minutes = rows.withColumn("at", F.timestamp_millis("ts")).withWatermark("at", "1 second")
+    sums = minutes.groupBy(F.window("at", "1 minute").alias("minute"), "key").agg(
+        F.sum("v").alias("value")
+    )
+    found = sums.select("key", F.unix_millis("minute.start").alias("lower"), "value")
+    target = scratch / name
+    writer = found.writeStream.outputMode("update").trigger(availableNow=True)
+    writer = writer.foreachBatch(lambda frame, n: frame.write.json(f"{target}/{n:03d}"))
+    query = writer.option("checkpointLocation", f"{target}-checkpoint").start()
+    query.awaitTermination()
+    return read_back(target, "*/part-*.json", newest=True)
+
+
+def streamed_job(session, job, folder, scratch, name, late):
+    asked = request(job, folder, scratch, name, endless=True, late=late)
+    query = Query(StageConfig(asked, (), 1))
+    tasks = [each.task for each in query.plan.outputs]
+    outputs = Outputs({task: partial(query.output, task) for task in tasks}, lambda: True)
+    batches = []
+
+    def publish(batch):
+        batches.append(batch.number)
+        outputs.publish(name, batch.outputs, over=False)
+
+    reply = answer(asked, lambda line: None, lambda _: session, publish)
+    assert reply.failure is None, reply.failure
+    print("micro-batches", len(batches), file=sys.stderr)
+    return read_back(scratch / name, "part-*.jsonl")
+
+
 def whole_job(session, job, folder, scratch, name):
     asked = request(job, folder, scratch, name)
     reply = answer(asked, lambda line: None, lambda _: session)
@@ -64,12 +106,16 @@ def whole_job(session, job, folder, scratch, name):
     return read_back(scratch / name, "part-*.jsonl")
 
 
-def request(job, folder, scratch, name):
+def request(job, folder, scratch, name, endless=False, late=True):
     manifest = yaml.safe_load((Path(__file__).parents[1] / "jobs" / job).read_text())
     for entry in manifest["spec"]["catalog"]:
         if entry.get("plugin") == "files":
             read = entry["type"] == "input"
             entry["options"]["path"] = f"{folder}/part-*" if read else str(scratch / name)
+            if read and endless:
+                entry["plugin"] = "bench_sums:growing_files"
+    if not late:
+        del manifest["spec"]["windows"][0]["allowedLateness"]
     spool = scratch / f"{name}-spool"
     spool.mkdir()
     parsed = parse_manifest(json.dumps(manifest).encode())
@@ -80,17 +126,20 @@ def request(job, folder, scratch, name):
         incarnation="bench",
         attempt=name,
         scratch=str(spool),
+        state_place=str(scratch / f"{name}-state"),
         master=MASTER,
         spark_conf={"spark.sql.shuffle.partitions": "1"},
     )
 
 
-def read_back(folder, pattern):
+def read_back(folder, pattern, newest=False):
+    """Sums of what was written; or the newest values, where later ones replace those before."""
     values = Counter()
     for path in sorted(folder.glob(pattern)):
         for line in path.read_text().splitlines():
             segment = json.loads(line)
-            values[segment["key"], segment["lower"]] += segment["value"]
+            place = segment["key"], segment["lower"]
+            values[place] = segment["value"] + (0 if newest else values[place])
     return values
 
 

@@ -1,4 +1,14 @@
-"""The user's functions of workloads b and c: splitting lines, and what windows emit."""
+"""The user's functions of workloads b and c: splitting lines, what windows emit, and files of which
+nobody knows whether more will come.
+"""
+
+from onyx.plugins.files.input import FilesInput
+from onyx.plugins.files.options import InputOptions
+from onyx.plugins.options import read_options
+
+
+def growing_files(context):
+    return FilesInput(context, read_options(context, InputOptions))
 
 
 def split(segment):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from onyx.errors import StateError
 from onyx.flow.grouping import SHARDS, shard_of
@@ -86,6 +87,8 @@ class Contents:
         }
 
 
+_store = lru_cache(maxsize=4)(open_store)
+"""One for all stages and micro-batches of a process: that of S3 takes its time to open."""
 _warm: dict[tuple[str, str, int], tuple[PlaceState, Contents]] = {}
 """By job, task and place: what it was when this process had it last. Oldest first."""
 
@@ -99,7 +102,7 @@ class KeptStates:
     def __init__(self, query: Query) -> None:
         request = query.request
         self._job, self._places = request.job_id, query.config.places
-        self._store = open_store(request.state_place, request.state_group_access)
+        self._store = _store(request.state_place, request.state_group_access)
 
     def load(self, its: Windowed, state: PlaceState) -> Contents:
         """The windows of a place as they were behind the last batch.
