@@ -60,8 +60,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def env(spark: Any) -> Iterator[TestEnv]:
     """After Spark, which has the examples importable."""
-    modules = ["flights.tasks", "flights.windows", "hello", "nexmark.columns", "nexmark.dicts",
-               "orders", "visits", drawn.MODULE]  # fmt: skip
+    modules = ["flights.outliers", "flights.stages", "flights.tasks", "flights.windows", "hello",
+               "nexmark.columns", "nexmark.dicts", "orders", "visits", drawn.MODULE]  # fmt: skip
     with with_test_env(PEERS, modules=modules) as env:
         yield env
 

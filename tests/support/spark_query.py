@@ -14,50 +14,81 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pyarrow as pa
 
+from onyx.errors import UserFunctionError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.spark.child.request import StageRequest
+from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import QueryBatch, QueryReply, QueryRequest
-from onyx.spark.query.rows import SCHEMA, rows_of
+from onyx.spark.query.rows import SCHEMA, Row, rows_of
 from onyx.spark.query.run import answer
 from onyx.spark.query.stream import Publish
 
 Rows = list[dict[str, Any]]
 _attempts = itertools.count()
+_files: dict[str, Any] = {}
+"""Frames that were written, by their folders."""
 
 
 class Frame:
-    """A frame: rows in partitions."""
+    """A frame: rows in partitions. Each is worked on several times if there are `repeats`, and the
+    last time counts, as where Spark runs a task again."""
 
-    def __init__(self, partitions: list[Rows], anew: Callable[[], Frame] | None = None) -> None:
+    def __init__(
+        self,
+        partitions: list[Rows],
+        anew: Callable[[], Frame] | None = None,
+        repeats: int = 0,
+    ) -> None:
         """`anew`: has what made the rows run again."""
         self.partitions = partitions
         self.anew = anew or (lambda: self)
+        self._repeats = repeats
 
     def mapInArrow(self, function: Callable[..., Any], schema: str) -> Frame:
         def batches(rows: Rows) -> Iterator[pa.RecordBatch]:
             for row in rows:
                 yield pa.RecordBatch.from_pylist([row], SCHEMA if "stage" in row else None)
 
-        made = [
-            [row._asdict() for batch in function(batches(rows)) for row in rows_of(batch)]
-            for rows in self.partitions
-        ]
-        return Frame(made, lambda: self.mapInArrow(function, schema))
+        def run(rows: Rows) -> Rows:
+            return [row._asdict() for batch in function(batches(rows)) for row in rows_of(batch)]
+
+        made = [[run(rows) for _ in range(1 + self._repeats)][-1] for rows in self.partitions]
+        return Frame(made, lambda: self.mapInArrow(function, schema), self._repeats)
+
+    @property
+    def write(self) -> Frame:
+        return self
+
+    def parquet(self, folder: str) -> None:
+        _files[folder] = self
+
+    def where(self, condition: str) -> Frame:
+        wanted = condition.replace(" = ", " == ")
+        return Frame(
+            [[row for row in rows if eval(wanted, {}, row)] for rows in self.partitions],
+            repeats=self._repeats,
+        )
+
+    def union(self, other: Frame) -> Frame:
+        return Frame([*self.partitions, *other.partitions], repeats=self._repeats)
 
     def repartitionById(self, count: int, key: str) -> Frame:
         made: list[Rows] = [[] for _ in range(count)]
         for rows in self.partitions:
             for row in rows:
                 made[row[key] % count].append(row)
-        return Frame(made)
+        return Frame(made, repeats=self._repeats)
 
     def sortWithinPartitions(self, *keys: str) -> Frame:
         return Frame(
-            [sorted(rows, key=lambda row: [row[key] for key in keys]) for rows in self.partitions]
+            [sorted(rows, key=lambda row: [row[key] for key in keys]) for rows in self.partitions],
+            repeats=self._repeats,
         )
 
     def collect(self) -> list[tuple[Any, ...]]:
@@ -135,8 +166,11 @@ class StreamedFrame:
 class Frames:
     """In the place of a session."""
 
-    def __init__(self, places: int = 3, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(
+        self, places: int = 3, checkpoint: Checkpoint | None = None, repeats: int = 0
+    ) -> None:
         self._places = self.defaultParallelism = places
+        self._repeats = repeats
         self.conf = self.sparkContext = self
         self._checkpoint = checkpoint or Checkpoint()
 
@@ -160,7 +194,37 @@ class Frames:
 
     def range(self, start: int, end: int, step: int, count: int) -> Frame:
         rows = [{"id": number} for number in range(start, end, step)]
-        return Frame([rows[n::count] for n in range(count)])
+        return Frame([rows[n::count] for n in range(count)], repeats=self._repeats)
+
+    @property
+    def read(self) -> Frames:
+        return self
+
+    def schema(self, ddl: str) -> Frames:
+        return self
+
+    def parquet(self, folder: str) -> Frame:
+        return _files[folder]
+
+    def createDataFrame(self, rows: list[Row], ddl: str) -> Frame:
+        return Frame([[row._asdict() for row in rows]], repeats=self._repeats)
+
+
+def run_on_pandas(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
+    """In the place of `run_beside`: the stage is a function of pandas."""
+    frames = [
+        (each.name, pandas.concat(map(pandas.read_parquet, each.parts))) for each in asked.frames
+    ]
+    by_place = [frame for name, frame in frames if name is None]
+    by_name = {name: frame for name, frame in frames if name is not None}
+    try:
+        made = named(asked.stage)(*by_place, **by_name, **asked.params)
+    except Exception as error:
+        raise UserFunctionError(f"{type(error).__name__}: {error}") from error
+    target = Path(asked.target)
+    target.mkdir()
+    for number in range(2):
+        made[number::2].to_parquet(target / f"part-{number}.parquet", index=False)
 
 
 def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) -> QueryRequest:
@@ -182,7 +246,10 @@ def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) ->
 def run_query(
     request: QueryRequest, spark: Any = None, publish: Publish | None = None
 ) -> QueryReply:
-    return answer(request, lambda line: None, lambda _: spark or Frames(), publish)
+    if spark is None or isinstance(spark, Frames):
+        frames = spark or Frames()
+        return answer(request, lambda line: None, lambda _: frames, publish, run_on_pandas)
+    return answer(request, lambda line: None, lambda _: spark, publish)
 
 
 def publish_all(request: QueryRequest, reply: QueryReply) -> None:

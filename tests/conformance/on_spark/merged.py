@@ -1,4 +1,5 @@
 """Many jobs as one: their tasks side by side under longer names, each job with outputs of its own.
+A job with a Spark stage in the middle stays alone and keeps its names, for DataFrames have them.
 
 A query of Spark takes seconds and a cluster does too, however little they have to do. As parts of
 one job, a hundred small ones take as long as one. What the jobs write goes to files, and what is
@@ -31,11 +32,13 @@ def merged(jobs: Mapping[str, Job], folder: Path) -> Job:
             windows of a job without any take their segments for watermarks.
         folder: for what they write.
     """
-    parts = [_renamed(job, f"j{n}-") for n, job in enumerate(jobs.values())]
+    parts = [
+        job if has_stage(job) else _renamed(job, f"j{n}-") for n, job in enumerate(jobs.values())
+    ]
     catalog = [
-        _written_to(folder / name / entry.name.partition("-")[2], entry)
-        for name, part in zip(jobs, parts, strict=True)
-        for entry in part.catalog
+        _written_to(folder / name / old.name, entry)
+        for (name, job), part in zip(jobs.items(), parts, strict=True)
+        for old, entry in zip(job.catalog, part.catalog, strict=True)
     ]
     return Job(
         "merged",
@@ -43,7 +46,7 @@ def merged(jobs: Mapping[str, Job], folder: Path) -> Job:
         tuple(catalog),
         guarantee="exactly-once",
         flow_conditions=tuple(each for part in parts for each in part.flow_conditions),
-        windows=tuple(each for part in parts for each in part.windows),
+        windows=tuple(replace(each, engine="peers") for part in parts for each in part.windows),
         triggers=tuple(each for part in parts for each in part.triggers),
     )
 
@@ -51,11 +54,11 @@ def merged(jobs: Mapping[str, Job], folder: Path) -> Job:
 def packed(jobs: Mapping[str, Job]) -> list[dict[str, Job]]:
     """The jobs as `merged` takes them: few lots, each of jobs that assign watermarks or of such
     that do not, and no larger than a job may be."""
-    lots: list[dict[str, Job]] = []
+    lots = [{name: job} for name, job in jobs.items() if has_stage(job)]
     for assigning in (True, False):
         size = TASKS_MAX
         for name, job in jobs.items():
-            if any(map(_assigns, job.catalog)) is not assigning:
+            if any(map(_assigns, job.catalog)) is not assigning or has_stage(job):
                 continue
             size += len(job.catalog)
             if size > TASKS_MAX:
@@ -77,6 +80,11 @@ def written(jobs: Mapping[str, Job], folder: Path) -> dict[str, Rows]:
     }
 
 
+def has_stage(job: Job) -> bool:
+    """Whether a Spark stage is in the middle of it."""
+    return any(entry.spark_stage is not None for entry in job.catalog)
+
+
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """The rows of JSON lines that were published in a folder."""
     texts = [path.read_text("utf-8") for path in sorted(folder.glob("part-*.jsonl"))]
@@ -88,6 +96,8 @@ def _assigns(entry: CatalogEntry) -> bool:
 
 
 def _written_to(folder: Path, entry: CatalogEntry) -> CatalogEntry:
+    if entry.spark_stage is not None:
+        return replace(entry, options={**entry.options, "path": str(folder)})
     if entry.type != "output" or entry.plugin == "blackhole":
         return entry
     options = {"path": str(folder), "format": "jsonl"}

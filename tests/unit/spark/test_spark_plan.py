@@ -12,7 +12,7 @@ from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.plan import Exchange, Middle, Plan, PlannedOutput, PlannedWindow, Stage
 from onyx.spark.compiler.render import render
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -82,6 +82,55 @@ def test_a_task_that_is_fed_by_two_stages_runs_in_both() -> None:
     )
     assert [each.tasks for each in plan.stages] == [("read", "write"), ("count", "write")]
     assert plan.exchanges[0].watermarks == "none"
+
+
+MIDDLE = """
+  workflow: [[read, hours], [read, join], [hours, join], [join, last], [read, last], [last, write]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: in}, watermarkKey: at}
+    - {name: hours, type: reduce, groupByKey: page, fluxPolicy: continue}
+    - {name: join, type: function, sparkStage: "shop:join", options: {path: bundles}}
+    - {name: last, type: reduce, groupByKey: page, fluxPolicy: continue}
+    - {name: write, type: output, plugin: files, options: {path: out}}
+  windows:
+    - {id: hours, task: hours, type: fixed, windowKey: at, range: [1, hour], aggregation: count}
+    - {id: last, task: last, type: global, aggregation: count}
+  triggers:
+    - {windowId: hours, type: watermark, postEvictor: [all], emit: "shop:row"}
+    - {windowId: last, type: watermark, refinement: accumulating, emit: "shop:row"}
+"""
+
+
+def test_all_stages_above_a_spark_stage_are_a_part_of_their_own() -> None:
+    plan = compile_job(job(MIDDLE))
+    assert plan.middles == (Middle("join", 2, "shop:join", ("hours", "read")),)
+    assert [each.begins for each in plan.stages] == [("read",), ("hours",), ("join",), ("last",)]
+    assert plan.pieces == (range(2), range(2, 4))
+    assert [(each.task, each.watermarks) for each in plan.exchanges] == [
+        ("hours", "segments"),
+        ("last", "segments"),
+    ]
+
+
+def test_the_plan_says_when_a_spark_stage_runs_and_over_what() -> None:
+    middle = job(MIDDLE)
+    printed = render(compile_job(middle), middle).splitlines()
+    assert printed[0] == "job shop on Spark: one batch query of 4 stages, in 2 parts"
+    where = printed.index("Spark stage shop:join of task join, once, over all of hours, read")
+    assert printed[where + 1 : where + 4] == [
+        "stage 2: one mapInArrow, a task of Spark for each share of the rows",
+        "  join: rows of the Spark stage shop:join",
+        "    shuffle to last in stage 3, by page",
+    ]
+    assert printed[where - 1] == "    written for the Spark stage of join"
+
+
+def test_no_watermark_goes_past_a_spark_stage() -> None:
+    only = MIDDLE.replace(", [read, last]", "")
+    assert [(each.task, each.watermarks) for each in compile_job(job(only)).exchanges] == [
+        ("hours", "segments"),
+        ("last", "none"),
+    ]
 
 
 def test_a_plan_is_readable() -> None:
@@ -184,6 +233,7 @@ def test_the_command_prints_the_plan_of_a_file() -> None:
     ("file", "stages"),
     [
         ("flights/job.yaml", 1),
+        ("flights/outliers.yaml", 3),
         ("flights/windows.yaml", 2),
         ("windows/fixed.yaml", 2),
         ("windows/own.yaml", 2),

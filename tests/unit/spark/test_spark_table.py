@@ -61,8 +61,14 @@ def with_function(**more: Any) -> Spec:
 
 
 def endless(spec: Spec) -> Spec:
+    spec = copy.deepcopy(spec)
     spec["catalog"][0] |= {"plugin": OWN, "options": {}}
     return spec
+
+
+def with_stage(**more: Any) -> Spec:
+    stage = {**STAGE, "options": {"path": "p", **more}}
+    return {**with_function(), "catalog": [*JOB["catalog"], stage, OTHER]}
 
 
 CONDITIONS = [
@@ -107,8 +113,12 @@ ROWS: dict[str, list[Spec]] = {
         {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "uniquenessKey": "id"},
                             JOB["catalog"][2]]},
     ],
-    "`sparkStage` in the middle": [
-        {**with_function(), "catalog": [*JOB["catalog"], STAGE, OTHER]},
+    "`sparkStage` in the middle": [with_stage(), with_stage(sparkConf={"spark.sql.ansi": "1"})],
+    "`bundleSegments`, `bundleSeconds`": [
+        with_stage(bundleSegments=9), with_stage(bundleSeconds=9),
+    ],
+    "`sparkConf` of a stage in the middle that is not `spark.sql.*`": [
+        with_stage(sparkConf={"spark.driver.memory": "1g"}),
     ],
     "lifecycles": [{**JOB, "lifecycles": [{"task": "all", "calls": "m:calls"}]}],
     "`upgrade`": [{**JOB, "upgrade": {"from": "old"}}],
@@ -172,6 +182,9 @@ def test_inputs_that_the_table_names_can_be_read(plugin: str) -> None:
 
 ENDLESS = [
     (endless(without_windows(with_plugin(2, "spark"))), "spec.catalog[1].plugin"),
+    (endless({**without_windows(JOB), "workflow": [["read", "work"], ["work", "write"]],
+              "catalog": [JOB["catalog"][0], STAGE, JOB["catalog"][2]]}),
+     "spec.catalog[1].sparkStage"),
     (without_windows({**with_plugin(0, OWN), "engine": "spark",
                       "spark": {"master": "sc://spark:15002"}}), "spec.spark.master"),
 ]  # fmt: skip
@@ -182,7 +195,7 @@ def test_what_the_guide_says_that_inputs_without_end_cannot_feed_is_refused(
     spec: Spec, path: str
 ) -> None:
     section = GUIDE.read_text("utf-8").partition("## Inputs without end")[2].partition("\n## ")[0]
-    assert "Refused are the output `spark`" in section
+    assert "Refused are the output `spark` and `sparkStage`" in section
     assert "a `master` `sc://`" in section
     assert refused(spec) == [path]
 

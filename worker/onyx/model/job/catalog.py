@@ -69,7 +69,7 @@ class CatalogEntry:
         Key(
             allowed_for=("function",),
             restriction="Instead of fn; not with params, batchFn, batchFormat, schema, windows, "
-            "guarantee: at-most-once, engine: spark or upgrade.",
+            "guarantee: at-most-once or upgrade.",
         ),
     ] = None
     """Function from Spark DataFrames to one. It gets all segments that come to the task, or

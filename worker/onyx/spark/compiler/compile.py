@@ -1,20 +1,22 @@
 """Which stage runs which task.
 
 A task behind a shuffle (grouped, or with windows) begins the stage after the last one that sends to
-it; every other task runs wherever its parents do. One row of stages for the whole job, instead of
-one query for each output, because a source must be read once: Spark computes a frame anew for each
-action on it.
+it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents do.
+One row of stages for the whole job, instead of one query for each output, because a source must be
+read once: Spark computes a frame anew for each action on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from onyx.errors import ManifestError
 from onyx.model.job import CatalogEntry, Job, Window
-from onyx.model.workflow import ancestors, parents, topological_order
+from onyx.model.workflow import parents, topological_order
 from onyx.spark.compiler.combining import against_combining
-from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.edges import all_above
+from onyx.spark.compiler.plan import Exchange, Middle, Plan, PlannedOutput, PlannedWindow, Stage
 from onyx.spark.compiler.refusals import is_unbounded, refusals
 
 _HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
@@ -56,7 +58,17 @@ def compile_job(job: Job, combine: bool = True) -> Plan:
         if (entry := job.entry(task)).type == "output" and (plugin := entry.plugin or "")
     )
     ordered = tuple(sorted(exchanges, key=lambda each: each.stage))
-    return Plan(job.name, stages, ordered, outputs, is_unbounded(job))
+    return Plan(job.name, stages, ordered, outputs, is_unbounded(job), _middles(job, runs_in))
+
+
+def _middles(job: Job, runs_in: Mapping[str, set[int]]) -> tuple[Middle, ...]:
+    above = parents(job.workflow)
+    found = [
+        Middle(entry.name, max(runs_in[entry.name]), entry.spark_stage, above[entry.name])
+        for entry in job.catalog
+        if entry.spark_stage is not None
+    ]
+    return tuple(sorted(found, key=lambda each: (each.stage, each.task)))
 
 
 def _stages(job: Job) -> dict[str, set[int]]:
@@ -67,7 +79,7 @@ def _stages(job: Job) -> dict[str, set[int]]:
         before = set[int]().union(*(runs_in[parent] for parent in above[task]))
         if not before:
             runs_in[task] = {0}
-        elif _is_shuffled(job, task):
+        elif _begins(job, task):
             runs_in[task] = {1 + max(before)}
         else:
             runs_in[task] = before
@@ -75,7 +87,8 @@ def _stages(job: Job) -> dict[str, set[int]]:
 
 
 def _begins(job: Job, task: str) -> bool:
-    return job.entry(task).type == "input" or _is_shuffled(job, task)
+    entry = job.entry(task)
+    return entry.type == "input" or entry.spark_stage is not None or _is_shuffled(job, task)
 
 
 def _is_shuffled(job: Job, task: str) -> bool:
@@ -91,8 +104,8 @@ def _key(entry: CatalogEntry) -> str | None:
 
 def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
     windows = [each for each in job.windows if each.task == task]
-    below = [each for each in job.windows if task in ancestors(job.workflow, each.task)]
-    assigned = any(_assigns(job.entry(each)) for each in ancestors(job.workflow, task))
+    below = [each for each in job.windows if task in all_above(job, each.task)]
+    assigned = any(_assigns(job.entry(each)) for each in all_above(job, task))
     against = [_against(job, each, combine) for each in windows]
     planned = tuple(
         PlannedWindow(each.id, each.type, _aggregation(each), not any(against), reason)

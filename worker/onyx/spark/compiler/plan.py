@@ -4,6 +4,9 @@ A plan is a row of stages. A stage is a function that Spark runs once a partitio
 inputs, or with segments that were shuffled to it, and passes them through a tree of tasks without
 leaving Python. Where a task needs all segments of a group, the stage ends in a shuffle, and that
 task begins a later stage. So a job without windows and groups is one stage.
+
+A Spark stage of the user in the middle (`sparkStage`) is a barrier: all stages of the plan above it
+are done, and their rows fixed, before it runs, and its own rows begin a later stage.
 """
 
 from __future__ import annotations
@@ -48,6 +51,18 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Middle:
+    """A task that runs a Spark stage of the user over all that comes to it."""
+
+    task: str
+    stage: int
+    """That its rows begin. All before it are done when it runs."""
+    function: str
+    upstream: tuple[str, ...]
+    """Tasks that send to it; each is a DataFrame."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedOutput:
     """A task that writes."""
 
@@ -65,7 +80,7 @@ class Stage:
 
     number: int
     begins: tuple[str, ...]
-    """Inputs in stage 0, tasks behind a shuffle in later ones."""
+    """Inputs in stage 0, in later ones tasks behind a shuffle and those of a Spark stage."""
     tasks: tuple[str, ...]
     """All tasks that it runs, parents first. A task may be in several stages."""
 
@@ -81,7 +96,20 @@ class Plan:
     outputs: tuple[PlannedOutput, ...]
     unbounded: bool = False
     """Whether an input may have no end, so that the query runs in micro-batches."""
+    middles: tuple[Middle, ...] = ()
+    """In the order of their stages."""
 
     def exchange(self, task: str) -> Exchange | None:
         """The shuffle before a task; None if there is none."""
         return next((each for each in self.exchanges if each.task == task), None)
+
+    def middle(self, task: str) -> Middle | None:
+        """The Spark stage of a task; None if it has none."""
+        return next((each for each in self.middles if each.task == task), None)
+
+    @property
+    def pieces(self) -> tuple[range, ...]:
+        """Numbers of the stages that Spark runs at once: between two barriers."""
+        barriers = sorted({each.stage for each in self.middles})
+        begins, ends = (0, *barriers), (*barriers, len(self.stages))
+        return tuple(map(range, begins, ends))

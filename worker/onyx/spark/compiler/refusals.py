@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import at
-from onyx.spark.session.masters import is_connect
+from onyx.spark.session.masters import OF_SESSIONS, is_connect
 
 READ = ("files", "generator", "kafka", "sequence")
 """Inputs of ours that can be read; those of users can."""
@@ -46,6 +46,12 @@ def _has_no_end(entry: CatalogEntry) -> bool:
 
 def _without_end(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
+        if entry.spark_stage is not None:
+            yield Problem(
+                at(at("spec.catalog", index), "sparkStage"),
+                "the stage runs over all that came, and inputs have no end",
+                f"give the inputs an end, or {PEERS}",
+            )
         if entry.type == "output" and entry.plugin == "spark":
             yield Problem(
                 at(at("spec.catalog", index), "plugin"),
@@ -64,11 +70,7 @@ def _catalog(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         path = at("spec.catalog", index)
         if entry.spark_stage is not None:
-            yield Problem(
-                at(path, "sparkStage"),
-                "engine spark runs no stage in the middle of its own query",
-                f"end the job with an output `spark`, or {PEERS}",
-            )
+            yield from _in_the_middle(entry, path)
         if entry.type == "input":
             yield from _input(entry, path)
         elif entry.type == "output" and entry.plugin not in WRITTEN:
@@ -77,6 +79,26 @@ def _catalog(job: Job) -> Iterator[Problem]:
                 f"engine spark does not write with {entry.plugin!r}, whose segments cannot wait "
                 "for the end of the query",
                 f"use one of {', '.join(WRITTEN)}, or {PEERS}",
+            )
+
+
+def _in_the_middle(entry: CatalogEntry, path: str) -> Iterator[Problem]:
+    options = at(path, "options")
+    for key in ("bundleSegments", "bundleSeconds"):
+        if key in entry.options:
+            yield Problem(
+                at(options, key),
+                "engine spark runs the stage once, over all that came, and rows of several bundles "
+                "may be others",
+                f"leave it out, which gives one bundle on peers too, or {PEERS}",
+            )
+    conf = entry.options.get("sparkConf")
+    for key in conf if isinstance(conf, dict) else ():
+        if not str(key).startswith(OF_SESSIONS):
+            yield Problem(
+                f"{options}.sparkConf.{key}",
+                "is of a whole Spark, and engine spark runs the stage in that of its query",
+                "set it in spec.spark.sparkConf",
             )
 
 

@@ -20,6 +20,8 @@ def render(plan: Plan, job: Job) -> str:
     """The plan as lines, each task indented below the one that feeds it."""
     many = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
     kind = "streaming query, each micro-batch" if plan.unbounded else "batch query"
+    if plan.middles:
+        many += f", in {len(plan.pieces)} parts"
     return "\n".join([f"job {plan.job} on Spark: one {kind} of {many}", *_Lines(plan, job).all()])
 
 
@@ -32,7 +34,15 @@ class _Lines:
 
     def all(self) -> Iterator[str]:
         for stage in self._plan.stages:
-            each = "partition of the inputs" if stage.number == 0 else "share of the groups"
+            middles = [each for each in self._plan.middles if each.stage == stage.number]
+            for middle in middles:
+                yield (
+                    f"Spark stage {middle.function} of task {middle.task}, once, over all of "
+                    f"{', '.join(middle.upstream)}"
+                )
+            each = "share of the rows" if middles else "share of the groups"
+            if stage.number == 0:
+                each = "partition of the inputs"
             yield f"stage {stage.number}: one mapInArrow, a task of Spark for each {each}"
             seen: set[str] = set()
             for task in stage.begins:
@@ -47,8 +57,11 @@ class _Lines:
         yield f"{indent}{task}: {', '.join(self._about(task))}"
         for child in self._below[task]:
             exchange = self._plan.exchange(child)
+            middle = self._plan.middle(child)
             if exchange is not None:
                 yield f"{indent}  shuffle to {child} in stage {exchange.stage}, {_by(exchange)}"
+            elif middle is not None:
+                yield f"{indent}  written for the Spark stage of {child}"
             else:
                 yield from self._tree(stage, child, depth + 1, seen)
 
@@ -67,6 +80,8 @@ class _Lines:
 
 
 def _kind(entry: CatalogEntry) -> str:
+    if entry.spark_stage is not None:
+        return f"rows of the Spark stage {entry.spark_stage}"
     if entry.type != "input":
         return entry.type
     time = entry.watermark_key or entry.assign_watermark_fn

@@ -16,6 +16,7 @@ from onyx.model.job import Job
 from onyx.plugins.attempts import Attempts
 from onyx.spark.driver.committed import Committed, commit, committed
 from onyx.spark.driver.counts import NOTHING, Counts, added
+from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.running import RunningQuery
 from onyx.spark.driver.states import States
@@ -42,6 +43,8 @@ class Driver:
     request: QueryRequest
     """Without what is new in each run."""
     outputs: Outputs
+    leftovers: Leftovers
+    """Of Spark stages in the middle."""
     counts: Counts
     states: States | None = None
     """Of windows over inputs without end; None: the job has none."""
@@ -78,6 +81,7 @@ class Driver:
             self.states.take_over(self.log, held, batch)
         if found is None:
             self.outputs.fence(live)
+            self.leftovers.fence(live)
             return False
         self.committed, self._version = found
         return True
@@ -144,6 +148,7 @@ class Driver:
         last = self.committed
         self.outputs.publish(last.attempt, last.outputs, last.over)
         self.outputs.fence(self.live)
+        self.leftovers.fence(self.live)
         if self.states is not None and before is not None:
             self.states.replaced(before.held, last.held)
 
@@ -211,8 +216,12 @@ class Driver:
         committed, and somebody may be about to publish it."""
         query, self.query = self.query, None
         if query is not None:
-            unfinished = self.reply is None and self.batch is None
-            query.end(partial(self.outputs.sweep, self.attempt) if unfinished else None)
+            query.end(partial(self._sweep, self.attempt, self.reply is None and self.batch is None))
+
+    def _sweep(self, attempt: str, unfinished: bool) -> None:
+        self.leftovers.sweep(attempt)
+        if unfinished:
+            self.outputs.sweep(attempt)
 
     def close(self) -> None:
         """The worker gives the job up, or it has ended."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onyx.plugins.options import located, task_error
+import msgspec
+
+from onyx.errors import UserFunctionError
+from onyx.plugins.options import located, read_options, task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
@@ -18,6 +22,11 @@ def folder_of(context: PluginContext, options: MiddleOptions) -> BundleFolder:
     place = located(context, options.path)
     assert isinstance(place, Path), "checked with the options"
     return BundleFolder(place.absolute() / staging_name(context))
+
+
+def place_of(context: PluginContext) -> Path:
+    """The same, by the options of the task. Raises UserError as `read_options`."""
+    return folder_of(context, read_options(context, MiddleOptions)).path
 
 
 def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
@@ -50,6 +59,29 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
         session_conf=EXACT_TIMES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
+
+
+def filled(
+    frames: Sequence[Frame], parts: Mapping[str, tuple[str, ...]], whole: str
+) -> tuple[Frame, ...]:
+    """Frames with their parts.
+
+    Args:
+        parts: paths by the task upstream, in the order of the frames.
+        whole: what they are all parts of, for errors.
+
+    Raises:
+        UserFunctionError: the columns of a frame are not known.
+    """
+    found = []
+    for frame, (task, paths) in zip(frames, parts.items(), strict=True):
+        if not paths and frame.schema is None:
+            raise UserFunctionError(
+                f"{whole} has no segment of task {task}, so its columns are not known: give the "
+                f"option `schemas: {{{task}: ...}}`"
+            )
+        found.append(msgspec.structs.replace(frame, parts=paths))
+    return tuple(found)
 
 
 def _names(context: PluginContext) -> dict[str, str | None]:

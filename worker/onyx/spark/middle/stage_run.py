@@ -16,6 +16,7 @@ from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.middle.bundles import Bundle, BundleFolder
+from onyx.spark.middle.request import filled
 
 
 class StageRun:
@@ -111,15 +112,7 @@ class StageRun:
     def _frames(self) -> tuple[Frame, ...]:
         """Those of the request, with the parts of the bundle."""
         parts = self._folder.frames(self.bundle, self._upstream)
-        filled = []
-        for frame, task in zip(self._request.frames, self._upstream, strict=True):
-            if not parts[task] and frame.schema is None:
-                raise UserFunctionError(
-                    f"bundle {self.bundle.number} has no segment of task {task}, so its columns "
-                    f"are not known: give the option `schemas: {{{task}: ...}}`"
-                )
-            filled.append(msgspec.structs.replace(frame, parts=parts[task]))
-        return tuple(filled)
+        return filled(self._request.frames, parts, f"bundle {self.bundle.number}")
 
     def _is_wanted(self) -> bool:
         return self._wanted() and not self._cancelled.is_set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from onyx.model.workflow import children, parents
+from onyx.spark.compiler.edges import above, below
 from onyx.spark.query.micro_batches import Reached
 from onyx.spark.query.outlet import place_of
 from onyx.spark.query.programs import Query
@@ -104,14 +104,14 @@ def before(query: Query, reached: Reached, state: PlaceState) -> Before:
 
 def downstream(query: Query, task: str) -> frozenset[str]:
     """Tasks behind a shuffle to which a task may send, itself or through others."""
-    return _reached(query, task, children(query.job.workflow))
+    return _reached(query, task, below(query.job))
 
 
 def origins(query: Query, task: str) -> list[str]:
     """All origins that may send to a task behind a shuffle."""
-    above, found = parents(query.job.workflow), list[str]()
+    edges, found = above(query.job), list[str]()
     begins = {each for stage in query.plan.stages for each in stage.begins}
-    waiting, seen = list(above[task]), set[str]()
+    waiting, seen = list(edges[task]), set[str]()
     while waiting:
         each = waiting.pop()
         if each in seen:
@@ -120,23 +120,25 @@ def origins(query: Query, task: str) -> list[str]:
         if each in begins:
             found += _of(query, each)
         else:
-            waiting += above[each]
+            waiting += edges[each]
     return found
 
 
-def _reached(query: Query, task: str, below: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    found, waiting = set[str](), list(below[task])
+def _reached(query: Query, task: str, edges: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    found, waiting = set[str](), list(edges[task])
     while waiting:
         each = waiting.pop()
         if query.plan.exchange(each) is not None:
             found.add(each)
         else:
-            waiting += below[each]
+            waiting += edges[each]
     return frozenset(found)
 
 
 def _of(query: Query, task: str) -> list[str]:
     exchange, places = query.plan.exchange(task), query.config.places
+    if query.plan.middle(task) is not None:
+        return [task]  # which never says anything: its rows may have any times
     if exchange is None:
         numbers = [n for n, (its, _) in enumerate(query.config.partitions) if its == task]
     elif exchange.key is None:

@@ -1,4 +1,6 @@
-"""The chain of frames that is a query: one action for all stages, and what its rows report."""
+"""The chain of frames that is a query: one action for all stages, and what its rows report. Spark
+stages of the user in the middle cut it into several (`query.middle`).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from onyx.spark.query.middle import MiddleStages
 from onyx.spark.query.programs import Query
 from onyx.spark.query.request import OutputResult, QueryRequest, TaskCounts
-from onyx.spark.query.rows import DDL, ORDER, Row
+from onyx.spark.query.rows import DDL, ORDER, REPORTED, Row
 from onyx.spark.query.stage import run_stage
 from onyx.spark.query.tree import total
 
@@ -45,10 +48,42 @@ def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") 
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    frame = frame.mapInArrow(partial(run_stage, config, 0, reached), DDL)
-    for number in range(1, stages):
-        frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
+    return _rows(_through(frame, config, places, range(stages), reached))
+
+
+def chain_with_middles(
+    spark: Any, frame: Any, config: str, query: Query, middles: MiddleStages
+) -> list[Row]:
+    """The same of a query with Spark stages of the user: what is between two of them is an action.
+
+    Raises:
+        TaskFailed: as text within an exception of Spark, or of a stage.
+        OnyxError: Spark has failed.
+    """
+    reported: list[Row] = []
+    for piece in query.plan.pieces:
+        frame = _through(frame, config, query.config.places, piece)
+        if piece.stop == len(query.plan.stages):
+            return reported + _rows(frame)
+        folder = str(middles.rows_folder(piece.stop))
+        frame.write.parquet(folder)
+        made = spark.read.schema(DDL).parquet(folder)
+        reported += _rows(made.where(f"stage = {REPORTED}"))
+        results = spark.createDataFrame(middles.results(piece.stop, reported), DDL)
+        frame = made.where(f"stage > {REPORTED}").union(results)
+    raise AssertionError("the last piece has the last stage")
+
+
+def _through(frame: Any, config: str, places: int, stages: range, reached: str = "") -> Any:
+    """The frame behind these stages."""
+    for number in stages:
+        if number:
+            frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
         frame = frame.mapInArrow(partial(run_stage, config, number, reached), DDL)
+    return frame
+
+
+def _rows(frame: Any) -> list[Row]:
     return [Row(*row) for row in frame.collect()]
 
 

@@ -25,6 +25,7 @@ from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import Plan
+from onyx.spark.query.failure import failed
 from onyx.spark.query.request import QueryRequest
 from onyx.structs import prepared
 from onyx.task.background import Background
@@ -92,6 +93,12 @@ class Query:
         """What failures and events name as the peer."""
         return PeerId(f"spark-{self.request.attempt}")
 
+    def failure(self, task: str, phase: str, error: Exception) -> Exception:
+        """What is raised when a task has failed."""
+        return failed(
+            self.request.job_id, task, self.peer, phase, error, self.request.report_values
+        )
+
     def program(self, task: str) -> Program:
         """A task, ready to run; a new one with each call, because functions may keep state in its
         event.
@@ -129,7 +136,7 @@ class Query:
         """A new instance of the plugin of an input task."""
         plugin = self.job.entry(task).plugin
         assert plugin is not None, "validated: inputs name a plugin"
-        return build_input(plugin, self._context(task, ""))
+        return build_input(plugin, self.context(task))
 
     def kept_input(self, task: str) -> Input:
         """The same instance for all micro-batches in this process: it may limit its rate."""
@@ -145,9 +152,14 @@ class Query:
         """
         plugin = self.job.entry(task).plugin
         assert plugin is not None, "validated: outputs name a plugin"
-        return build_output(plugin, self._context(task, writer))
+        return build_output(plugin, self.context(task, writer))
 
-    def _context(self, task: str, writer: str) -> PluginContext:
+    def context(self, task: str, writer: str = "") -> PluginContext:
+        """What the plugin of a task is given.
+
+        Args:
+            writer: as of `output`.
+        """
         request = self.request
         context = context_of(
             self.job,
@@ -158,7 +170,9 @@ class Query:
             self.clock,
             self.resolve,
         )
-        return replace(context, data_dir=request.data_dir, writer=writer)
+        return replace(
+            context, data_dir=request.data_dir, spark_master=request.master, writer=writer
+        )
 
 
 @lru_cache(maxsize=4)

@@ -115,6 +115,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     combine: bool = True
     """Whether windows may be folded before a shuffle (`compiler.combining`)."""
+    stage_attempts_max: int = 3
+    """How often a Spark stage in the middle is run that fails."""
     report_values: bool = True
     """Whether failures may show what is in a segment."""
     parent_pid: int = 0

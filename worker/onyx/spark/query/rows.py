@@ -42,14 +42,15 @@ REPORTED = -1
 """Stage of rows that are for the driver."""
 Kind = Literal[
     "dicts", "columns", "states", "end", "pause", "idle",
-    "token", "spool", "counts", "position", "held",
+    "token", "spool", "counts", "position", "held", "part", "result",
 ]  # fmt: skip
 """`states`: records of windows that were folded before the shuffle (`query.combine`).
 `end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
 same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
 knows behind it (`request.PlaceState`). Both name their origin, and its *reading*: a random number
-that is in the ending too, of all that its rows were made from (`query.readings`)."""
+that is in the ending too, of all that its rows were made from (`query.readings`).
+`part`: a file for a Spark stage in the middle, and `result`: one that it has made (`query.middle`)."""
 Ending = Literal["end", "pause", "idle"]
 ENDINGS = ("end", "pause", "idle")
 

@@ -1,8 +1,9 @@
 """A query over bounded inputs: one chain of frames, one action.
 
-One action for the whole job, because Spark computes a frame anew for each, and a task that ran
-twice would call the user's functions twice. So what a stage reports, such as tokens of what it has
-staged, passes through the stages behind it, and comes out at the end beside theirs.
+One action for the whole job, or for what is between two Spark stages of the user, because Spark
+computes a frame anew for each, and a task that ran twice would call the user's functions twice. So
+what a stage reports, such as tokens of what it has staged, passes through the stages behind it, and
+comes out at the end beside theirs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.query.chain import chain, outputs_of, places_of, total_of
+from onyx.spark.child.request import StageRequest
+from onyx.spark.query.chain import chain, chain_with_middles, outputs_of, places_of, total_of
 from onyx.spark.query.failure import found_in, is_disordered
+from onyx.spark.query.middle import MiddleStages, run_beside
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
 from onyx.spark.query.rows import Row
@@ -33,6 +36,8 @@ TASKS_MAX = 256
 
 Say = Callable[[QueryProgress], None]
 Open = Callable[[QueryRequest], Any]
+RunMiddle = Callable[[Any, QueryRequest, StageRequest], None]
+"""Runs a Spark stage in the Spark of a query."""
 
 
 def opened(request: QueryRequest) -> Any:
@@ -51,12 +56,17 @@ def opened(request: QueryRequest) -> Any:
 
 
 def answer(
-    request: QueryRequest, say: Say, open_spark: Open = opened, publish: Publish | None = None
+    request: QueryRequest,
+    say: Say,
+    open_spark: Open = opened,
+    publish: Publish | None = None,
+    run_middle: RunMiddle = run_beside,
 ) -> QueryReply:
     """Run the query; the reply reports any failure.
 
     Args:
         publish: takes the micro-batches of a query over inputs without end.
+        run_middle: runs the Spark stages in the middle.
     """
     say(QueryProgress("starting"))
     try:
@@ -70,7 +80,7 @@ def answer(
             counts = streaming(spark, request, partitions, publish, say, _ui_url(spark))
             return QueryReply(None, {}, counts)
         with reported(request.master, spark, partial(_say_how_far, say, spark)):
-            rows = _combined_if_possible(spark, request, partitions, len(query.plan.stages))
+            rows = _combined_if_possible(spark, request, partitions, run_middle)
     except Exception as error:
         return QueryReply(found_in(error))
     say(QueryProgress("done"))
@@ -101,29 +111,39 @@ def _require_own_driver(query: Query) -> None:
 
 
 def _combined_if_possible(
-    spark: Any, request: QueryRequest, partitions: tuple[tuple[str, str], ...], stages: int
+    spark: Any,
+    request: QueryRequest,
+    partitions: tuple[tuple[str, str], ...],
+    run_middle: RunMiddle,
 ) -> list[Row]:
     try:
-        return run(spark, request, partitions, stages)
+        return run(spark, request, partitions, run_middle)
     except Exception as error:
         if not (request.combine and is_disordered(error)):
             raise
     anew = msgspec.structs.replace(request, combine=False)
-    return run(spark, anew, partitions, stages)
+    return run(spark, anew, partitions, run_middle)
 
 
 def run(
-    spark: Any, request: QueryRequest, partitions: tuple[tuple[str, str], ...], stages: int
+    spark: Any,
+    request: QueryRequest,
+    partitions: tuple[tuple[str, str], ...],
+    run_middle: RunMiddle,
 ) -> list[Row]:
     """Have Spark run all stages; what they report.
 
     Raises:
-        TaskFailed: as text within an exception of Spark.
+        TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
     """
-    places = places_of(spark)
-    config = msgspec.json.encode(StageConfig(request, partitions, places)).decode()
+    query = Query(StageConfig(request, partitions, places_of(spark)))
+    config = msgspec.json.encode(query.config).decode()
     frame = spark.range(0, len(partitions), 1, min(len(partitions), TASKS_MAX))
-    return chain(frame, config, places, stages)
+    if not query.plan.middles:
+        return chain(frame, config, query.config.places, len(query.plan.stages))
+    middles = MiddleStages(query, partial(run_middle, spark, request))
+    middles.begin()
+    return chain_with_middles(spark, frame, config, query, middles)
 
 
 def _partitions(query: Query) -> tuple[tuple[str, str], ...]:

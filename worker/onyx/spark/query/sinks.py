@@ -13,7 +13,10 @@ from pathlib import Path
 import msgspec
 
 from onyx.flow.batch import Segments, as_dicts
+from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import StagingOutput, Token
+from onyx.spark.query.frame_parts import FrameParts
+from onyx.spark.query.places import parts_of
 from onyx.spark.query.programs import Query
 from onyx.spark.query.rows import REPORTED, Kind, Row
 from onyx.spark.query.spools import SpoolWriter
@@ -30,6 +33,7 @@ class Sinks:
         self._how = {each.task: each.how for each in query.plan.outputs}
         self._sinks: dict[str, Sink] = {}
         self._spools: dict[str, SpoolWriter] = {}
+        self._frames: dict[str, FrameParts] = {}
         self.busy = ""
         """The task whose output is worked on."""
         self._tokens: list[tuple[str, Token]] = []
@@ -46,6 +50,16 @@ class Sinks:
             sink = self._sinks[task] = self._opened(task)
         sink.write(segments, None, None)
 
+    def bundle(self, task: str, upstream: str, segments: Segments) -> None:
+        """Write a batch that comes to a Spark stage in the middle from a task upstream. Raises like
+        `FrameParts.write`."""
+        if not len(segments):
+            return
+        if task not in self._frames:
+            form = ParquetFormat(self._query.context(task))
+            self._frames[task] = FrameParts(parts_of(self._query, task), self._writer, form)
+        self._frames[task].write(upstream, segments)
+
     def finish(self) -> list[Row]:
         """Make everything durable; rows that name it."""
         for task, sink in self._sinks.items():
@@ -56,6 +70,9 @@ class Sinks:
         for task, spool in self._spools.items():
             spool.close()
             rows.append(_row(task, "spool", os.fsencode(spool.path)))
+        for task, frames in self._frames.items():
+            self.busy = task
+            rows += (_row(task, "part", msgspec.json.encode(each)) for each in frames.finish())
         return rows
 
     def _opened(self, task: str) -> Sink:

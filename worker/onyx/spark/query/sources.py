@@ -38,13 +38,16 @@ TRIES_MAX = 5
 class Partition:
     """A partition of an input."""
 
-    def __init__(self, query: Query, plugin: Input, task: str, name: str) -> None:
+    def __init__(
+        self, query: Query, plugin: Input, task: str, name: str, columns: bool = False
+    ) -> None:
+        """`columns`: the segments are wanted in columns, whatever the task says."""
         self._plugin = plugin
         self._name = name
         self.reached = Position(task, name)
         """How far a micro-batch has read."""
         entry = query.job.entry(task)
-        self._columns = entry.batch_format == "arrow"
+        self._columns = columns or entry.batch_format == "arrow"
         self._most = entry.batch_size or (COLUMNS_MAX if self._columns else DICTS_MAX)
         assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
         needed = any(each.watermarks != "none" for each in query.plan.exchanges)

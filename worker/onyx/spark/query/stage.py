@@ -5,12 +5,16 @@ Only the name of `run_stage` and its arguments, texts and numbers, pass through 
 
 from __future__ import annotations
 
+import dataclasses
+import glob
 import itertools
 from collections.abc import Iterable, Iterator
 
 import msgspec
 import pyarrow as pa
 
+from onyx.plugins.files.input import FilesInput
+from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import Input
 from onyx.spark.query.arrivals import downstream
 from onyx.spark.query.failure import Disordered, TaskFailed
@@ -132,8 +136,30 @@ class Stage:
         for (stage, task, place), its in itertools.groupby(rows, key=lambda row: row[:3]):
             if stage != self._number:
                 yield from ([row] for row in its)
+            elif self._query.plan.middle(task) is not None:
+                yield from self._pass_on(task, place, its)
             else:
                 yield from self._fold(task, place, its)
+
+    def _pass_on(self, task: str, place: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
+        """The rows of a Spark stage, file by file. They have no event time."""
+        outlet = self._begin(f"{task}:{place}")
+        context = dataclasses.replace(self._query.context(task), batch_format="arrow")
+        try:
+            for row in rows:
+                path = bytes(row.payload).decode()
+                files = FilesInput(context, InputOptions(path=glob.escape(path)))
+                partition = Partition(self._query, files, task, path, columns=True)
+                for segments in partition.batches():
+                    self._tree.push(task, segments)
+                    outlet.advanced(None, frozenset())
+                    yield outlet.take_rows()
+                files.close()
+        except Exception as error:
+            raise self._blamed(task, Phase.READ_BATCH, error) from error
+        self._tree.end()
+        outlet.end(frozenset())
+        yield outlet.take_rows()
 
     def finish(self) -> list[Row]:
         """What the stage has written, and counts."""

@@ -24,7 +24,7 @@ from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.spark.query.combine import Combining
-from onyx.spark.query.failure import TaskFailed, failed
+from onyx.spark.query.failure import TaskFailed
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, Tally
 from onyx.spark.query.request import TaskCounts
@@ -74,15 +74,13 @@ class Tree:
 
     def failure(self, task: str, phase: str, error: Exception) -> Exception:
         """What is raised when a task has failed."""
-        request = self._query.request
-        values = request.report_values
-        return failed(request.job_id, task, self._query.peer, phase, error, values)
+        return self._query.failure(task, phase, error)
 
     def counts(self) -> dict[str, TaskCounts]:
         """By task, what it has done."""
         return {
-            task: TaskCounts(self._read[task], self._written[task], _letters(program))
-            for task, program in self._programs.items()
+            task: TaskCounts(self._read[task], self._written[task], self._letters(task))
+            for task in {**self._programs, **self._read}
         }
 
     def push(
@@ -92,7 +90,7 @@ class Tree:
         folding: Folding | None = None,
         keys: FoundKeys | None = None,
     ) -> None:
-        """A batch comes to a task.
+        """A batch comes to a task, or is of the rows of its Spark stage.
 
         Args:
             folding: the windows of the task, if it has any.
@@ -103,7 +101,8 @@ class Tree:
         """
         program = self.program(task)
         most = program.entry.batch_size or len(segments)
-        self._read[task] += len(segments)
+        if program.entry.spark_stage is None:  # what came to the stage was counted
+            self._read[task] += len(segments)
         for first in range(0, len(segments), max(most, 1)):
             part = part_of(segments, first, first + most) if len(segments) > most else segments
             roots = np.zeros(len(part), np.uint64) if program.retries else None
@@ -180,6 +179,9 @@ class Tree:
                 shares.append((child, share))
         for child, share in shares:
             self._written[program.task] += len(share)
+            if self._query.plan.middle(child) is not None:
+                self._bundle(child, program.task, share.segments)
+                continue
             if not self.outlet.leads_to(child):
                 self.push(child, share.segments)
                 continue
@@ -190,6 +192,19 @@ class Tree:
             if hashes is None and grouping is not None:
                 hashes = grouping.hashes_of(share.segments)
             self.outlet.put(child, share.segments, hashes)
+
+    def _bundle(self, child: str, task: str, segments: Segments) -> None:
+        """Write segments for a Spark stage."""
+        self._read[child] += len(segments)
+        try:
+            self._sinks.bundle(child, task, segments)
+        except Exception as error:
+            raise self.failure(child, Phase.SEND.value, error) from error
+
+    def _letters(self, task: str) -> int:
+        program = self._programs.get(task)
+        metrics = None if program is None else program.metrics
+        return metrics.letters if isinstance(metrics, Tally) else 0
 
     def _is_sent(self, child: str) -> bool:
         """Whether segments for a child are shuffled."""
@@ -221,10 +236,6 @@ class Tree:
                 again[index] |= np.uint64(FINAL << 40)
         self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
         return take(segments, where), again
-
-
-def _letters(program: Program) -> int:
-    return program.metrics.letters if isinstance(program.metrics, Tally) else 0
 
 
 def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:

@@ -8,7 +8,8 @@ Python process, because the JVM is the server's.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from onyx.errors import Unavailable
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
-from onyx.spark.session.progress import ConnectProgress, progress_of
+from onyx.spark.session.progress import GROUP, ConnectProgress, progress_of
 
 NAME = "onyx"
 """Of the application, which serves many runs; a run's own name is that of its jobs."""
@@ -74,24 +75,45 @@ def kept_sessions(master: str, scratch: Path, extra: Mapping[str, str]) -> Sessi
     return kind(master, scratch, extra)
 
 
+@contextmanager
+def sessions_beside(
+    session: Any, master: str, scratch: Path, extra: Mapping[str, str]
+) -> Iterator[Sessions]:
+    """Sessions for runs in the Spark of a session that goes on afterwards."""
+    if is_connect(master):
+        yield _ConnectSessions(master, scratch, extra)
+        return
+    from pyspark.sql import SparkSession
+
+    beside = _ClassicSessions(master, scratch, extra)
+    beside.base = session
+    before = SparkSession._instantiatedSession, SparkSession._activeSession
+    try:
+        yield beside
+    finally:
+        SparkSession._instantiatedSession, SparkSession._activeSession = before
+        session.sparkContext.setJobGroup(GROUP, GROUP)  # of the progress that is reported
+
+
 class _ClassicSessions:
     def __init__(self, master: str, scratch: Path, extra: Mapping[str, str]) -> None:
         self._how = (master, NAME, scratch, extra)
-        self._base: Any = None
+        self.base: Any = None
+        """Of the context, which stays."""
         self._own: Any = None
         self._group = ""
 
     def open(self, group: str, name: str) -> Any:
-        kept = self._base is not None
+        kept = self.base is not None
         if not kept:
-            self._base = open_session(*self._how)
+            self.base = open_session(*self._how)
         from pyspark.sql import SparkSession
 
         try:
             # A session takes the place of the default one only where there is none; then it is the
             # one that `getOrCreate` finds in the user's code.
             SparkSession._instantiatedSession = SparkSession._activeSession = None
-            self._own = self._base.newSession()
+            self._own = self.base.newSession()
             self._own.sparkContext.setJobGroup(group, name, interruptOnCancel=True)
         except Exception as error:
             if kept:
@@ -102,16 +124,16 @@ class _ClassicSessions:
 
     def cancel(self) -> None:
         if self._group:
-            self._base.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+            self.base.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
 
     def progress(self) -> SealProgress | None:
-        return progress_of(self._base.sparkContext, self._group) if self._group else None
+        return progress_of(self.base.sparkContext, self._group) if self._group else None
 
     def is_gone(self) -> bool:
-        if self._base is None:
+        if self.base is None:
             return False
         try:
-            self._base.sparkContext._gateway.proc.wait(GONE_WAIT_S)
+            self.base.sparkContext._gateway.proc.wait(GONE_WAIT_S)
         except subprocess.TimeoutExpired:
             return False
         return True

@@ -13,7 +13,7 @@ _STANDALONE = re.compile(r"spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*")
 _SERVER = re.compile(r"sc://[^\s/:;]+(:\d+)?(/(;[^\s;=]+=[^\s;]*)*;?)?")
 _MASTERS = "local[N], spark://host:port and sc://host:port can be used"
 _SECRETS = re.compile(r";\s*(token|x-[^=]*|authorization)\s*=", re.IGNORECASE)
-_OF_SESSIONS = "spark.sql."
+OF_SESSIONS = "spark.sql."
 """How settings begin that a session of a Connect server may have of its own."""
 
 
@@ -46,6 +46,6 @@ def wrong_master(master: str) -> Iterator[Problem]:
 def not_of_a_session(conf: Mapping[str, str]) -> Iterator[Problem]:
     """Settings that a session of a Connect server cannot have, at the keys `sparkConf.*`."""
     for key in conf:
-        if key.startswith("spark.") and not key.startswith(_OF_SESSIONS):
+        if key.startswith("spark.") and not key.startswith(OF_SESSIONS):
             what = "is set where a Spark Connect server is started, not by who uses it"
-            yield Problem(f"sparkConf.{key}", what, f"only {_OF_SESSIONS}* with a master sc://")
+            yield Problem(f"sparkConf.{key}", what, f"only {OF_SESSIONS}* with a master sc://")

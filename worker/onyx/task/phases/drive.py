@@ -17,14 +17,16 @@ from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.parsing.job import to_mapping
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.plugins.context import context_of
-from onyx.plugins.protocol import Output
+from onyx.plugins.protocol import Output, PluginContext
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
+from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs, SealFailed
 from onyx.spark.driver.states import States
+from onyx.spark.middle.request import place_of
 from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
 from onyx.state.stores.opening import state_place
 from onyx.task.batch_sizing import BatchSizing
@@ -64,6 +66,12 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         for entry in job.catalog
         if entry.type == "output"
     }
+    places = [
+        place_of(_context(assignment, job, entry, ""))
+        for entry in job.catalog
+        if entry.spark_stage is not None
+    ]
+    incarnation = services.replica().groups_reverse_index[assignment.peer]
     tasks = [entry.name for entry in job.catalog]
     return Driver(
         job,
@@ -71,6 +79,7 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         services.log,
         _request(assignment, job),
         Outputs(makers, assignment.wanted),
+        Leftovers(places, incarnation),
         Counts(tasks, partial(services.metrics, job_id, job)),
         _states(assignment, job),
     )
@@ -102,6 +111,7 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
         data_dir=settings.data_dir,
         master=settings.spark_master if spark.master is None else spark.master,
         spark_conf=dict(spark.spark_conf),
+        stage_attempts_max=settings.task.seal_attempts_max,
         report_values=settings.task.report_values,
         state_group_access=settings.state.group_access,
     )
@@ -109,9 +119,14 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
 
 def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> Output:
     """A plugin with which the driver publishes what the query has staged for an output."""
-    services = assignment.services
     assert entry.plugin is not None, "validated: outputs name a plugin"
-    context = replace(
+    context = _context(assignment, job, entry, writer)
+    return assignment.services.build_output(entry.plugin, context)
+
+
+def _context(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> PluginContext:
+    services = assignment.services
+    return replace(
         context_of(
             job,
             entry,
@@ -127,7 +142,6 @@ def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) ->
         spark_master=services.settings.spark_master,
         writer=writer,
     )
-    return services.build_output(entry.plugin, context)
 
 
 def take_over(program: Program) -> Answer:
