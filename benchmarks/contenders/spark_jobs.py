@@ -97,32 +97,45 @@ def streamed_job(session, job, folder, scratch, name, late):
 
 
 def whole_job(session, job, folder, scratch, name):
-    asked = request(job, folder, scratch, name)
+    published(session, request(job, folder, scratch, name))
+    return read_back(scratch / name, "part-*.jsonl")
+
+
+def published(session, asked):
+    """Run a query, and publish what it has staged."""
     reply = answer(asked, lambda line: None, lambda _: session)
     assert reply.failure is None, reply.failure
     query = Query(StageConfig(asked, (), 1))
     outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
-    outputs.publish(name, reply.outputs)
-    return read_back(scratch / name, "part-*.jsonl")
+    outputs.publish(asked.attempt, reply.outputs)
 
 
 def request(job, folder, scratch, name, endless=False, late=True):
-    manifest = yaml.safe_load((Path(__file__).parents[1] / "jobs" / job).read_text())
-    for entry in manifest["spec"]["catalog"]:
-        if entry.get("plugin") == "files":
-            read = entry["type"] == "input"
-            entry["options"]["path"] = f"{folder}/part-*" if read else str(scratch / name)
-            if read and endless:
-                entry["plugin"] = "bench_sums:growing_files"
-    if not late:
-        del manifest["spec"]["windows"][0]["allowedLateness"]
+    def change(manifest):
+        for entry in manifest["spec"]["catalog"]:
+            if entry.get("plugin") == "files":
+                read = entry["type"] == "input"
+                entry["options"]["path"] = f"{folder}/part-*" if read else str(scratch / name)
+                if read and endless:
+                    entry["plugin"] = "bench_sums:growing_files"
+        if not late:
+            del manifest["spec"]["windows"][0]["allowedLateness"]
+
+    path = Path(__file__).parents[1] / "jobs" / job
+    return request_of(path, change, ("bench_sums",), scratch, name)
+
+
+def request_of(path, change, modules, scratch, name):
+    """A query of the job in a file; `change` says where its tasks read and write."""
+    manifest = yaml.safe_load(path.read_text())
+    change(manifest)
     spool = scratch / f"{name}-spool"
     spool.mkdir()
     parsed = parse_manifest(json.dumps(manifest).encode())
     return QueryRequest(
         manifest=to_mapping(parsed),
         job_id="bench",
-        modules=("bench_sums",),
+        modules=modules,
         incarnation="bench",
         attempt=name,
         scratch=str(spool),
