@@ -31,7 +31,7 @@ from onyx.spark.query.stream import Publish
 
 Rows = list[dict[str, Any]]
 _attempts = itertools.count()
-_files: dict[str, Any] = {}
+_files: dict[str, Frame] = {}
 """Frames that were written, by their folders."""
 
 

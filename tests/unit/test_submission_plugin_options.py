@@ -259,6 +259,7 @@ def test_a_stage_in_the_middle_whose_options_are_right() -> None:
     assert reported(job_with_a_stage(**options)) == []
 
 
-def test_a_job_on_spark_has_no_stage_in_its_middle() -> None:
-    (found,) = reported(job_with_a_stage("spark", path="x"))
-    assert found.startswith("spec.catalog[1].sparkStage: engine spark runs no stage in the middle")
+def test_a_stage_in_the_middle_of_a_job_on_spark_has_one_bundle() -> None:
+    assert reported(job_with_a_stage("spark", path="x")) == []
+    (found,) = reported(job_with_a_stage("spark", path="x", bundleSeconds=1))
+    assert found.startswith("spec.catalog[1].options.bundleSeconds: engine spark runs the stage once")

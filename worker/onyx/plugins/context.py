@@ -13,7 +13,7 @@ from typing import Any
 
 from onyx.flow.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
-from onyx.model.job import CatalogEntry, Job
+from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.workflow import parents
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
@@ -43,6 +43,7 @@ def context_of(
         resolve=resolve,
         batch_format=entry.batch_format,
         schema=arrow_schema(entry),
+        spark=job.spark or Spark(),
         upstream=parents(job.workflow)[entry.name],
         spark_stage=entry.spark_stage,
         alike=alike(job, entry),

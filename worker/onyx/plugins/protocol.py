@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.model.job import Spark
 from onyx.seams import Clock
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
@@ -79,7 +80,9 @@ class PluginContext:
     data_dir: str = ""
     """Folder that relative paths count from; empty means the current folder."""
     spark_master: str = "local[*]"
-    """Where Spark runs if the task does not say so."""
+    """Where Spark runs if neither the task nor the job says so."""
+    spark: Spark = field(default_factory=Spark)
+    """`spec.spark` of the job: where Spark runs if the task does not say so, and how."""
     writer: str = ""
     """Distinguishes writers of one incarnation that are in several processes: staged work carries
     it too. Letters, digits and hyphens."""

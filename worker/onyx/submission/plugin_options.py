@@ -19,7 +19,7 @@ from onyx.model.report import at, nearest
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
-from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.session.place import Place, wrong_place
 from onyx.upgrade.compatibility import ONE_RESULT, result_path
 
 
@@ -54,16 +54,12 @@ def _of_no_frame(job: Job, entry: CatalogEntry, path: str) -> Iterator[Problem]:
 
 
 def _of_spark(job: Job) -> Iterator[Problem]:
-    """Where Spark is to run the job, and what it cannot run of it."""
-    if job.engine != "spark":
-        return
-    yield from refusals(job)
+    """Where Spark is to run the job or parts of it, and what it cannot run of it."""
+    if job.engine == "spark":
+        yield from refusals(job)
     spark = job.spark or Spark()
-    master = spark.master or ""
-    found = list(wrong_master(master)) if master else []
-    if is_connect(master):
-        found += not_of_a_session(spark.spark_conf)
-    for problem in found:
+    place = None if spark.master is None else Place(spark.master, dict(spark.spark_conf))
+    for problem in () if place is None else wrong_place(place):
         yield Problem(f"spec.spark.{problem.path}", problem.message, problem.hint)
 
 

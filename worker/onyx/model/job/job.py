@@ -71,9 +71,13 @@ class Job:
     """What runs the job: `peers`, or `spark`, as one query of Spark with the same results. Keys
     about peers, batches and replays have no effect on Spark."""
     spark: Annotated[
-        Spark | None, Key(restriction="Needs engine: spark, of the job or of a window.")
+        Spark | None,
+        Key(
+            restriction="Needs something that runs on Spark: the job, a window, a stage, an input."
+        ),
     ] = None
-    """Where and how Spark runs the job, or its windows with engine spark."""
+    """Where and how Spark runs the job, or what it runs of it: windows with engine spark, stages,
+    inputs with plugin spark."""
     flow_conditions: Annotated[tuple[FlowCondition, ...], Key(origin="flow-conditions")] = ()
     """Which segments go to which children."""
     lifecycles: Annotated[tuple[Lifecycle, ...], Key(origin="lifecycles")] = ()

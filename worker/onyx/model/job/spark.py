@@ -1,7 +1,7 @@
-"""`spec.spark`: where and how Spark runs a job, or windows, with `engine: spark`.
+"""`spec.spark`: where and how Spark runs a job, or what it runs of one.
 
 A section of its own, and not options of a task: the whole job is one query of one session, and
-windows share one warm child a worker.
+windows, stages and inputs of a job on peers share one warm child a worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ SETTINGS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Where and how Spark runs what has engine spark: the job, or windows of it."""
+    """Where and how Spark runs the job, or windows, stages and inputs of it. A stage or an input
+    that names a `master` of its own takes nothing from here; otherwise its `sparkConf` comes on top
+    of the settings here."""
 
     master: Annotated[
         str | None, Key(restriction="`local[N]`, `spark://host:port` or `sc://host:port`.")

@@ -14,11 +14,11 @@ _NO_STATE = "kill the old job and submit this one, which reads its inputs from t
 
 
 def check_engine(spec: Draft, path: str, report: Report) -> None:
-    """Settings of Spark belong to engine spark, and a query of Spark continues no old job."""
+    """Settings of Spark belong to what it runs, and a query of Spark continues no old job."""
     if good(spec, "engine") != "spark":
-        if good(spec, "spark") is not None and not _some_window(spec, path):
+        if good(spec, "spark") is not None and not (_some_window(spec, path) or _tasks(spec, path)):
             hint = "add engine: spark to the job or to a window, or remove it"
-            report.add(at(path, "spark"), "has no effect without engine: spark", hint)
+            report.add(at(path, "spark"), "has no effect where nothing runs on Spark", hint)
         return
     if good(spec, "upgrade") is not None:
         what = "is not for engine: spark, which keeps no state that could be carried over"
@@ -26,6 +26,15 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
     if good(spec, "upgrade_policy") == "KeepState":
         what = "KeepState is not for engine: spark, which keeps no state"
         report.add(at(path, "upgradePolicy"), what, "choose another policy")
+
+
+def _tasks(spec: Draft, path: str) -> bool:
+    """Whether Spark runs a stage, or makes what an input reads."""
+    tasks = entries(spec, "catalog", path, "catalog")
+    return any(
+        good(draft, "spark_stage") is not None or good(draft, "plugin") == "spark"
+        for draft, _ in tasks
+    )
 
 
 def _some_window(spec: Draft, path: str) -> bool:

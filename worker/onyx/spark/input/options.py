@@ -9,7 +9,7 @@ import msgspec
 
 from onyx.errors import Problem
 from onyx.plugins.options import Options, is_object
-from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.session.place import Place, wrong_place
 
 
 class SparkInputOptions(Options, frozen=True, kw_only=True):
@@ -29,9 +29,10 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
     """Columns of this format in Spark's DDL, `row BIGINT, delay DOUBLE`."""
     master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
-    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
+    `spec.spark`, or of the worker (`ONYX_SPARK_MASTER`)."""
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
-    """Settings of Spark; with `sc://` those of a session."""
+    """Settings of Spark, on top of those of `spec.spark` unless there is a `master` here; with
+    `sc://` those of a session."""
     snapshot_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
     """Longest time to evaluate the DataFrame, in seconds."""
 
@@ -48,11 +49,4 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
             key = "formatOptions" if self.format_options else "schema"
             yield Problem(key, "belongs to `format`, which is missing")
         if self.master is not None:
-            yield from wrong_master_of(self, self.master)
-
-
-def wrong_master_of(options: SparkInputOptions, master: str) -> Iterator[Problem]:
-    """What is wrong with evaluating the DataFrame of these options there."""
-    yield from wrong_master(master)
-    if is_connect(master):
-        yield from not_of_a_session(options.spark_conf)
+            yield from wrong_place(Place(self.master, self.spark_conf))

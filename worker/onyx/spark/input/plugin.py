@@ -12,12 +12,13 @@ from pathlib import Path
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
-from onyx.plugins.options import located, task_error
+from onyx.plugins.options import located
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
-from onyx.spark.input.options import SparkInputOptions, wrong_master_of
+from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import SUFFIX, Snapshot
+from onyx.spark.session.place import spark_for, wrong_place
 
 
 class SparkInput:
@@ -44,7 +45,7 @@ class SparkInput:
         assert isinstance(place, Path), "checked with the options"
         self._context = context
         self._options = options
-        self._master = _master(context, options)
+        self._where = spark_for(context, options, wrong_place)
         self._runner = runner
         self._snapshot = Snapshot(place.absolute(), context)
         self._folder: Path | None = None
@@ -88,8 +89,8 @@ class SparkInput:
             source=source,
             target=str(target),
             params=options.arguments,
-            master=self._master,
-            spark_conf=options.spark_conf,
+            master=self._where.master,
+            spark_conf=self._where.conf,
             session_conf=EXACT_TIMES,
             name=f"onyx: {context.job_name}, {context.task}",
         )
@@ -97,15 +98,3 @@ class SparkInput:
             self._runner(request, options.snapshot_timeout, Watch(wanted))
         except (UserFunctionError, Unavailable) as error:
             raise type(error)(f"{context.where}: snapshot of {what}: {error}") from error
-
-
-def _master(context: PluginContext, options: SparkInputOptions) -> str:
-    if options.master is not None:
-        return options.master
-    for problem in wrong_master_of(options, context.spark_master):
-        raise task_error(
-            context,
-            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
-            f"names none): {problem.hint}",
-        )
-    return context.spark_master

@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.plugins.options import Options, is_object
 from onyx.plugins.roll_limits import ROLL_LIMITS
-from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.session.place import Place, wrong_place
 from onyx.spark.stage.options import Identifier
 
 
@@ -31,9 +31,10 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
     it they are taken from the segments of each bundle."""
     master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
-    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
+    `spec.spark`, or of the worker (`ONYX_SPARK_MASTER`)."""
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
-    """Settings of Spark; with `sc://` those of a session."""
+    """Settings of Spark, on top of those of `spec.spark` unless there is a `master` here; with
+    `sc://` those of a session."""
     stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
     """Longest run of the stage over one bundle, in seconds."""
     roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
@@ -50,11 +51,4 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
             what = "is a URL, but bundles lie in a folder"
             yield Problem("path", what, "take a folder on a volume that workers and Spark share")
         if self.master is not None:
-            yield from wrong_master_of(self, self.master)
-
-
-def wrong_master_of(options: MiddleOptions, master: str) -> Iterator[Problem]:
-    """What is wrong with running the stage of these options there."""
-    yield from wrong_master(master)
-    if is_connect(master):
-        yield from not_of_a_session(options.spark_conf)
+            yield from wrong_place(Place(self.master, self.spark_conf))

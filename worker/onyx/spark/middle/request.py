@@ -13,7 +13,8 @@ from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
 from onyx.spark.middle.bundles import BundleFolder
-from onyx.spark.middle.options import MiddleOptions, wrong_master_of
+from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.frames import why_not_callable
 
 
@@ -50,12 +51,13 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
     wrong = why_not_callable(stage, context.resolve(stage), frames, options.stage_params)
     if wrong:
         raise task_error(context, f"sparkStage is {wrong}")
+    where = spark_for(context, options, wrong_place)
     return StageRequest(
         stage=stage,
         frames=frames,
         params=options.stage_params,
-        master=_master(context, options),
-        spark_conf=options.spark_conf,
+        master=where.master,
+        spark_conf=where.conf,
         session_conf=EXACT_TIMES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
@@ -98,15 +100,3 @@ def _names(context: PluginContext) -> dict[str, str | None]:
             raise task_error(context, what)
         names[task] = name
     return names
-
-
-def _master(context: PluginContext, options: MiddleOptions) -> str:
-    if options.master is not None:
-        return options.master
-    for problem in wrong_master_of(options, context.spark_master):
-        raise task_error(
-            context,
-            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
-            f"names none): {problem.hint}",
-        )
-    return context.spark_master

@@ -50,7 +50,7 @@ same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
 knows behind it (`request.PlaceState`). Both name their origin, and its *reading*: a random number
 that is in the ending too, of all that its rows were made from (`query.readings`).
-`part`: a file for a Spark stage in the middle, and `result`: one that it has made (`query.middle`)."""
+`part`: a file for a Spark stage in the middle. `result`: one that it has made (`query.middle`)."""
 Ending = Literal["end", "pause", "idle"]
 ENDINGS = ("end", "pause", "idle")
 

@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from onyx.ids import JobId
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
-from onyx.plugins.options import option_error, task_error
+from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
-from onyx.spark.stage.options import SparkOptions, WriteOptions, same_result, wrong_master_of
+from onyx.spark.session.place import spark_for
+from onyx.spark.stage.options import SparkOptions, WriteOptions, same_result
 
 P = TypeVar("P", Path, ObjectUrl)
 
@@ -52,13 +53,14 @@ def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | 
     wrong = why_not_callable(options.stage, function, frames, options.stage_params)
     if wrong:
         raise option_error(context, "stage", f"is {wrong}")
+    where = spark_for(context, options, options.wrong_place)
     return StageRequest(
         stage=options.stage,
         frames=frames,
         write=_write(context, options.write),
         params=options.stage_params,
-        master=_master(context, options),
-        spark_conf=options.spark_conf,
+        master=where.master,
+        spark_conf=where.conf,
         name=f"onyx: {context.job_name}, {context.task}",
     )
 
@@ -93,18 +95,6 @@ def why_not_callable(
         names = ", ".join([*by_name, *params]) or "one frame"
         return f"{stage}{signature}, which cannot be called with {names}: {error}"
     return ""
-
-
-def _master(context: PluginContext, options: SparkOptions) -> str:
-    if options.master is not None:
-        return options.master
-    for problem in wrong_master_of(options, context.spark_master):
-        raise task_error(
-            context,
-            f"{problem.path} {problem.message} (ONYX_SPARK_MASTER of the workers, because the task "
-            f"names none): {problem.hint}",
-        )
-    return context.spark_master
 
 
 def _write(context: PluginContext, options: WriteOptions) -> Write:

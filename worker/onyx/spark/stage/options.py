@@ -11,7 +11,8 @@ from onyx.errors import Problem
 from onyx.plugins.options import is_object
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
-from onyx.spark.session.masters import is_connect, is_local, not_of_a_session, wrong_master
+from onyx.spark.session.masters import is_local
+from onyx.spark.session.place import Place, wrong_place
 from onyx.structs import prepared
 
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
@@ -59,7 +60,7 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     """Further arguments of the stage, by their names."""
     master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """`local[*]`, `spark://host:port`, or `sc://host:port` for Spark Connect. By default that of
-    the worker (`ONYX_SPARK_MASTER`): `local[*]`, or the server of the OnyxCluster."""
+    `spec.spark`, or of the worker (`ONYX_SPARK_MASTER`)."""
     write: WriteOptions = WriteOptions()
     """How the result is written."""
     schema: str | None = None
@@ -68,8 +69,9 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
     """Longest run of the stage in seconds."""
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
-    """Settings of Spark (`spark.driver.memory: 4g`); with `sc://` those of a session
-    (`spark.sql.shuffle.partitions: "64"`), for the others are the server's."""
+    """Settings of Spark (`spark.driver.memory: 4g`), on top of those of `spec.spark` unless there
+    is a `master` here; with `sc://` those of a session (`spark.sql.shuffle.partitions: "64"`), for
+    the others are the server's."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
@@ -77,7 +79,19 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
         yield from self._wrong_stage()
         yield from _wrong_write(self.write)
         if self.master is not None:
-            yield from wrong_master_of(self, self.master)
+            yield from self.wrong_place(Place(self.master, self.spark_conf))
+
+    def wrong_place(self, place: Place) -> Iterator[Problem]:
+        """What is wrong with running the stage there."""
+        wrong = list(wrong_place(place))
+        yield from wrong
+        if not wrong and is_object(self.path) and not is_local(place.master):
+            yield Problem(
+                "master",
+                f"is {place.master!r}, but parts in an object store are copied to the worker, "
+                "where only a local master sees them",
+                "take a local one, or a path on a shared volume",
+            )
 
     def _wrong_stage(self) -> Iterator[Problem]:
         if self.stage is None and self.frame is None:
@@ -89,21 +103,6 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
                 if field.name in _OF_A_STAGE and given:
                     what = "belongs to a stage, and this output has none"
                     yield Problem(field.encode_name, what)
-
-
-def wrong_master_of(options: SparkOptions, master: str) -> Iterator[Problem]:
-    """What is wrong with running the stage of these options there."""
-    wrong = list(wrong_master(master))
-    yield from wrong
-    if is_connect(master):
-        yield from not_of_a_session(options.spark_conf)
-    if not wrong and is_object(options.path) and not is_local(master):
-        yield Problem(
-            "master",
-            f"is {master!r}, but parts in an object store are copied to the worker, where "
-            "only a local master sees them",
-            "take a local one, or a path on a shared volume",
-        )
 
 
 def _wrong_write(write: WriteOptions) -> Iterator[Problem]:

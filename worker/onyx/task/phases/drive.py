@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from onyx.errors import Blocked, OnyxError, Unavailable, UserError, UserFunctionError
-from onyx.model.job import CatalogEntry, Job, Spark
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import to_mapping
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.plugins.context import context_of
@@ -28,6 +28,7 @@ from onyx.spark.driver.outputs import Outputs, SealFailed
 from onyx.spark.driver.states import States
 from onyx.spark.middle.request import place_of
 from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
+from onyx.spark.session.place import spark_of_job
 from onyx.state.stores.opening import state_place
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
@@ -94,8 +95,8 @@ def _states(assignment: Assignment, job: Job) -> States | None:
 
 
 def _request(assignment: Assignment, job: Job) -> QueryRequest:
-    services, spark = assignment.services, job.spark or Spark()
-    settings = services.settings
+    services, settings = assignment.services, assignment.services.settings
+    on = spark_of_job(job.spark, settings.spark_master)
     return QueryRequest(
         manifest=to_mapping(job),
         job_id=assignment.job_id,
@@ -109,8 +110,8 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
             if (found := services.fn_params(entry.name))
         },
         data_dir=settings.data_dir,
-        master=settings.spark_master if spark.master is None else spark.master,
-        spark_conf=dict(spark.spark_conf),
+        master=on.master,
+        spark_conf=on.conf,
         stage_attempts_max=settings.task.seal_attempts_max,
         report_values=settings.task.report_values,
         state_group_access=settings.state.group_access,

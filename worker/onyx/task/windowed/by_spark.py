@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from onyx.errors import UserError
-from onyx.model.job import Spark as SparkSection
 from onyx.objects.urls import is_url
 from onyx.settings import StateSettings
-from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+from onyx.spark.session.place import spark_of_job, wrong_place
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.window import SparkWindow
@@ -54,9 +53,9 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
             f"{where}, whose files cannot be in an object store yet: set ONYX_STATE_URL of all "
             "workers to a folder that they share with Spark, or use engine: peers for the windows"
         )
-    section = job.spark or SparkSection()
-    master = section.master or services.settings.spark_master
-    _check_master(where, master, section)
+    on = spark_of_job(job.spark, services.settings.spark_master)
+    for problem in wrong_place(on):
+        raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
     folder = SpoolFolder(
         Path(place).absolute() / program.job_id / WINDOWS_BY_SPARK / program.task,
@@ -65,8 +64,8 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     spark = Spark(
         services.stage_runner,
         services.aside,
-        master,
-        dict(section.spark_conf),
+        on.master,
+        on.conf,
         f"onyx: {job.name}",
         partial(_wanted, program, wiring.version),
         partial(report, LatestProgress(), program.metrics),
@@ -79,14 +78,6 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         return SparkWindow(compiled, grouped, shards, folder, spark, page_max)
 
     return make
-
-
-def _check_master(where: str, master: str, section: SparkSection) -> None:
-    problems = list(wrong_master(master))
-    if is_connect(master):
-        problems += not_of_a_session(section.spark_conf)
-    for problem in problems:
-        raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
 
 
 def _wanted(program: Program, version: int) -> bool:

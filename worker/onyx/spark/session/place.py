@@ -1,0 +1,81 @@
+"""Where Spark runs for a task, and with which settings: one rule for all that it does.
+
+A `master` of the task counts first; then its own `sparkConf` is all. Otherwise the job's
+`spec.spark` counts, whose `master` is that of the worker if there is none, and the task's
+`sparkConf` comes on top of its own. So stages, DataFrames as inputs and windows of a job that say
+nothing have the same Spark, and one child of a worker serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from onyx.errors import Problem
+from onyx.model.job import Spark
+from onyx.plugins.options import task_error
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where, and how."""
+
+    master: str
+    conf: dict[str, str]
+    """Settings of Spark."""
+
+
+class OfTask(Protocol):
+    """Options of a task that may say where Spark runs."""
+
+    @property
+    def master(self) -> str | None: ...
+
+    @property
+    def spark_conf(self) -> dict[str, str]: ...
+
+
+Wrong = Callable[[Place], Iterable[Problem]]
+"""What is wrong with a place, at the options `master` and `sparkConf`."""
+
+
+def spark_of_job(spark: Spark | None, workers: str) -> Place:
+    """For what has no options of its own.
+
+    Args:
+        workers: the master of the worker.
+    """
+    section = spark or Spark()
+    return Place(section.master or workers, dict(section.spark_conf))
+
+
+def spark_for(context: PluginContext, options: OfTask, wrong: Wrong) -> Place:
+    """For a task.
+
+    Args:
+        wrong: says what is wrong with a place that its options do not name.
+
+    Raises:
+        UserError: Spark cannot run there what the task wants.
+    """
+    if options.master is not None:
+        return Place(options.master, options.spark_conf)
+    of_job = spark_of_job(context.spark, context.spark_master)
+    place = Place(of_job.master, of_job.conf | options.spark_conf)
+    source = "ONYX_SPARK_MASTER of the workers, because neither the task nor the job names one"
+    if context.spark.master is not None:
+        source = "spec.spark.master, because the task names none"
+    for problem in wrong(place):
+        what = f"{problem.path} {problem.message} ({source}): {problem.hint}"
+        raise task_error(context, what)
+    return place
+
+
+def wrong_place(place: Place) -> Iterable[Problem]:
+    """What is wrong with a place, whatever runs there."""
+    yield from wrong_master(place.master)
+    if is_connect(place.master):
+        yield from not_of_a_session(place.conf)
