@@ -262,4 +262,6 @@ def test_a_stage_in_the_middle_whose_options_are_right() -> None:
 def test_a_stage_in_the_middle_of_a_job_on_spark_has_one_bundle() -> None:
     assert reported(job_with_a_stage("spark", path="x")) == []
     (found,) = reported(job_with_a_stage("spark", path="x", bundleSeconds=1))
-    assert found.startswith("spec.catalog[1].options.bundleSeconds: engine spark runs the stage once")
+    assert found.startswith(
+        "spec.catalog[1].options.bundleSeconds: engine spark runs the stage once"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.middle.bundles import Bundle, BundleFolder
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of, request_of
-from onyx.spark.middle.results import PARTITIONS, StageResults
+from onyx.spark.middle.results import PARTITIONS, StageResults, first_needed
 from onyx.spark.middle.spool import StageSpool
 from onyx.testing import check_input
 
@@ -58,13 +58,16 @@ class Task:
         spark: FakeSpark,
         upstream: tuple[str, ...] = ("read",),
         incarnation: str = "one",
+        cursors: Callable[[], Sequence[Cursor]] = tuple,
         **options: Any,
     ) -> None:
         self.clock = ManualClock()
         self.runs: list[bool] = []
         self.context = context(folder, upstream, self.clock, incarnation)
         self.context = dataclasses.replace(
-            self.context, stage_ended=lambda seconds, ended_well: self.runs.append(ended_well)
+            self.context,
+            stage_ended=lambda seconds, ended_well: self.runs.append(ended_well),
+            cursors=cursors,
         )
         self.spool = StageSpool(self.context, read_options(folder, **options), spark)
         self.spool.lead(True)
@@ -368,6 +371,51 @@ def test_a_partition_ends_behind_the_last_bundle_and_not_before(tmp_path: Path) 
     assert reader.cursor(0) == Cursor(0, [1, 0])
     assert reader.cursor(1) == Cursor(1, [9, 1])
     reader.close()
+
+
+def published(folder: BundleFolder, first: int, last: int) -> None:
+    """Results of these bundles, a row each."""
+    for number in range(first, last + 1):
+        staged = folder.staged_result(number)
+        staged.mkdir()
+        pq.write_table(pa.table({"n": [number]}), staged / "0.parquet")
+        folder.publish(staged, folder.make(Bundle(number)))
+
+
+def test_a_result_loses_its_rows_when_all_partitions_are_behind_it(
+    tmp_path: Path, spark: FakeSpark
+) -> None:
+    cursors = [Cursor(2, [3 + number, 2]) for number in range(PARTITIONS)]
+    task = Task(tmp_path, spark, cursors=lambda: cursors, bundleSegments=1)
+    published(task.folder, 1, 9)
+    task.write(10)
+    task.until(lambda: task.folder.result(10))
+    kept = task.folder.path / "results"
+    task.until(lambda: not list(kept.glob("00000002/*.parquet")))
+    assert sorted(each.parent.name for each in kept.glob("*/*.parquet")) == [
+        f"{number:08d}" for number in range(3, 11)
+    ]
+    other = Task(tmp_path, FakeSpark(), incarnation="two", cursors=lambda: cursors)
+    other.tick()
+    assert other.folder.waiting().number == 11
+    assert len(spark.requests) == 1
+    with pytest.raises(Unavailable, match="is gone, because all of its rows are complete"):
+        results(tmp_path).open("1", START).read(9)
+
+
+@pytest.mark.parametrize(
+    ("cursors", "first"),
+    [
+        ([], 1),
+        ([Cursor(5, [7, 5])] * (PARTITIONS - 1), 1),
+        ([*[Cursor(5, [7, 5])] * (PARTITIONS - 1), START], 1),
+        ([*[Cursor(5, [7, 5])] * (PARTITIONS - 1), Cursor(1, [4, 0])], 4),
+    ],
+)
+def test_a_result_is_needed_until_every_partition_has_passed_it(
+    cursors: list[Cursor], first: int
+) -> None:
+    assert first_needed(cursors) == first
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,18 @@ class SealProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a partition from which it can be read again."""
+
+    position: int
+    state: Any = None
+    """JSON value of the plugin, such as a byte offset. Stored with the frontier."""
+
+
+START = Cursor(0)
+
+
+@dataclass(frozen=True, slots=True)
 class PluginContext:
     """Where a plugin runs, and what it may use of its worker."""
 
@@ -97,6 +109,9 @@ class PluginContext:
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
     """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`, in
     the task's thread."""
+    cursors: Callable[[], Sequence[Cursor]] = tuple
+    """For each partition of the task, from where it is read again at the earliest, as stored;
+    empty before there are partitions. Blocks. Safe from any thread. Raises Unavailable."""
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the other tasks of the job with the same type and plugin, by their names."""
 
@@ -110,18 +125,6 @@ class PluginContext:
         is a path."""
         path = path.removeprefix("file://") if path.startswith("file:///") else path
         return path if "://" in path else os.path.join(self.data_dir, path)
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A place in a partition from which it can be read again."""
-
-    position: int
-    state: Any = None
-    """JSON value of the plugin, such as a byte offset. Stored with the frontier."""
-
-
-START = Cursor(0)
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from onyx.plugins.context import context_of
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts import Program
 from onyx.task.seal_progress import report, stage_ended
+from onyx.task.source.frontier import stored_cursors
 
 
 def plugin_context(program: Program) -> PluginContext:
@@ -34,4 +35,5 @@ def plugin_context(program: Program) -> PluginContext:
         progress=partial(report, program.seal_progress, program.metrics),
         attempts_max=services.settings.task.seal_attempts_max,
         stage_ended=partial(stage_ended, program.metrics),
+        cursors=partial(stored_cursors, services, program.job_id, program.task),
     )

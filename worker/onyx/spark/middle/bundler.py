@@ -153,6 +153,7 @@ class Bundler:
             self._runner,
             self._limits.stage_timeout_s,
             context.wanted,
+            context.cursors,
         )
         self._run.start()
 

@@ -4,7 +4,8 @@
                                      name of a part begins with the upstream task
     <path>/<job>.<task>/bundles/     a file for each bundle, 1, 2, ...: which parts it has, and
                                      whether it is the last one
-    <path>/<job>.<task>/results/     a folder for each bundle: what the stage made of it
+    <path>/<job>.<task>/results/     a folder for each bundle: what the stage made of it, until all
+                                     its rows are complete
 
 Each bundle and each result appears in one step, and the first one that does is final: whoever makes
 another one under the same number finds it there and takes it. So it does not matter that two
@@ -81,6 +82,8 @@ class BundleFolder:
         self.path = path
         self.parts = path / "parts"
         self._seen: dict[int, Bundle] = {}
+        self._kept = 1
+        """Results before that have no rows any more."""
 
     # --- bundles ----------------------------------------------------------------------------------
 
@@ -149,6 +152,14 @@ class BundleFolder:
             shutil.rmtree(path, ignore_errors=True)
 
     # --- results ----------------------------------------------------------------------------------
+
+    def drop_results(self, before: int) -> None:
+        """Remove the rows of the results of bundles before this one, which nobody reads again.
+        That they stood is still known, so that no stage runs over these bundles again."""
+        while self._kept < before:
+            for path in self.result_folder(self._kept).glob(f"*{SUFFIX}"):
+                path.unlink(missing_ok=True)
+            self._kept += 1
 
     def result(self, number: int) -> Result | None:
         """What the stage made of a bundle; None while that does not stand. Raises UserError if it

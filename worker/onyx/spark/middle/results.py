@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARTITIONS = 8
+FIRST = 1
+"""Number of the first bundle."""
 POLL_S = 0.2
 """How soon a new result is noticed."""
 
@@ -60,6 +62,14 @@ class StageResults:
         self._files.close()
 
 
+def first_needed(cursors: Sequence[Cursor]) -> int:
+    """The first bundle whose result is read again, or was not read yet, by the cursors of all
+    partitions. Until each has one, all are needed."""
+    if len(cursors) < PARTITIONS:
+        return FIRST
+    return min((each.state or (FIRST, 0))[0] for each in cursors)
+
+
 class ResultReader:
     """A partition (`protocol.Reader`, `protocol.ColumnsReader`)."""
 
@@ -77,7 +87,7 @@ class ResultReader:
         self._open_file = open_file
         self._clock = clock
         self._position = cursor.position
-        bundle, first = cursor.state or (1, 0)
+        bundle, first = cursor.state or (FIRST, 0)
         self._bundle: int = bundle
         """The next one."""
         self._first: int = first
@@ -142,11 +152,22 @@ class ResultReader:
         while self._reader is None:
             if not self._files and not self._begin_bundle():
                 return False
-            path, rows = self._files.popleft() if self._files else (None, 0)
-            first, self._first = self._first, self._first + rows
-            if path is not None and self._first > self._position:
-                self._reader = self._open_file(str(path), Cursor(self._position - first))
+            self._open_next()
         return True
+
+    def _open_next(self) -> None:
+        """Open the next file of the bundle, unless all of its rows are before the position."""
+        if not self._files:
+            return
+        path, rows = self._files[0]
+        first = self._first
+        wanted = first + rows > self._position
+        if wanted and not path.exists():  # another peer has the partition, and this one knows soon
+            raise Unavailable(f"{path} is gone, because all of its rows are complete")
+        self._files.popleft()
+        self._first = first + rows
+        if wanted:
+            self._reader = self._open_file(str(path), Cursor(self._position - first))
 
     def _begin_bundle(self) -> bool:
         """Take the files of the next result; False while it does not stand."""

@@ -6,6 +6,7 @@ one before. A run is polled, and ends early when nobody wants its result any mor
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
@@ -13,10 +14,11 @@ import msgspec
 
 from onyx.errors import Blocked, OnyxError, Unavailable, UserFunctionError, contained, describe
 from onyx.plugins.parts.output_folder import is_full
-from onyx.plugins.protocol import SealProgress
+from onyx.plugins.protocol import Cursor, SealProgress
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.middle.bundles import Bundle, BundleFolder
 from onyx.spark.middle.request import filled
+from onyx.spark.middle.results import first_needed
 
 
 class StageRun:
@@ -31,9 +33,11 @@ class StageRun:
         runner: StageRunner,
         timeout_s: float,
         wanted: Callable[[], bool],
+        cursors: Callable[[], Sequence[Cursor]] = tuple,
     ) -> None:
         """
         Args:
+            cursors: see `PluginContext`.
             request: its frames lack their parts.
             upstream: the task of each frame.
             timeout_s: longest run, in seconds.
@@ -46,6 +50,7 @@ class StageRun:
         self._runner = runner
         self._timeout_s = timeout_s
         self._wanted = wanted
+        self._cursors = cursors
         self._error: Exception | None = None
         self._latest: SealProgress | None = None
         self._cancelled = threading.Event()
@@ -108,6 +113,8 @@ class StageRun:
         if self._is_wanted():
             folder.publish(target, bundle)
             folder.tidy(bundle)
+            with contextlib.suppress(Unavailable, OSError):  # the next run does it
+                folder.drop_results(first_needed(self._cursors()))
 
     def _frames(self) -> tuple[Frame, ...]:
         """Those of the request, with the parts of the bundle."""

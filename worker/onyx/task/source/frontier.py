@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
 from onyx.log import job_documents
 from onyx.plugins.protocol import START, Cursor
 from onyx.structs import prepared
@@ -38,6 +38,20 @@ class Frontier:
     """Everything has been read and is complete."""
     reserved: int = 0
     """Nobody has ever sent a segment at this position or a later one."""
+
+
+def stored_cursors(services: Services, job: JobId, task: TaskName) -> list[Cursor]:
+    """Where the partitions of a task are read again from, at the earliest; empty before they are
+    registered. Blocks.
+
+    Raises:
+        Unavailable: ZooKeeper does not answer.
+    """
+    known = services.replica().partitions(job).get(task)
+    if known is None:
+        return []
+    numbers = range(known.first, known.first + known.count)
+    return [FrontierStore(services, job, number).load().cursor for number in numbers]
 
 
 class FrontierStore:
