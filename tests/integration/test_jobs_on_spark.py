@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support import fake_query
+from tests.support import fake_query, frames_query
 from tests.support.cluster import Cluster
 from tests.support.jobs import until
 
@@ -38,6 +38,15 @@ def greet(person):
     while not (HERE / "gate").exists():
         time.sleep(0.02)
     return {"greeting": "Hello, " + person["name"]}
+
+def brief(person):
+    return {"greeting": person["name"]}
+
+def politely(frame):
+    (HERE / f"query-{os.getpid()}").touch()
+    while not (HERE / "gate").exists():
+        time.sleep(0.02)
+    return frame.assign(greeting="Hello, " + frame.greeting)
 """
 PATCHED = f"""
 import sys
@@ -81,6 +90,25 @@ def manifest(folder: Path) -> dict[str, Any]:
             ],
         },
     }
+
+
+def with_a_stage(folder: Path) -> dict[str, Any]:
+    """The same with a Spark stage in the middle, in which the query waits."""
+    made = manifest(folder)
+    people, _, out = made["spec"]["catalog"]
+    made["spec"]["workflow"] = [["people", "greet"], ["greet", "stage"], ["stage", "out"]]
+    made["spec"]["catalog"] = [
+        people,
+        {"name": "greet", "type": "function", "fn": f"{MODULE}:brief"},
+        {"name": "stage", "type": "function", "sparkStage": f"{MODULE}:politely",
+         "options": {"path": str(folder / "bundles")}},
+        out,
+    ]  # fmt: skip
+    return made
+
+
+def files_of_stages(folder: Path) -> list[Path]:
+    return [path for path in (folder / "bundles").rglob("*") if path.is_file()]
 
 
 def rows(folder: Path) -> list[str]:
@@ -203,3 +231,41 @@ def test_when_its_worker_dies_another_one_runs_the_query_and_the_result_appears_
                 os.kill(each.pid, signal.SIGCONT)
         cluster.await_members([worker], 1)
         assert rows(folder) == ROWS
+
+
+@pytest.mark.parametrize("end", ["completed", "killed"])
+def test_files_of_a_stage_in_the_middle_go_with_its_query(
+    env: TestEnv, folder: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", frames_query.COMMAND)
+    job = env.submit(with_a_stage(folder))
+    query(folder)
+    assert files_of_stages(folder)
+    if end == "killed":
+        env.client.kill(job)
+    else:
+        open_gate(folder)
+    assert env.client.wait(job, PATIENCE_S) is (end == "completed")
+    assert rows(folder) == (ROWS if end == "completed" else [])
+    wait_for(lambda: not any((folder / "bundles").iterdir()), "the files are removed")
+
+
+def test_when_its_worker_dies_in_a_stage_another_one_begins_anew(
+    zookeeper: ZooKeeperServer, folder: Path
+) -> None:
+    (folder / "sitecustomize.py").write_text(PATCHED.replace("fake_query", "frames_query"))
+    with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
+        cluster.start_workers(2, 1)
+        job = cluster.submit(with_a_stage(folder))
+        first = query(folder)
+        (peer,) = cluster.replica.run(job).allocation["spark"]
+        worker = cluster.worker_of(peer)
+        group = cluster.group_of(worker)
+        worker.kill()
+        first.wait(PATIENCE_S)
+        cluster.await_gone([group])
+        query(folder, but=(first.pid,))
+        open_gate(folder)
+        cluster.await_completed(job, PATIENCE_S)
+        assert rows(folder) == ROWS
+        wait_for(lambda: not any((folder / "bundles").iterdir()), "files of both are removed")

@@ -209,6 +209,25 @@ def test_a_stage_that_cannot_be_called_is_refused_before_anything_is_read(folder
     assert reply.failure.by_user
 
 
+FRAMES = """
+  workflow: [[read, numbers], [read, keys]]
+  catalog:
+    - {name: read, type: input, plugin: sequence, options: {segments: NUMBERS}}
+    - {name: numbers, type: output, plugin: spark,
+       options: {path: out, frame: read, stage: "small_stages:joined", stageParams: {least: 10}}}
+    - {name: keys, type: output, plugin: spark, options: {path: out, frame: count_up}}
+"""
+
+
+def test_outputs_of_a_job_on_spark_are_frames_of_one_stage(folder: Path) -> None:
+    reply = run_query(request_of(job(FRAMES), folder, ("small_stages",)))
+    assert reply.failure is None, reply.failure
+    assert {task: len(each.tokens) for task, each in reply.outputs.items()} == {
+        "numbers": 1,
+        "keys": 1,
+    }
+
+
 segments = st.lists(
     st.fixed_dictionaries({"n": st.integers(-9, 9), "k": st.integers(0, 4)}), min_size=1, max_size=9
 )
