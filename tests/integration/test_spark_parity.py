@@ -26,13 +26,17 @@ from onyx.errors import UserError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
+from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.compiler.compile import compile_job
+from onyx.spark.middle.spool import StageSpool
+from onyx.spark.query.middle import run_beside
 from onyx.spark.query.run import opened
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
 CONF = {"spark.sql.shuffle.partitions": "3"}
 PEERS = 120
+WAIT_S = 400.0
 MADE = 16
 """Jobs at once, of at most five tasks each."""
 NOTHING = b"""
@@ -58,11 +62,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def env(spark: Any) -> Iterator[TestEnv]:
-    """After Spark, which has the examples importable."""
+def env(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEnv]:
+    """After Spark, which has the examples importable, and runs the stages of peers as well."""
+    folder = tmp_path_factory.mktemp("stages")
+    request = request_of(parse_manifest(NOTHING), folder, (), master=MASTER, spark_conf=CONF)
+
+    def run(asked: StageRequest, timeout_s: float, watch: Watch) -> None:
+        run_beside(spark, request, asked)
+
     modules = ["flights.outliers", "flights.stages", "flights.tasks", "flights.windows", "hello",
                "nexmark.columns", "nexmark.dicts", "orders", "visits", drawn.MODULE]  # fmt: skip
-    with with_test_env(PEERS, modules=modules) as env:
+    with pytest.MonkeyPatch.context() as patch, with_test_env(PEERS, modules=modules) as env:
+        patch.setattr(StageSpool.__init__, "__defaults__", (run,))
         yield env
 
 
@@ -84,7 +95,7 @@ def on_peers(jobs: Mapping[str, Job], folder: Path, env: TestEnv) -> dict[str, R
     """What they write when peers do."""
     found: dict[str, Rows] = {}
     for lot in packed(jobs):
-        status = env.run(merged(lot, folder / "peers"))
+        status = env.run(merged(lot, folder / "peers"), WAIT_S)
         assert status.state == "completed", status
         found |= written(lot, folder / "peers")
     return found
