@@ -94,6 +94,7 @@ JOBS = {
     "a stage in the middle": job(READ, middle("bundles"), SINK),
     "a source": job(source("snapshots"), SINK),
     "a whole job": job(READ, files("out"), **WHOLE),
+    "a stage in the middle of one": job(READ, middle("bundles"), SINK, **WHOLE),
 }
 
 
@@ -141,11 +142,27 @@ def test_other_paths_must_be_below_its_mount(path: str, seen: bool) -> None:
         job(READ, files("out")),
         job(READ, files("out"), **WHOLE, **LOCAL),
         windowed(**LOCAL),
+        job(READ, stage("out/sums"), **LOCAL),
+        job(READ, middle("bundles"), SINK, **LOCAL),
     ],
-    ids=["local stage", "another server", "local middle", "peers", "local job", "local window"],
+    ids=[
+        "local stage",
+        "another server",
+        "local middle",
+        "peers",
+        "local job",
+        "local window",
+        "stage of a local job",
+        "middle of a local job",
+    ],
 )
 def test_what_does_not_run_in_these_pods_needs_no_volume(of: Job) -> None:
     assert found(of) == []
+
+
+def test_a_stage_with_a_master_of_its_own_runs_there_whatever_its_job_says() -> None:
+    here = "sc://fleet-spark.onyx.svc:15002"
+    assert len(found(job(READ, stage("out/sums", master=here), **LOCAL))) == 1
 
 
 def test_a_frame_runs_where_its_stage_does() -> None:

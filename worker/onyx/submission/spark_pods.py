@@ -134,9 +134,10 @@ def _is_of_spark(job: Job, entry: CatalogEntry, pods: SparkPods) -> bool:
     """Whether executors read or write at the `path` of a task."""
     if job.engine == "spark":
         written = entry.type == "output" and entry.plugin in ("files", "spark")
-        return written and pods.is_own(_master(job))
+        return (written or entry.spark_stage is not None) and pods.is_own(_master(job))
     of_stage = entry.plugin == "spark" or entry.spark_stage is not None
-    return of_stage and pods.is_own(_stage(job, entry).options.get("master"))
+    own = _stage(job, entry).options.get("master")
+    return of_stage and pods.is_own(_master(job) if own is None else own)
 
 
 def _stage(job: Job, entry: CatalogEntry) -> CatalogEntry:
