@@ -2,7 +2,8 @@
 
 Prepares the data set, runs the jobs with four worker processes and an embedded ZooKeeper, and
 checks what was written against pandas. Then Spark runs two of the files from end to end (it can
-run all of them), and what it wrote is checked in the same way. Kill workers while jobs run (`kill -9`): it stays right.
+run all of them), and what it wrote is checked in the same way. Kill workers while jobs run
+(`kill -9`): it stays right.
 """
 
 from __future__ import annotations
