@@ -7,6 +7,7 @@ number, so what a job has to write is a plain loop.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections import Counter
@@ -126,8 +127,16 @@ def sign(name: str, moment: str, folder: Path, state: Path, notes: Path, query: 
         "middle": (folder, "bundles/*/results/0*"),
         "window": (state, "**/r-*/_temporary" if moment == "working" else "**/r-*/_SUCCESS"),
     }[name]
-    before = set(place.glob(pattern))
-    return lambda: bool(set(place.glob(pattern)) - before)
+
+    def found() -> set[Path]:
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # a folder of a job that has ended goes just now
+            return set(place.glob(pattern))
+        return set()
+
+    before = found()
+    return lambda: bool(found() - before)
 
 
 def _read(**more: Any) -> dict[str, Any]:
