@@ -155,7 +155,7 @@ def from_dicts(
         The columns, the indices of the segments that they hold (None: all), and for each other
         segment its index and why it does not fit.
     """
-    names = _keys(segments) if schema is None else schema.names
+    names = keys_of(segments) if schema is None else schema.names
     types = [None] * len(names) if schema is None else schema.types
     try:
         extra = () if schema is None else set().union(*segments).difference(names)
@@ -216,7 +216,8 @@ def _joined(arrays: list[pa.Array], names: Sequence[str], count: int) -> Columns
     return Columns.of(pa.RecordBatch.from_arrays(arrays, names=list(names)))
 
 
-def _keys(segments: Sequence[Mapping[str, Any]]) -> list[str]:
+def keys_of(segments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All keys of these segments, each once, in the order in which they come."""
     if not segments:
         return []
     first = segments[0].keys()

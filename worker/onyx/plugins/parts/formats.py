@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserError
 from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns
+from onyx.flow.columns import Columns, keys_of
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
@@ -123,7 +123,7 @@ class _ParquetBody:
         if not self._waiting:
             return
         segments, self._waiting, self._waiting_bytes = self._waiting, [], 0.0
-        keys = _keys(segments)
+        keys = keys_of(segments)
         if not keys:
             raise self._without_keys()
         columns = [self._column(key, segments) for key in keys]
@@ -147,10 +147,3 @@ class _ParquetBody:
             self._context,
             f"cannot be written as Parquet: {what}; give a key values of one type, or write jsonl",
         )
-
-
-def _keys(segments: list[Segment]) -> list[str]:
-    first = segments[0].keys()
-    if all(segment.keys() == first for segment in segments):
-        return list(first)
-    return list(dict.fromkeys(key for segment in segments for key in segment))
