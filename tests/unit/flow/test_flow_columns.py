@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.codec.refused_rows import refused_rows
 from onyx.errors import UserError
 from onyx.flow.batch import Batch, concatenate, joined, part_of, segment_at, take
 from onyx.flow.columns import Columns, from_dicts, join, of_table, to_dicts
@@ -97,6 +98,41 @@ def test_a_column_that_arrow_cannot_cast_is_named():
     batch = pa.record_batch({"x": pa.StructArray.from_arrays([runs], ["within"])})
     with pytest.raises(UserError, match=r"column 'x' of type .*run_end.* cast it to .*string"):
         Columns.of(batch)
+
+
+FAR_S, FAR_MS, FAR_DAYS = 2**58, 2**61, 2**32
+"""In microseconds or in days of 32 bits without their high bits, these are 1970."""
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, FAR_S, None], pa.timestamp("s")),
+        pa.array([1, FAR_MS, None], pa.timestamp("ms", "Europe/Berlin")),
+        pa.array([1, FAR_DAYS * 86_400_000, None], pa.date64()),
+    ],
+)
+def test_a_moment_that_its_usual_type_cannot_hold_is_refused_by_row(column, sign):
+    near, far = column.view(pa.int64()).to_pylist()[:2]
+    held = pa.array([near, far * sign, None], pa.int64()).view(column.type)
+    columns = Columns.of(pa.record_batch({"at": held}))
+    refused = [index for index, _ in refused_rows(columns)]
+    assert refused == [1]
+    assert columns.column("at").is_null().to_pylist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([FAR_S], pa.duration("s")),
+        pa.array([[FAR_S]], pa.list_(pa.timestamp("s"))),
+        pa.array([{"a": FAR_S}], pa.struct({"a": pa.timestamp("s")})),
+    ],
+)
+def test_a_time_that_cannot_be_had_in_microseconds_is_refused_with_its_column(column):
+    with pytest.raises(UserError, match=r"column 'at' of type .* out of bounds"):
+        Columns.of(pa.record_batch({"at": column}))
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ kind of value in one form, and a segment is the same whether it crossed a task o
 | dictionary, run-end encoded | its values | |
 | an extension type | its storage | |
 
-What is finer than microseconds is cut off, as in dicts. Unions and month intervals are refused.
-Keeping every type as it came was rejected: each reader would need all of the table.
+What is finer than microseconds is cut off, as in dicts. A moment that is further away than these
+reach becomes the last one that they have, which no row may hold (`codec.refused_rows`). Unions and
+month intervals are refused. Keeping every type as it came was rejected: each reader would need all
+of the table.
 """
 
 from __future__ import annotations

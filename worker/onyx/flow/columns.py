@@ -17,15 +17,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.errors import UserError
 from onyx.flow.column_types import usual_schema
-from onyx.flow.column_values import MISMATCH, python_values, to_array
+from onyx.flow.column_values import MISMATCH, is_within, python_values, to_array
 
 Row = dict[str, Any]
 Indices = NDArray[np.intp]
+_INT64_MAX = 2**63 - 1
+_DAYS_MAX = 2**31 - 1
+_DAY_MS = 86_400_000
+_UNITS_US = {"s": 1_000_000, "ms": 1_000}
+"""Those that are coarser than microseconds."""
 
 
 class Columns:
@@ -246,7 +252,27 @@ def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = _run_end_decoded(column)
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    return column if column.type.equals(kind) else column.cast(kind, safe=False)
+    if column.type.equals(kind):
+        return column
+    cut_off = pc.CastOptions(kind, allow_time_truncate=True)
+    return pc.cast(_within_range(column), options=cut_off)
+
+
+def _within_range(column: pa.Array) -> pa.Array:
+    """Moments that microseconds, or days in 32 bits, do not hold as the first or last that they do,
+    which are no dates of Python either: so they are refused row by row, and not by column."""
+    kind = column.type
+    if kinds.is_date64(kind):
+        limit = _DAYS_MAX * _DAY_MS
+    elif kinds.is_timestamp(kind) and kind.unit in _UNITS_US:
+        limit = _INT64_MAX // _UNITS_US[kind.unit]
+    else:
+        return column
+    numbers = column.view(pa.int64())
+    if is_within(numbers, -limit, limit):
+        return column
+    least = pc.max_element_wise(numbers, -limit, skip_nulls=False)
+    return pc.min_element_wise(least, limit, skip_nulls=False).view(kind)
 
 
 def _run_end_decoded(column: pa.Array) -> pa.Array:

@@ -217,6 +217,15 @@ def test_a_row_of_a_year_that_python_lacks_is_a_bad_one(tmp_path):
         parts(path)
 
 
+def test_a_moment_that_microseconds_cannot_hold_is_a_bad_row(tmp_path):
+    """Without the high bits that it has in microseconds, it would be the start of 1970."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"at": pa.array([0, 2**61, None], pa.timestamp("ms"))}), path)
+    first, [bad], last = parts(path, onBadRecord="segment")
+    assert (len(first), len(last)) == (1, 1)
+    assert "outside of the years 1 to 9999" in bad["_error"]
+
+
 def test_times_of_96_bits_are_those_that_were_written(tmp_path):
     moments = [datetime(year, 12, 31, tzinfo=UTC) for year in (1, 1754, 2026, 9999)]
     path = tmp_path / "a.parquet"
