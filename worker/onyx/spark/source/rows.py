@@ -6,6 +6,7 @@ The reader of the input `files` does the work: formats, compression, object stor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,17 +15,22 @@ from onyx.errors import OnyxError, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
 from onyx.flow.schemas import as_columns
-from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.context import context_of
 from onyx.plugins.files.file_systems import Files
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
-from onyx.plugins.protocol import Cursor, PluginContext
+from onyx.plugins.protocol import Cursor
 from onyx.seams import SystemClock
 from onyx.spark.source.offsets import Rows
 
 BATCH_ROWS = 65_536
 _PARQUET = ".parquet"
+_READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")
+_JOB = Job("spark", ((_READ.name, "spark"),), (_READ,))
+"""As whose input a part is read."""
 
 
 def batches(rows: Rows, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
@@ -105,22 +111,11 @@ def _fitted(
 
 
 def _input(path: str, schema: pa.Schema | None) -> FilesInput:
-    context = PluginContext(
-        job=JobId("spark"),
-        job_name="spark",
-        task=TaskName("onyx"),
-        peer=PeerId("spark"),
-        slot=Slot(0),
-        incarnation=GroupId("spark"),
-        options={},
-        batch_size=None,
-        clock=SystemClock(),
-        resolve=_no_function,
-        batch_format="arrow",
-        schema=schema,
+    context = context_of(
+        _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
     )
     form: Literal["parquet", "jsonl"] = "parquet" if path.endswith(_PARQUET) else "jsonl"
-    return FilesInput(context, InputOptions(path=path, format=form))
+    return FilesInput(replace(context, schema=schema), InputOptions(path=path, format=form))
 
 
 def _no_function(name: str) -> Any:
