@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onyx.errors import NameNotRegistered
+from onyx.errors import NameNotRegistered, Unavailable
 from onyx.spark.child.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
+from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.opening import configuration
 
 
@@ -31,6 +32,33 @@ def test_a_cluster_may_reach_the_driver() -> None:
 def test_what_the_user_sets_wins() -> None:
     settings = configuration("local[2]", Path("/s"), {"spark.driver.memory": "4g"})
     assert settings["spark.driver.memory"] == "4g"
+
+
+class DeadContext:
+    """Of a JVM that was killed, which answers nothing."""
+
+    class _gateway:
+        class proc:
+            @staticmethod
+            def wait(timeout_s: float) -> int:
+                return -9
+
+    def setJobGroup(self, *_: object) -> None:
+        raise ConnectionRefusedError("no JVM")
+
+
+class DeadSession:
+    sparkContext = DeadContext()
+
+
+def test_a_jvm_that_is_gone_leaves_the_error_of_the_run_beside_its_query(tmp_path: Path) -> None:
+    def run() -> None:
+        with sessions_beside(DeadSession(), "local[2]", tmp_path, {}) as sessions:
+            assert sessions.is_gone()
+            raise Unavailable("the JVM of Spark has ended while the stage ran")
+
+    with pytest.raises(Unavailable, match="while the stage ran"):
+        run()
 
 
 @pytest.mark.parametrize("name", ["json:nothing", "json:codecs", "os:system", "json:_x"])

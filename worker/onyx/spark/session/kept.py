@@ -7,6 +7,7 @@ Python process, because the JVM is the server's.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -92,7 +93,8 @@ def sessions_beside(
         yield beside
     finally:
         SparkSession._instantiatedSession, SparkSession._activeSession = before
-        session.sparkContext.setJobGroup(GROUP, GROUP)  # of the progress that is reported
+        with contextlib.suppress(Exception):  # a JVM that is gone; what a run has raised says so
+            session.sparkContext.setJobGroup(GROUP, GROUP)  # of the progress that is reported
 
 
 class _ClassicSessions:
