@@ -25,6 +25,7 @@ MODULE = '''
 from onyx.plugins.indexed import IndexedReader
 
 LINES = 50
+PARTITIONS = ["a", "b"]
 
 class Ticks:
     """So many lines a read, and an end that is not known before it is reached."""
@@ -34,7 +35,7 @@ class Ticks:
         self.a_read = context.options.get("aRead", 7)
 
     def partitions(self):
-        return ["a", "b"]
+        return PARTITIONS
 
     def open(self, partition, cursor):
         def fetch(first, most):
@@ -137,6 +138,21 @@ def test_a_new_checkpoint_begins_behind_what_is_committed(folder: Path) -> None:
     worker.run(Checkpoint())
     worker.dies = lambda batch: ""
     assert worker.run(Checkpoint()).failure is None
+    assert rows(folder) == EXPECTED
+
+
+def test_a_partition_that_is_away_for_a_query_goes_on_where_it_was(folder: Path) -> None:
+    """As files of a folder that is not mounted for a while."""
+    worker = worker_of(folder)
+    worker.dies = lambda batch: "before the commit" if batch.number == 2 else ""
+    worker.run()
+    sys.modules["ticking"].PARTITIONS = ["b"]  # type: ignore[attr-defined]
+    worker.dies = lambda batch: "before the commit" if batch.number == 3 else ""
+    worker.run()
+    assert rows(folder) == sorted([("a", n * 2) for n in range(20)] + EXPECTED[50:90])
+    sys.modules["ticking"].PARTITIONS = ["a", "b"]  # type: ignore[attr-defined]
+    worker.dies = lambda batch: ""
+    assert worker.run().failure is None
     assert rows(folder) == EXPECTED
 
 

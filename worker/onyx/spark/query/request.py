@@ -194,7 +194,7 @@ class QueryBatch(msgspec.Struct, frozen=True, tag_field="type", tag="batch"):
     tasks: Mapping[str, TaskCounts]
     """Counts of the query until now."""
     positions: tuple[Position, ...]
-    """Of all partitions, behind the batch."""
+    """Of all partitions, behind the batch; the last ones are of those that were there before."""
     held: Held = Held()
     """What windows hold behind the batch."""
 

@@ -53,6 +53,8 @@ class Stream:
         self._query = query
         self._request: QueryRequest = query.config.request
         known = {(each.task, each.name): each for each in self._request.positions}
+        self._away = tuple(each for key, each in known.items() if key not in partitions)
+        """Of partitions that are not there now. They go on from here when they come back."""
         now_ms = query.clock.wall_ms()
         self._positions = [
             known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
@@ -132,7 +134,7 @@ class Stream:
         for number, row in reached.items():
             self._positions[number] = msgspec.json.decode(row.payload, type=Position)
         self.counts = total([self.counts, total_of(rows)])
-        outputs, positions = outputs_of(self._query, rows), tuple(self._positions)
+        outputs, positions = outputs_of(self._query, rows), (*self._positions, *self._away)
         held = Held(self._query.config.places, tuple(self._states.values()))
         self._publish(QueryBatch(self._batches + 1, outputs, self.counts, positions, held))
         self._batches, self._ends = self._batches + 1, False
