@@ -122,8 +122,8 @@ def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
     folder: Path,
 ) -> None:
     job = parse_manifest(json.dumps(manifest(folder)).encode())
-    checkpoint = folder / "checkpoint"
-    request = request_of(job, folder, (MODULE,), master=MASTER, checkpoint=str(checkpoint))
+    request = request_of(job, folder, (MODULE,), master=MASTER)
+    checkpoint = Path(request.scratch) / "checkpoint"
     batches: list[QueryBatch] = []
 
     def publish(batch: QueryBatch) -> None:

@@ -109,8 +109,6 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """URL or folder of the state store, as executors see it."""
     state_group_access: bool = False
     """Whether its files are for the group of the user too."""
-    checkpoint: str = ""
-    """Folder of Spark's checkpoint; empty: one below `scratch`. Unused over bounded inputs."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     combine: bool = True

@@ -86,7 +86,7 @@ class Stream:
         spark.dataSource.register(MicroBatchSource)
         frame = spark.readStream.format(MicroBatchSource.name())
         frame = frame.option("config", self._config).option("reached", str(self._path)).load()
-        folder = self._request.checkpoint or str(Path(self._request.scratch) / "checkpoint")
+        folder = str(Path(self._request.scratch) / "checkpoint")
         writer = frame.writeStream.foreachBatch(self._process).trigger(processingTime=TRIGGER)
         running = writer.option("checkpointLocation", folder).start()
         waited = 0
