@@ -12,21 +12,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from onyx.client.client import Client, Submission
 from onyx.client.collection import Collected
-from onyx.client.query import EXTENTS_DEFAULT, TIMEOUT_S, Question, StateReader, WindowView
+from onyx.client.connection import connect
+from onyx.client.query import window_state
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
-from onyx.log.server.process import ZooKeeperServer
+from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.model.job import Job
@@ -36,11 +34,10 @@ from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
 from onyx.replica.entry import Entry
 from onyx.resolve import Resolver
-from onyx.settings import Settings, TlsSettings
+from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.windows.firing import ALL
 
 __all__ = [
     "Client",
@@ -77,14 +74,6 @@ JOIN_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Env:
-    """A development environment: an embedded ZooKeeper and the settings that lead to it."""
-
-    settings: Settings
-    server: ZooKeeperServer
-
-
-@dataclass(frozen=True, slots=True)
 class Peer:
     """A virtual peer that this process offers."""
 
@@ -97,33 +86,6 @@ class Subscription:
     """A reader of the log; end it with `shutdown_subscription`."""
 
     close: Callable[[], None]
-
-
-def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
-    """Start a ZooKeeper server of one's own, with TLS if `zookeeper_server.tls` names files.
-
-    Args:
-        settings: what else holds; the address of the server is put into those of the result, and a
-            place for the state of windows beside its data, unless they say where.
-        data_dir: where it keeps its data; None means a temporary folder.
-    """
-    settings = settings or Settings()
-    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
-    tls = settings.zookeeper_server.tls
-    server = ZooKeeperServer(folder, tls=tls)
-    server.start()
-    zookeeper = dataclasses.replace(settings.zookeeper, address=server.address)
-    if tls == TlsSettings():
-        # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
-        zookeeper = dataclasses.replace(zookeeper, tls=tls)
-    url = settings.state.url or str((folder / "state").absolute())
-    state = dataclasses.replace(settings.state, url=url)
-    return Env(dataclasses.replace(settings, zookeeper=zookeeper, state=state), server)
-
-
-def shutdown_env(env: Env) -> None:
-    """Stop the ZooKeeper server of `start_env`; its data stays."""
-    env.server.stop()
 
 
 def start_peer_group(
@@ -208,11 +170,6 @@ def shutdown_peers(peers: Iterable[Peer]) -> None:
         shutdown_peer(peer)
 
 
-def connect(settings: Settings) -> Client:
-    """A client for several calls; close it, or use it as a context manager."""
-    return Client(ZooKeeperClientLog(settings), settings.job_scheduler)
-
-
 def submit_job(settings: Settings, job: Job | Mapping[str, Any]) -> Submission:
     """Submit a job (a `Job`, or a manifest as a mapping); idempotent by `metadata.jobId`."""
     with connect(settings) as client:
@@ -247,33 +204,6 @@ def drain_job(settings: Settings, job: JobId) -> None:
     """Let a job read nothing new, complete what is pending, seal its outputs and complete."""
     with connect(settings) as client:
         client.drain(job)
-
-
-def window_state(
-    settings: Settings,
-    job: JobId,
-    window: str,
-    key: Any = ALL,
-    extents_max: int = EXTENTS_DEFAULT,
-    timeout_s: float = TIMEOUT_S,
-) -> WindowView:
-    """What a window of a running job has gathered until now, asked of the peers that have it.
-
-    Args:
-        settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
-        job: its id.
-        window: its id.
-        key: of one group, as the task's `groupByKey` or `groupByFn` gives it; all groups without.
-        extents_max: the first so many extents, by group and lower bound.
-        timeout_s: how long a job that is being re-allocated is waited for.
-
-    Raises:
-        UserError: there is no such job or window, the job does not run, the key cannot be one.
-        Unavailable: not all peers concerned could answer in time.
-    """
-    with connect(settings) as client:
-        reader = StateReader.over_grpc(client, settings)
-        return reader.read(Question(job, window, key, extents_max), timeout_s)
 
 
 def gc(settings: Settings) -> Collected:

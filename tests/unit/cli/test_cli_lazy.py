@@ -15,6 +15,7 @@ from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "scipy", "rich", "pyspark", "onyx.peer")
+OF_A_CLIENT = {"kazoo", "rich"}
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"
 LOADED = """
 import json, sys
@@ -49,3 +50,13 @@ def test_help_and_validation_import_no_part_of_the_engine(arguments: list[str]) 
 
     assert "onyx.cli" in loaded
     assert [name for name in HEAVY if name in loaded] == []
+
+
+@pytest.mark.parametrize("name", ["drain", "gc", "jobs", "kill", "log", "replica", "submit"])
+def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name: str) -> None:
+    code = f"import json, sys, onyx.cli.commands.{name}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+
+    assert f"onyx.cli.commands.{name}" in loaded
+    assert [each for each in HEAVY if each in loaded and each not in OF_A_CLIENT] == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from onyx import api
 from onyx.cli.commands.state import parse_key, state
 from onyx.client.query import WindowView
 from onyx.ids import JobId
@@ -38,7 +37,7 @@ class Cluster:
         self.extents: tuple[Extent, ...] = ()
         self.more, self.in_time = False, False
         self.key: Any = None
-        monkeypatch.setattr(api, "window_state", self.window_state)
+        monkeypatch.setattr("onyx.cli.commands.state.window_state", self.window_state)
         monkeypatch.setenv("COLUMNS", "200")
 
     def window_state(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import typer
 
-from onyx import api
 from onyx.cli.options import settings
 from onyx.cli.status_table import print_status
 from onyx.client.client import Client
+from onyx.client.connection import connect
 from onyx.ids import JobId
 
 
@@ -34,7 +34,7 @@ def change_job(
     Raises:
         Exit: with code 1, the job was killed while this waited.
     """
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         change(client, JobId(job))
         completed = not wait or client.wait(JobId(job))
         print_status(client.status(JobId(job)), as_json)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.client.client import Client
+from onyx.client.connection import connect
 from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import Unavailable, UserError
 from onyx.flow.grouping import SHARDS, shard_of
@@ -186,3 +187,30 @@ def _window(job: Job, question: Question) -> Window:
             f"task {window.task} of window {window.id} is not grouped: leave the key out"
         )
     return window
+
+
+def window_state(
+    settings: Settings,
+    job: JobId,
+    window: str,
+    key: Any = ALL,
+    extents_max: int = EXTENTS_DEFAULT,
+    timeout_s: float = TIMEOUT_S,
+) -> WindowView:
+    """What a window of a running job has gathered until now, asked of the peers that have it.
+
+    Args:
+        settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
+        job: its id.
+        window: its id.
+        key: of one group, as the task's `groupByKey` or `groupByFn` gives it; all groups without.
+        extents_max: the first so many extents, by group and lower bound.
+        timeout_s: how long a job that is being re-allocated is waited for.
+
+    Raises:
+        UserError: there is no such job or window, the job does not run, the key cannot be one.
+        Unavailable: not all peers concerned could answer in time.
+    """
+    with connect(settings) as client:
+        reader = StateReader.over_grpc(client, settings)
+        return reader.read(Question(job, window, key, extents_max), timeout_s)

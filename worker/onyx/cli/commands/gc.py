@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.client.connection import connect
 
 
 def gc(
@@ -17,7 +17,7 @@ def gc(
 
     `onyx jobs` no longer shows them, and their ids are free again. Running jobs do not notice.
     """
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         collected = client.gc()
     if as_json:
         print(json.dumps({"jobs": collected.jobs, "position": collected.position}))

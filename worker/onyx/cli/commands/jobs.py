@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id, settings
 from onyx.cli.status_table import print_statuses
+from onyx.client.connection import connect
 from onyx.ids import JobId
 
 
@@ -19,7 +19,7 @@ def jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List jobs: state, peers, why a job waits, and what killed it."""
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         if job is None:
             print_statuses(client.statuses(), as_json)
             return

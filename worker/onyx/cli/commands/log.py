@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.client.connection import connect
 from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.replica.entry import Entry
@@ -27,7 +27,7 @@ def log(
     as_json: JsonOption = False,
 ) -> None:
     """Print the entries of the log, one a line."""
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         if follow:
             stop = client.log.subscribe(Position(first - 1), lambda item: _print(item, as_json))
             try:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from onyx import api
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.ids import Position
 from onyx.replica import canonical
@@ -23,7 +23,7 @@ def replica(
     as_json: JsonOption = False,
 ) -> None:
     """Print the replica: what the log folds into."""
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         found = client.replica(None if at is None else Position(at))
     if at is not None and found.version != at:
         where = "ends before it" if found.version < at else "has been collected beyond it"

@@ -26,7 +26,6 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from onyx import api
 from onyx.cli.commands.validate import unresolved
 from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
@@ -35,9 +34,11 @@ from onyx.cli.progress import Progress
 from onyx.cli.status_table import print_stacks, remarks
 from onyx.cli.watcher import Watcher
 from onyx.client.client import Client
+from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
 from onyx.errors import ManifestError, OnyxError, UserError
 from onyx.ids import JobId
+from onyx.log.server.environment import start_env
 from onyx.model.functions import function_names
 from onyx.model.job import Job
 from onyx.replica.state import Replica
@@ -145,11 +146,11 @@ def _exists(module: str) -> bool:
 def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Supervisor]]:
     """ZooKeeper and workers; all gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
-    env = api.start_env(found, folder)
+    env = start_env(found, folder)
     workers = Supervisor(env.settings, peers)
     try:
         workers.start()
-        with api.connect(env.settings) as client:
+        with connect(env.settings) as client:
             yield client, workers
     finally:
         workers.stop()

@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from onyx import api
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
-from onyx.client.query import EXTENTS_DEFAULT, WindowView
+from onyx.client.query import EXTENTS_DEFAULT, WindowView, window_state
 from onyx.ids import JobId
 from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.firing import ALL, Extent, Number
@@ -52,7 +51,7 @@ def state(
     their certificates if they use TLS.
     """
     group = ALL if key is None else parse_key(key)
-    view = api.window_state(settings(zookeeper, tenancy), JobId(job), window, group, limit)
+    view = window_state(settings(zookeeper, tenancy), JobId(job), window, group, limit)
     if as_json:
         for extent in view.extents:
             print(json_line(extent))

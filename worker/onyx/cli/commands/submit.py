@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onyx import api
 from onyx.cli.exit_codes import ExitCode
 from onyx.cli.job_file import EngineOption, FileArgument, read_job
 from onyx.cli.options import (
@@ -24,6 +23,7 @@ from onyx.cli.options import (
 )
 from onyx.cli.status_table import print_statuses
 from onyx.client.client import Client
+from onyx.client.connection import connect
 from onyx.model.job import Job
 
 UpgradeOption = Annotated[
@@ -59,7 +59,7 @@ def submit(
     only if every worker answers that it can run the new job, and if there are peers for it.
     """
     job = read_job(file, upgrade, engine)
-    with api.connect(settings(zookeeper, tenancy)) as client:
+    with connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
             raise typer.Exit(_print_plan(client, job, as_json))
         submission = client.submit(job)

@@ -6,8 +6,8 @@ then filled. That cannot be beaten in moves, so the whole problem is given to th
 open seats cannot be filled like that (a peer with rare tags sits where anybody could). Colocated
 jobs come first, machine by machine: they can use fewer peers than the others can.
 
-The solver is SciPy's (Jonker-Volgenant), not a search of our own. Rows and columns are in an order
-that depends on the log alone, so every peer of the cluster computes the same places.
+Rows and columns of that problem are in an order that depends on the log alone, so every peer of the
+cluster computes the same places.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
 from onyx.replica.scheduling.demand import has_tags
 from onyx.replica.state import Replica
 
 Seat = tuple[JobId, TaskName]
-Costs = np.ndarray[tuple[int], np.dtype[np.float64]]
 Places = dict[Seat, tuple[PeerId, ...]]
 
 
@@ -131,33 +128,29 @@ def _choose(
     somebody_may_stay = any(peer in before for peer in free)
     if not somebody_may_stay and not _any_tags(replica, seats):
         return sorted(free, key=lambda peer: len(replica.peer_tags.get(peer, ())))[: len(open_)]
-    # Imported here: it takes longer than all the rest of a worker, and most clusters need no tags.
-    from scipy.optimize import linear_sum_assignment
+    # Imported here: see there.
+    from onyx.replica.scheduling.assignment import cheapest
 
     kinds = sorted({replica.peer_tags.get(peer, ()) for peer in free})
-    kind_of = np.array([kinds.index(replica.peer_tags.get(peer, ())) for peer in free])
-    rows = {seat: _costs(replica, seat, kinds)[kind_of] for seat in seats}
-    for column, peer in enumerate(free):
-        if peer in before:
-            rows[before[peer]][column] = 0.0
-    costs = np.stack([rows[seat] for seat in open_])
-    chosen_rows, columns = linear_sum_assignment(costs)
-    if costs[chosen_rows, columns].max() >= _FORBIDDEN:
-        return None
-    return [free[column] for column in columns]
+    columns = cheapest(
+        [_costs(replica, seat, kinds) for seat in seats],
+        [kinds.index(replica.peer_tags.get(peer, ())) for peer in free],
+        {column: seats.index(before[peer]) for column, peer in enumerate(free) if peer in before},
+        [seats.index(seat) for seat in open_],
+        _FORBIDDEN,
+    )
+    return None if columns is None else [free[column] for column in columns]
 
 
-def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> Costs:
+def _costs(replica: Replica, seat: Seat, kinds: Sequence[tuple[str, ...]]) -> list[float]:
     """What it costs to move a peer with each set of tags to a task."""
     required = replica.spec(seat[0]).by_name[seat[1]].required_tags
-    return np.array(
-        [
-            _MOVE + min(len(tags) - len(required), _TAGS_COUNTED_MAX)
-            if has_tags(tags, required)
-            else _FORBIDDEN
-            for tags in kinds
-        ]
-    )
+    return [
+        _MOVE + min(len(tags) - len(required), _TAGS_COUNTED_MAX)
+        if has_tags(tags, required)
+        else _FORBIDDEN
+        for tags in kinds
+    ]
 
 
 def _any_tags(replica: Replica, seats: Sequence[Seat]) -> bool:

@@ -1,0 +1,16 @@
+"""A client by the settings of a process.
+
+`api` offers it too. Commands that only ask or change something take it from here, because `api`
+knows peers and their tasks, and so takes a second of CPU to import.
+"""
+
+from __future__ import annotations
+
+from onyx.client.client import Client
+from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.settings import Settings
+
+
+def connect(settings: Settings) -> Client:
+    """A client for several calls; close it, or use it as a context manager."""
+    return Client(ZooKeeperClientLog(settings), settings.job_scheduler)

@@ -1,0 +1,49 @@
+"""A development environment: a ZooKeeper server of one's own, for tests and laptops.
+
+Apart from `api`, because `onyx run` needs no more of that: its peers are other processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from onyx.log.server.process import ZooKeeperServer
+from onyx.settings import Settings, TlsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """A development environment: an embedded ZooKeeper and the settings that lead to it."""
+
+    settings: Settings
+    server: ZooKeeperServer
+
+
+def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
+    """Start a ZooKeeper server of one's own, with TLS if `zookeeper_server.tls` names files.
+
+    Args:
+        settings: what else holds; the address of the server is put into those of the result, and a
+            place for the state of windows beside its data, unless they say where.
+        data_dir: where it keeps its data; None means a temporary folder.
+    """
+    settings = settings or Settings()
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
+    tls = settings.zookeeper_server.tls
+    server = ZooKeeperServer(folder, tls=tls)
+    server.start()
+    zookeeper = dataclasses.replace(settings.zookeeper, address=server.address)
+    if tls == TlsSettings():
+        # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
+        zookeeper = dataclasses.replace(zookeeper, tls=tls)
+    url = settings.state.url or str((folder / "state").absolute())
+    state = dataclasses.replace(settings.state, url=url)
+    return Env(dataclasses.replace(settings, zookeeper=zookeeper, state=state), server)
+
+
+def shutdown_env(env: Env) -> None:
+    """Stop the ZooKeeper server of `start_env`; its data stays."""
+    env.server.stop()
