@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
+from tests.support.spark_children import warm_children
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
@@ -65,14 +67,43 @@ def run_here(request: StageRequest, timeout_s: float, watch: Watch) -> None:
     pq.write_table(result, Path(request.target) / "part-0.parquet")
 
 
-@pytest.fixture
-def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory on the import path with modules of a user's."""
-    (tmp_path / "stages_of_a_user.py").write_text(USER_CODE)
-    (tmp_path / "hanging_stages.py").write_text(HANGING)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "stages_of_a_user.py").write_text(USER_CODE)
+    (folder / "hanging_stages.py").write_text(HANGING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield folder
+
+
+@pytest.fixture
+def user_code(modules: Path, tmp_path: Path) -> Path:
+    """A directory for files; stages of the user can be imported."""
     return tmp_path
+
+
+@pytest.fixture
+def hanging(user_code: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same; a module that hangs writes its process id there."""
+    monkeypatch.setenv("PID_FILE", str(user_code / "pid"))
+    return user_code
+
+
+@pytest.fixture(scope="module")
+def in_spark(modules: Path) -> Iterator[StageRunner]:
+    """One child for all. It begins in a worker that has used a Connect server, and so has the
+    variable that PySpark leaves behind; with that, PySpark starts no other master."""
+    with pytest.MonkeyPatch.context() as patch, warm_children() as run:
+        patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+        yield run
+
+
+@pytest.fixture(params=["fake", pytest.param("spark", marks=pytest.mark.server)])
+def runner(request: pytest.FixtureRequest) -> StageRunner:
+    made: StageRunner = run_here if request.param == "fake" else request.getfixturevalue("in_spark")
+    return made
 
 
 def request_for(stage: str, folder: Path) -> StageRequest:
@@ -106,31 +137,26 @@ class FakeSessions:
         self.events.append("close")
 
 
-RUNNERS = [
-    pytest.param(run_here, id="fake"),
-    pytest.param(run_in_child, id="spark", marks=pytest.mark.server),
-]
-
-
-@pytest.mark.parametrize("runner", RUNNERS)
 def test_a_stage_sees_the_rows_of_all_parts(runner: StageRunner, user_code: Path) -> None:
     request = request_for("stages_of_a_user:doubled", user_code)
     runner(request, PATIENCE_S, Watch())
     rows = pq.read_table(request.target).to_pylist()
     assert sorted(row["n"] for row in rows) == [1.0, 2.0, 2.5]
     assert {row["note"] for row in rows} == {None}
-    if runner is run_in_child:
+    if runner is not run_here:
         assert sorted(row["twice"] for row in rows) == [2.0, 4.0, 5.0]
         assert not {"metastore_db", "spark-warehouse", "artifacts"} & set(os.listdir())
 
 
 @pytest.mark.server
-def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) -> None:
+def test_a_stage_sees_columns_of_types_that_dicts_never_have(
+    in_spark: StageRunner, user_code: Path
+) -> None:
     request = request_for("stages_of_a_user:doubled", user_code)
     unsigned = {"n": pa.array([250], pa.uint8()), "small": pa.array([[7]], pa.list_(pa.uint16()))}
     wide = {"big": pa.array([2**64 - 1], pa.uint64()), "note": pa.array(["x"])}
     pq.write_table(pa.table({**unsigned, **wide}), user_code / "1.parquet")
-    run_in_child(request, PATIENCE_S, Watch())
+    in_spark(request, PATIENCE_S, Watch())
     rows = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
     assert sorted(rows) == [1, 2, 250]
     assert (rows[250]["small"], rows[250]["big"], rows[250]["note"]) == ([7], 2**64 - 1, "x")
@@ -138,7 +164,9 @@ def test_a_stage_sees_columns_of_types_that_dicts_never_have(user_code: Path) ->
 
 
 @pytest.mark.server
-def test_fields_of_nested_segments_meet_by_their_names(user_code: Path) -> None:
+def test_fields_of_nested_segments_meet_by_their_names(
+    in_spark: StageRunner, user_code: Path
+) -> None:
     """Also below a folder that is a pattern for Spark, and in columns with any name."""
     folder = user_code / "[2024]"
     folder.mkdir()
@@ -152,7 +180,7 @@ def test_fields_of_nested_segments_meet_by_their_names(user_code: Path) -> None:
     frame = Frame(None, tuple(map(str, sorted(folder.iterdir()))))
     target = str(user_code / "result")
     request = StageRequest("stages_of_a_user:doubled", (frame,), target, master="local[1]")
-    run_in_child(request, PATIENCE_S, Watch())
+    in_spark(request, PATIENCE_S, Watch())
     found = {row["n"]: row for row in pq.read_table(request.target).to_pylist()}
     assert found[1]["at"] == {"x": 1, "y": 2.0}
     assert found[2]["all"] == [{"x": 1, "y": 2.5, "z": None}, None]
@@ -230,52 +258,42 @@ def test_parts_that_spark_cannot_unite_are_for_the_user_to_mend(
 
 
 @pytest.mark.server
-def test_a_worker_that_has_used_a_connect_server_runs_other_masters(
-    user_code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as PySpark leaves it behind
-    request = request_for("stages_of_a_user:doubled", user_code)
-    run_in_child(request, PATIENCE_S, Watch())
-    assert pq.read_table(request.target).num_rows == 3
-
-
-@pytest.mark.server
 def test_a_stage_that_does_not_exist_is_reported_without_starting_spark(user_code: Path) -> None:
     with pytest.raises(UserFunctionError, match="has no 'nothing'"):
         run_in_child(request_for("stages_of_a_user:nothing", user_code), 60.0, Watch())
 
 
 @pytest.mark.server
-def test_a_stage_that_hangs_is_ended(user_code: Path) -> None:
+def test_a_stage_that_hangs_is_ended(hanging: Path) -> None:
     with pytest.raises(UserFunctionError, match="stageTimeout"):
-        run_in_child(request_for("hanging_stages:any", user_code), 1.0, Watch())
-    assert_ended(user_code)
+        run_in_child(request_for("hanging_stages:any", hanging), 1.0, Watch())
+    assert_ended(hanging)
 
 
 @pytest.mark.server
-def test_a_stage_is_ended_when_its_worker_is_declared_dead(user_code: Path) -> None:
+def test_a_stage_is_ended_when_its_worker_is_declared_dead(hanging: Path) -> None:
     with pytest.raises(Fenced):
         run_in_child(
-            request_for("hanging_stages:any", user_code),
+            request_for("hanging_stages:any", hanging),
             60.0,
-            Watch(lambda: not (user_code / "pid").exists()),
+            Watch(lambda: not (hanging / "pid").exists()),
         )
-    assert_ended(user_code)
+    assert_ended(hanging)
 
 
 @pytest.mark.server
-def test_a_process_that_is_killed_is_reported(user_code: Path) -> None:
+def test_a_process_that_is_killed_is_reported(hanging: Path) -> None:
     def kill() -> bool:
-        if (user_code / "pid").exists():
-            os.kill(int((user_code / "pid").read_text()), signal.SIGKILL)
+        if (hanging / "pid").exists():
+            os.kill(int((hanging / "pid").read_text()), signal.SIGKILL)
         return True
 
     with pytest.raises(Unavailable, match="code -9 and no reply"):
-        run_in_child(request_for("hanging_stages:any", user_code), 60.0, Watch(kill))
+        run_in_child(request_for("hanging_stages:any", hanging), 60.0, Watch(kill))
 
 
 @pytest.mark.server
-def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
+def test_a_stage_dies_with_its_worker(hanging: Path, modules: Path) -> None:
     code = (
         "from onyx.spark.child.runner import run_in_child\n"
         "from onyx.spark.child.request import StageRequest, Watch\n"
@@ -287,10 +305,10 @@ def test_a_stage_dies_with_its_worker(user_code: Path) -> None:
         "request = StageRequest('hanging_stages:any')\n"
         "run_in_child(request, 60.0, Watch(die))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(user_code)}
+    environment = {**os.environ, "PYTHONPATH": str(modules)}
     worker = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False)
     assert worker.returncode == -signal.SIGKILL
-    assert_ended(user_code)
+    assert_ended(hanging)
 
 
 def assert_ended(folder: Path) -> None:

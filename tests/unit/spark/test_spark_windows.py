@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.spark_children import warm_children
 from tests.support.spark_windows import Peer, by_spark
 from tests.support.windows import shown, task_windows
 
 from onyx.flow.columns import from_dicts
 from onyx.flow.grouping import key_hash
 from onyx.flow.key_codes import KeyCodes
-from onyx.spark.child.keeper import Keeper
-from onyx.spark.child.runner import run_in_child
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
 
@@ -43,10 +42,6 @@ CASES = {
     "fixed collect-by-key": (
         {**FIXED, "aggregation": ("collect-by-key", "s")}, [{**WATERMARK, **KEEP}],
     ),
-    "ordered-log": (
-        {**FIXED, "aggregation": "conj", "storage_strategy": ("ordered-log",)},
-        [{**WATERMARK, **DISCARD}],
-    ),
     "session sum, kept": (
         {**SESSION, "aggregation": ("sum", "v"), "session_key": "s"},
         [{**TIMER, **KEEP}, {**WATERMARK, **DISCARD}],
@@ -61,9 +56,8 @@ CASES = {
 @pytest.fixture(scope="module")
 def stages() -> Iterator[Any]:
     """A `StageRunner` with a child of its own."""
-    keeper = Keeper()
-    yield lambda request, timeout_s, watch: run_in_child(request, timeout_s, watch, keeper)
-    keeper.end()
+    with warm_children() as runner:
+        yield runner
 
 
 def stream(columns: bool) -> list[tuple[list[dict[str, Any]], int]]:
