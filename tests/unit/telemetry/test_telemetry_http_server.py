@@ -52,6 +52,13 @@ def test_metrics_are_served(server: TelemetryServer) -> None:
     assert 'onyx_build_info{python="' in text
 
 
+def test_only_the_series_that_are_named_are_served(server: TelemetryServer) -> None:
+    status, text = get(server, "/metrics?name[]=onyx_build_info&name%5B%5D=none_like_this")
+    assert status == 200
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [line.partition("{")[0] for line in samples] == ["onyx_build_info"]
+
+
 def test_health_and_readiness_follow_their_checks(
     server: TelemetryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 
 from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.metrics import PrometheusGroupMetrics
-from onyx.telemetry.processes import ProcessPages, ask
+from onyx.telemetry.processes import ProcessPages, ask, metrics_path
 
 
 class Process:
@@ -52,6 +52,26 @@ def test_every_series_of_every_process_is_shown_once(pages: ProcessPages) -> Non
     assert "# TYPE onyx_task_segments_in_total counter" in types
     assert "# TYPE onyx_task_batch_size histogram" in types
     assert len(types) == len(set(types))
+
+
+def test_processes_are_asked_only_for_the_series_that_are_wanted(
+    pages: ProcessPages, processes: list[Process]
+) -> None:
+    server = TelemetryServer("127.0.0.1", 0, pages.registry, lambda: True, lambda: True)
+    try:
+        status, text = ask(server.port, metrics_path(["onyx_task_segments_in_total"]))
+    finally:
+        server.close()
+
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert (status, samples) == (
+        200,
+        [
+            f'onyx_task_segments_in_total{{job="flights",process="{number}",task="parse"}} {value}'
+            for number, value in ((0, "10.0"), (1, "32.0"))
+        ],
+    )
+    assert ask(processes[0].server.port, metrics_path(["none_like_this"])) == (200, "")
 
 
 def test_all_processes_must_be_well(pages: ProcessPages, processes: list[Process]) -> None:

@@ -18,6 +18,7 @@ from rich.table import Table
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
 from onyx.replica.state import Replica
+from onyx.telemetry.processes import metrics_path
 
 SCRAPE_TIMEOUT_S = 2.0
 
@@ -31,6 +32,8 @@ _METRICS = {
     "onyx_task_retries_total": "retried",
     "onyx_task_errors_total": "errors",
 }
+
+_PAGE = metrics_path(_METRICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Progress:
 
     def _scrape(self, address: str) -> dict[Key, float]:
         try:
-            url = f"http://{address}/metrics"
+            url = f"http://{address}{_PAGE}"
             with urllib.request.urlopen(url, timeout=SCRAPE_TIMEOUT_S) as answer:
                 text = answer.read().decode()
         except (OSError, urllib.error.URLError):

@@ -22,6 +22,7 @@ A worker serves these at `/metrics` when `ONYX_TELEMETRY_METRICS_PORT` is set, b
 (the process is not stuck) and `/readyz` (it takes part in the cluster). `job` and `task` are
 names; the other labels have the values listed below. A supervisor of several worker processes
 (`--processes`) serves the series of all of them, each with one label more: `process`.
+`/metrics?name[]=NAME`, as often as wanted, asks for some series only.
 
 | name | type | labels | meaning |
 |---|---|---|---|

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import cast
+from urllib.parse import parse_qs
 
 BACKLOG = 128
 """Connections that the system holds until they are accepted."""
@@ -23,6 +24,8 @@ CONNECTIONS_MAX = 64
 """Connections whose request has not come; for another one the oldest is closed."""
 REQUEST_BYTES_MAX = 8_192
 REQUEST_TIMEOUT_S = 5.0
+NAMES = "name[]"
+"""As Prometheus' clients of other languages have it."""
 _POLL_S = 0.2
 _END = b"\r\n\r\n"
 
@@ -35,6 +38,8 @@ class Request:
     path: str
     accept: str
     """The types that the client takes."""
+    names: tuple[str, ...]
+    """Of the series that the client wants (`?name[]=`); empty: all."""
 
 
 @dataclass(slots=True)
@@ -145,4 +150,7 @@ def _read_request(connection: socket.socket, data: bytes) -> Request | None:
     for line in lines:
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
-    return Request(connection, words[1].partition("?")[0], headers.get("accept", ""))
+    path, _, query = words[1].partition("?")
+    return Request(
+        connection, path, headers.get("accept", ""), tuple(parse_qs(query).get(NAMES, ()))
+    )

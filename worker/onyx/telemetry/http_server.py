@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from threading import BoundedSemaphore
+from typing import Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import Metric
 from prometheus_client.exposition import choose_encoder
 
 from onyx.errors import Unavailable
@@ -33,9 +34,22 @@ Check = Callable[[], bool | str]
 """True when all is well, otherwise what is not."""
 Answer = tuple[int, str, bytes]
 """Status, type and body."""
-Page = Callable[[str], Answer]
-"""What is answered to a client that accepts certain types."""
+Page = Callable[[Request], Answer]
 _TEXT = "text/plain; charset=utf-8"
+
+
+class Collected(Protocol):
+    """Series, at the time of asking."""
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+
+
+class Registry(Collected, Protocol):
+    """What `/metrics` shows: a `CollectorRegistry`, or what answers like one."""
+
+    def restricted_registry(self, names: Iterable[str]) -> Collected:
+        """Only the series of these names, and no more work than these are."""
 
 
 class TelemetryServer:
@@ -57,7 +71,7 @@ class TelemetryServer:
         self,
         host: str,
         port: int,
-        registry: CollectorRegistry | None,
+        registry: Registry | None,
         healthy: Check,
         ready: Check,
         listener: socket.socket | None = None,
@@ -67,7 +81,7 @@ class TelemetryServer:
             "/readyz": lambda _: _verdict(ready),
         }
         if registry is not None:
-            pages["/metrics"] = lambda accept: _metrics(registry, accept)
+            pages["/metrics"] = lambda request: _metrics(registry, request)
         answering = {"/metrics": _Answering("metrics")}
         health = _Answering("health")
         self._answering = [health, *answering.values()]
@@ -83,7 +97,7 @@ class TelemetryServer:
         def serve(request: Request) -> None:
             page = pages.get(request.path)
             answering.get(request.path, health).submit(
-                request, lambda: _missing(pages) if page is None else page(request.accept)
+                request, lambda: _missing(pages) if page is None else page(request)
             )
 
         self._waiting = Waiting(listener, serve)
@@ -139,6 +153,7 @@ def _verdict(check: Check) -> Answer:
     return (200, _TEXT, b"ok\n") if found is True else (503, _TEXT, f"{found or 'no'}\n".encode())
 
 
-def _metrics(registry: CollectorRegistry, accept: str) -> Answer:
-    encode, kind = choose_encoder(accept)
-    return 200, kind, encode(registry)
+def _metrics(registry: Registry, request: Request) -> Answer:
+    encode, kind = choose_encoder(request.accept)
+    wanted = registry.restricted_registry(request.names) if request.names else registry
+    return 200, kind, encode(wanted)

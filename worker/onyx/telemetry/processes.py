@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlencode
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
+
+from onyx.telemetry.http_requests import NAMES
 
 ASK_TIMEOUT_S = 2.0
 LABEL = "process"
@@ -30,8 +32,7 @@ class ProcessPages:
     def __init__(self, ports: Sequence[int], running: Callable[[int], bool]) -> None:
         self._ports = ports
         self._running = running
-        self.registry = CollectorRegistry()
-        self.registry.register(_Series(ports))
+        self.registry = Series(ports)
 
     def healthy(self) -> bool | str:
         """Whether no process is stuck. One that has ended is started again by the supervisor."""
@@ -53,16 +54,27 @@ class ProcessPages:
         return True
 
 
-class _Series(Collector):
-    """The series of all processes, each with the number of its process."""
+class Series:
+    """The series of all processes, each with the number of its process.
 
-    def __init__(self, ports: Sequence[int]) -> None:
+    Args:
+        ports: as of `ProcessPages`.
+        names: of the series that the processes are asked for; all of them if empty.
+    """
+
+    def __init__(self, ports: Sequence[int], names: Iterable[str] = ()) -> None:
         self._ports = ports
+        self._path = metrics_path(names)
+
+    def restricted_registry(self, names: Iterable[str]) -> Series:
+        """Those of these names: the processes are asked for no others."""
+        return Series(self._ports, names)
 
     def collect(self) -> Iterable[Metric]:
+        """Ask all processes; one that does not answer has none."""
         found: dict[str, Metric] = {}
         for number, port in enumerate(self._ports):
-            status, text = ask(port, "/metrics")
+            status, text = ask(port, self._path)
             if status != 200:
                 continue
             for family in text_string_to_metric_families(text):
@@ -73,6 +85,12 @@ class _Series(Collector):
                     labels = {**sample.labels, LABEL: str(number)}
                     merged.samples.append(sample._replace(labels=labels))
         return found.values()
+
+
+def metrics_path(names: Iterable[str] = ()) -> str:
+    """Where the series of these names are asked for; all series without a name."""
+    query = urlencode([(NAMES, name) for name in names])
+    return f"/metrics?{query}" if query else "/metrics"
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
