@@ -1,5 +1,6 @@
-"""The `spark` output over an object store: parts come from there, one result goes there, and of
-several runs one wins. The runner is a fake but in the last test."""
+"""The `spark` output over an object store: executors read parts there and stage a result there, the
+worker publishes it, and of several runs one wins. The runner is a fake that does what executors do
+(`test_objects_executors` has real ones)."""
 
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
+from onyx.objects.urls import ObjectUrl, parse_url
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.child.runner import run_in_child
+from onyx.spark.objects.fetch import rows_of
+from onyx.spark.objects.staged import Staged, write_list
+from onyx.spark.objects.upload import Upload, uploaded
 from onyx.spark.stage.output import SparkOutput
 
 STAGE = "tests.support.job_functions:spark_total"
@@ -28,26 +32,35 @@ MANIFEST = "out/result/_onyx.json"
 
 
 class SummingRunner:
-    """The result is the sum of `n`, in a file called as no other run calls its own; fails as often
-    as the test says."""
+    """The result is the sum of `n`, staged as executors do; fails as often as the test says."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: Exception, lost: int = 0) -> None:
+        """`lost`: tasks of Spark that have staged something before the one that is reported."""
         self.failures = list(failures)
         self.runs = 0
+        self.lost = lost
+        self.requests: list[StageRequest] = []
         self.meanwhile: Callable[[], Any] = lambda: None
 
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         self.runs += 1
-        parts = [part for frame in request.frames for part in frame.parts]
-        total = sum(sum(pq.read_table(part)["n"].to_pylist()) for part in parts)
-        target = Path(request.target)
-        target.mkdir()
-        pq.write_table(pa.table({"total": [total]}), target / "part-0.parquet")
-        (target / "_SUCCESS").touch()
-        (target / ".part-0.parquet.crc").write_bytes(b"crc")
+        self.requests.append(request)
+        parts = [parse_url(part) for frame in request.frames for part in frame.parts]
+        total = sum(sum(n) for part in parts for n in numbers_in(part))
+        assert request.objects is not None
+        staged = list[Staged]()
+        for attempt in range(self.lost + 1):
+            rows = pa.record_batch({"total": pa.array([total if attempt == self.lost else -1])})
+            staged = uploaded(Upload(request.objects), 0, attempt, [rows])
+        write_list(Path(request.target), tuple(staged))
         self.meanwhile()
         if self.failures:
             raise self.failures.pop(0)
+
+
+def numbers_in(part: ObjectUrl) -> list[list[int]]:
+    schema = pa.schema([("n", pa.int64())])
+    return [batch.column("n").to_pylist() for batch in rows_of(part, schema)]
 
 
 def spark_output(
@@ -253,9 +266,27 @@ def _sealed(sink: SparkOutput) -> bool:
     return True
 
 
-def test_a_master_elsewhere_cannot_see_what_is_copied_here(store: ObjectStore) -> None:
-    with pytest.raises(UserError, match="option 'master' is 'spark://far:7077', but parts in an"):
-        spark_output(store, SummingRunner(), master="spark://far:7077")
+def test_what_an_attempt_has_staged_that_spark_did_not_report_never_counts(
+    store: ObjectStore,
+) -> None:
+    sink = spark_output(store, SummingRunner(lost=2))
+    written(sink, 1)
+    sink.seal()
+    sink.close()
+    assert (result(store), store.keys("out/.staging/")) == ([1], [])
+
+
+def test_the_worker_gets_names_and_no_rows(store: ObjectStore) -> None:
+    runner = SummingRunner()
+    sink = spark_output(store, runner, master="spark://far:7077")
+    written(sink, 1)
+    sink.seal()
+    (request,) = runner.requests
+    assert request.frames[0].parts == (f"{store.url}/{store.keys('out/parts/job-1/part-')[0]}",)
+    assert (request.master, request.objects.url) == (  # type: ignore[union-attr]
+        "spark://far:7077",
+        f"{store.url}/out/result",
+    )
 
 
 def test_without_any_segment_the_result_is_empty(store: ObjectStore) -> None:
@@ -263,11 +294,3 @@ def test_without_any_segment_the_result_is_empty(store: ObjectStore) -> None:
     spark_output(store, runner).seal()
     assert runner.runs == 0
     assert store.keys("out/result/") == ["out/result/_SUCCESS", MANIFEST]
-
-
-@pytest.mark.server
-def test_spark_itself_reads_and_writes_the_copies(store: ObjectStore) -> None:
-    sink = spark_output(store, run_in_child, master="local[1]")
-    written(sink, 1, 2, 3)
-    sink.seal()
-    assert result(store) == [6]

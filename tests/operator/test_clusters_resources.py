@@ -307,6 +307,33 @@ def test_server_and_executors_see_what_workers_see() -> None:
     assert address == "sc://fleet-spark.team.svc:15002"
 
 
+def test_server_and_executors_have_the_credentials_that_workers_have() -> None:
+    secret = {"secretRef": {"name": "onyx-s3"}}
+    given = {
+        "env": [
+            {"name": "AWS_ENDPOINT_URL", "value": "https://minio:9000"},
+            {"name": "PYTHONPATH", "value": "/own"},
+        ],
+        "envFrom": [secret],
+        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:onyx"}},
+    }
+    of = pool({**SPARK, **given}, CODE)
+    _, executor = spark_files(of)
+    for template in (of_kind(of, "Deployment")["spec"]["template"], executor):
+        (container,) = template["spec"]["containers"]
+        variables = [(each["name"], each.get("value")) for each in container["env"]]
+        assert variables == [
+            ("ONYX_POD_NAME", None),
+            ("ONYX_POD_IP", None),
+            ("AWS_ENDPOINT_URL", "https://minio:9000"),
+            ("PYTHONPATH", "/own"),
+        ]
+        assert container["envFrom"] == [secret]
+    accounts = [each["metadata"] for each in objects(of) if each["kind"] == "ServiceAccount"]
+    assert {each["name"] for each in accounts} == {"fleet-worker", "fleet-spark"}
+    assert {each["annotations"]["eks.amazonaws.com/role-arn"] for each in accounts} == {"arn:onyx"}
+
+
 def test_nothing_of_spark_is_taken_for_a_worker() -> None:
     of = POOLS["spark"]
     _, executor = spark_files()

@@ -25,8 +25,16 @@ HOME = Path(pyspark.__file__).parent
 class SparkServer:
     """One process that listens on a port of this machine, with all that it starts."""
 
-    def __init__(self, command: Sequence[str], folder: Path, port: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        port: int,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """`variables`: of its environment, beside those of this process."""
         self.port = port
+        self._variables = variables or {}
         self._folder = folder
         self._command = command
         self.start()
@@ -39,7 +47,7 @@ class SparkServer:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
-                env=_environment(self._folder),
+                env={**_environment(self._folder), **self._variables},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -63,8 +71,13 @@ class SparkServer:
         self._process.wait()
 
 
-def connect_server(folder: Path) -> SparkServer:
-    """What `sbin/start-connect-server.sh` starts."""
+def connect_server(folder: Path, runs_at: str = "local[1]", **variables: str) -> SparkServer:
+    """What `sbin/start-connect-server.sh` starts.
+
+    Args:
+        runs_at: its own master.
+        variables: see `SparkServer`.
+    """
     port = _free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -74,9 +87,20 @@ def connect_server(folder: Path) -> SparkServer:
         "spark.driver.bindAddress": "127.0.0.1",
     }
     options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
-    script = str(HOME / "sbin" / "start-connect-server.sh")
-    memory = ["--master", "local[1]", "--driver-memory", "600m"]
-    return SparkServer([script, *memory, *options], folder, port)
+    home = Path(variables.get("SPARK_HOME", HOME))
+    script = str(home / "sbin" / "start-connect-server.sh")
+    memory = ["--master", runs_at, "--driver-memory", "600m"]
+    return SparkServer([script, *memory, *options], folder, port, variables)
+
+
+def connect_server_with_executors(folder: Path, **variables: str) -> SparkServer:
+    """The same with two executors, which are processes with folders of their own. They would make
+    these in Spark's home, so that is another one."""
+    home = folder / "home"
+    home.mkdir(parents=True)
+    for each in HOME.iterdir():
+        (home / each.name).symlink_to(each)
+    return connect_server(folder, "local-cluster[2,1,512]", SPARK_HOME=str(home), **variables)
 
 
 def master(folder: Path) -> SparkServer:

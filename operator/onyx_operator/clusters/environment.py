@@ -26,12 +26,17 @@ Source = str | dict[str, Any]
 def environment(pool: Pool) -> list[dict[str, Any]]:
     """The variables of the worker's container, as Kubernetes takes them."""
     settings = {**_derived(pool), **pool.cluster.settings}
-    own = [section_of(EnvVar).write(each) for each in pool.cluster.env]
+    own = of_owner(pool)
     overridden = {each["name"] for each in own}
     ours = _identity(pool) | {
         name: settings[name] for name in sorted(settings) if name not in overridden
     }
     return [*(_variable(name, source) for name, source in ours.items()), *own]
+
+
+def of_owner(pool: Pool) -> list[dict[str, Any]]:
+    """The owner's own variables."""
+    return [section_of(EnvVar).write(each) for each in pool.cluster.env]
 
 
 def _variable(name: str, source: Source) -> dict[str, Any]:

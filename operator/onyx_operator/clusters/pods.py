@@ -93,7 +93,7 @@ def _container(pool: Pool) -> dict[str, Any]:
         **({"imagePullPolicy": policy} if (policy := cluster.image_pull_policy) else {}),
         "command": ["onyx", "worker", "--peers", str(cluster.peers_per_worker)],
         "env": environment(pool),
-        **_sources(pool),
+        **sources(pool),
         **_resources(pool),
         "ports": [
             {"name": "transport", "containerPort": TRANSPORT_PORT, "protocol": "TCP"},
@@ -109,7 +109,8 @@ def _container(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _sources(pool: Pool) -> dict[str, Any]:
+def sources(pool: Pool) -> dict[str, Any]:
+    """Where a container has further variables from, such as credentials of an object store."""
     found = [section_of(EnvSource).write(each) for each in pool.cluster.env_from]
     return {"envFrom": found} if found else {}
 

@@ -86,7 +86,7 @@ def _spark(pool: Pool, wanted: SparkServer) -> list[tuple[Resource, dict[str, An
         return {**_metadata(pool, pool.spark_name), "labels": pool.spark_labels}
 
     found = [
-        (ACCOUNTS, spark.account(metadata())),
+        (ACCOUNTS, spark.account(pool, metadata())),
         (BINDINGS, spark.role_binding(pool, metadata())),
         (CONFIG_MAPS, spark.files(pool, metadata(), wanted)),
         (SERVICES, spark.service(pool, metadata())),

@@ -17,9 +17,14 @@ from typing import Any
 from onyx.model.canonical import canonical_json
 from onyx.model.cluster import PullSecret, SparkServer
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.environment import CONNECT_PORT
+from onyx_operator.clusters.environment import CONNECT_PORT, of_owner
 from onyx_operator.clusters.mounts import CODE_PATH, Mount, shared_mounts
-from onyx_operator.clusters.pods import CODE_ANNOTATION, CONTAINER_SECURITY, POD_SECURITY
+from onyx_operator.clusters.pods import (
+    CODE_ANNOTATION,
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    sources,
+)
 from onyx_operator.clusters.pool import Pool, digest_of
 
 DRIVER_PORT = 7_078
@@ -36,8 +41,10 @@ _FILES_ANNOTATION = "onyx.dev/spark-files"
 Body = dict[str, Any]
 
 
-def account(metadata: Body) -> Body:
-    """The identity with which the server makes pods."""
+def account(pool: Pool, metadata: Body) -> Body:
+    """The identity with which the server makes pods. What workers may do outside Kubernetes, by
+    annotations of theirs, executors may too: they read and write the same object store."""
+    metadata["annotations"].update(pool.cluster.service_account.annotations)
     return {"metadata": metadata, "automountServiceAccountToken": False}
 
 
@@ -129,6 +136,7 @@ def _server(pool: Pool, spark: SparkServer, mounts: tuple[Mount, ...]) -> Body:
         **_container(pool, mounts),
         "command": [_PYTHON, "-m", "onyx.spark.pods", "server", f"{FILES_PATH}/{_PROPERTIES}"],
         "env": _variables(pool),
+        **sources(pool),
         **({"resources": found} if found else {}),
         "ports": [
             {"name": "connect", "containerPort": CONNECT_PORT, "protocol": "TCP"},
@@ -204,6 +212,7 @@ def _executor(pool: Pool) -> Body:
                 **_container(pool, mounts),
                 "command": [_PYTHON, "-m", "onyx.spark.pods"],
                 "env": _variables(pool),
+                **sources(pool),
             }
         ],
         "serviceAccountName": pool.spark_name,
@@ -235,12 +244,15 @@ def _container(pool: Pool, mounts: tuple[Mount, ...]) -> Body:
 
 
 def _variables(pool: Pool) -> list[Body]:
-    """Of both: Spark's Python workers must find the code of the user."""
-    code = [{"name": "PYTHONPATH", "value": CODE_PATH}] if pool.code else []
+    """Of both: Spark's Python workers must find the code of the user, and need what that reads and
+    the credentials of object stores."""
     fields = {"ONYX_POD_NAME": "metadata.name", "ONYX_POD_IP": "status.podIP"}
+    own = {each["name"]: each for each in of_owner(pool)}
+    if pool.code:
+        own.setdefault("PYTHONPATH", {"name": "PYTHONPATH", "value": CODE_PATH})
     return [
         *({"name": n, "valueFrom": {"fieldRef": {"fieldPath": p}}} for n, p in fields.items()),
-        *code,
+        *(each for name, each in own.items() if name not in fields),
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onyx.errors import OnyxError
@@ -85,12 +85,7 @@ class ObjectWriter(io.RawIOBase):
             ObjectMissing: the upload was aborted.
             UserError, Unavailable: as everything of `Bucket`.
         """
-        try:
-            self._bucket.complete_upload(self._key, self._start(), self._tags)
-        except ObjectMissing:
-            # Also the answer to a repeat whose first reply was lost.
-            if self._bucket.look(self._key) is None:
-                raise
+        complete(self._bucket, self._key, self._start(), self._tags)
 
     def abort(self) -> None:
         """Give the upload up, if it was begun."""
@@ -112,3 +107,13 @@ class ObjectWriter(io.RawIOBase):
         number = len(self._tags) + 1
         self._tags.append(self._bucket.upload(self._key, upload, number, data))
         del self._waiting[:size_bytes]
+
+
+def complete(bucket: Bucket, key: str, upload: str, tags: Sequence[str]) -> None:
+    """Make the object of an upload visible. See `ObjectWriter.complete`."""
+    try:
+        bucket.complete_upload(key, upload, tags)
+    except ObjectMissing:
+        # Also the answer to a repeat whose first reply was lost.
+        if bucket.look(key) is None:
+            raise

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
@@ -31,7 +31,7 @@ from onyx.ids import GroupId
 from onyx.objects.bucket import Bucket
 from onyx.objects.connection import ObjectMissing
 from onyx.objects.urls import ObjectUrl
-from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter
+from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.directory import STAGING, staging_name, writer_name
 from onyx.plugins.protocol import PluginContext, Token
@@ -61,6 +61,35 @@ class ObjectParts:
         with self.explained():
             own = self._own or self._marked()
         return ObjectPart(self._bucket(), url, own, self.explained)
+
+    @property
+    def notes(self) -> ObjectUrl:
+        """Where whoever stages for this writer, as executors of Spark do, notes each upload before
+        it sends a byte, under the last name of its key."""
+        with self.explained():
+            return self._own or self._marked()
+
+    def complete(self, tokens: Iterable[Token]) -> None:
+        """Publish what was staged for this writer, each if the mark exists: see the invariant."""
+        notes = self.notes
+        with self.explained():
+            bucket = self._bucket()
+            for token in tokens:
+                if bucket.look((notes / _MARK).key) is None:
+                    raise ObjectMissing(f"{notes / _MARK} is not there")
+                complete(bucket, token["key"], token["upload"], token["tags"])
+                bucket.delete((notes / token["key"].rpartition("/")[2]).key)
+
+    def abandon(self, names: str) -> None:
+        """Abort what was staged for this writer and not completed, as far as that is possible now.
+
+        Args:
+            names: how the last names of their keys begin.
+        """
+        if self._own is not None:
+            with contextlib.suppress(OnyxError):
+                bucket = self._bucket()
+                _abort(bucket, [found.key for found in bucket.list((self._own / names).key)])
 
     def finish(self, token: Token) -> None:
         """Complete the upload. For a published part the store answers that there is none."""

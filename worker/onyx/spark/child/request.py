@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from onyx.plugins.protocol import SealProgress
+from onyx.spark.objects.staged import ObjectTarget
 from onyx.structs import prepared
 
 EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
@@ -27,7 +28,8 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
     """Of the argument; None: the only one, given by its place."""
     parts: tuple[str, ...] = ()
-    """Parquet files to read, absolute paths. May be empty if `schema` is given."""
+    """Parquet files to read, absolute paths; or objects, all of them `s3://...`. May be empty if
+    `schema` is given."""
     schema: str | None = None
     """Spark's DDL of the segments (`row BIGINT, delay DOUBLE`); None takes it from the parts."""
 
@@ -78,7 +80,10 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`package.module:name` of a function of DataFrames that returns one."""
     frames: tuple[Frame, ...] = (Frame(),)
     target: str = ""
-    """Directory to write the result to; it does not exist yet, its parent does."""
+    """Directory to write the result to; it does not exist yet, its parent does. With `objects` a
+    file for the names of what was written (`objects.staged.read_list`)."""
+    objects: ObjectTarget | None = None
+    """Where the result goes, if that is an object store."""
     write: Write = Write()
     params: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further arguments of the function."""

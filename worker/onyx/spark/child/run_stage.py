@@ -18,6 +18,9 @@ from onyx.resolve import Resolver
 from onyx.spark.child.frames import frame_of
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest
+from onyx.spark.objects.carried import carried_in
+from onyx.spark.objects.staged import write_list
+from onyx.spark.objects.writing import write_objects
 from onyx.spark.session.connect import doubt, is_lost
 from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect, is_local
@@ -128,6 +131,8 @@ def _blamed(error: Exception, session: Any, sessions: Sessions, master: str) -> 
     """An error of a stage, or of the JVM or server that ran it. A session whose server is gone is
     not closed, which would wait for that; the process ends in a moment anyway."""
     cause = error.__cause__ if isinstance(error, UserFunctionError) else error
+    if (of_store := carried_in(cause or error)) is not None:
+        return _closed(sessions, of_store)
     if not is_connect(master):
         if isinstance(error, Fenced | StaleSession) or not sessions.is_gone():
             return _closed(sessions, error)
@@ -191,6 +196,12 @@ def _write(result: Any, request: StageRequest, turn: Turn) -> None:
     write = request.write
     options = {**DEFAULT_OPTIONS.get(write.format, {}), **write.options}
     try:
+        if request.objects is not None and not write.direct:
+            written = write_objects(
+                result, request.objects, write.format, options, write.partition_by
+            )
+            write_list(Path(request.target), written)
+            return
         writer = result.write.format(write.format).options(**options)
         if write.partition_by:
             writer = writer.partitionBy(*write.partition_by)
@@ -200,7 +211,7 @@ def _write(result: Any, request: StageRequest, turn: Turn) -> None:
             writer.mode(write.mode).save()
         else:  # Spark makes the target itself and writes nothing when it exists.
             writer.save(request.target)
-    except Fenced:
+    except OnyxError:
         raise
     except Exception as error:
         raise UserFunctionError(failure_message(error)) from error

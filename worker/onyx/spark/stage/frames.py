@@ -20,7 +20,7 @@ from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
-from onyx.spark.session.place import spark_for
+from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.options import SparkOptions, WriteOptions, same_result
 
 P = TypeVar("P", Path, ObjectUrl)
@@ -53,7 +53,7 @@ def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | 
     wrong = why_not_callable(options.stage, function, frames, options.stage_params)
     if wrong:
         raise option_error(context, "stage", f"is {wrong}")
-    where = spark_for(context, options, options.wrong_place)
+    where = spark_for(context, options, wrong_place)
     return StageRequest(
         stage=options.stage,
         frames=frames,

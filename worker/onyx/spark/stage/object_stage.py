@@ -1,26 +1,25 @@
-"""Run a stage over parts in an object store: copied to this machine, and its result copied back.
+"""Run a stage over parts in an object store. Executors read and write them themselves; the worker
+sees names, and decides which objects are the result.
 
     <url>/parts/<job>/      Parquet parts, written by all peers of the task, and `_onyx.json`
                             (`versions`), by which those of earlier versions of the job are read
     <url>/result/           the result of the last job that finished, with `_onyx.json`
 
-Spark needs libraries for object stores that its Python package lacks, and nothing is downloaded at
-run time. So the worker's disk must have room for the parts and the result.
+No store replaces many objects in one step. Executors stage the files of a result as uploads, under
+names that no other run uses (`spark.objects.upload`). The worker completes those that Spark has
+reported, like parts and under the same fence, and aborts all others of the run.
 
-No store replaces many objects in one step. The files of a result are uploaded under names that no
-other run uses, and published like parts, under the same fence. `_onyx.json` decides: it lists the
-files of the result, and is written on the condition that it has not changed since the run began. So
-of two runs one wins, and the other removes its files. `_onyx.json` also lists the files that it
-replaces. The winner removes those, or the next peer that seals, if the winner dies. Nothing else is
-ever removed, so a winner that wakes up late cannot reach the files of a later job.
+`_onyx.json` decides: it lists the files of the result, and is written on the condition that it has
+not changed since the run began. So of two runs one wins, and the other removes its files.
+`_onyx.json` also lists the files that it replaces. The winner removes those, or the next peer that
+seals, if the winner dies. Nothing else is ever removed, so a winner that wakes up late cannot reach
+the files of a later job.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,13 +29,13 @@ from onyx.errors import Unavailable
 from onyx.ids import JobId
 from onyx.objects.bucket import Bucket, Piece, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
-from onyx.objects.reader import ObjectFile
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
-from onyx.plugins.parts.objects import ObjectPart, ObjectParts, published_at
+from onyx.plugins.parts.objects import ObjectParts, published_at
 from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
+from onyx.spark.objects.staged import ObjectTarget, Staged, read_list
 from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectWrite, ObjectWriteNotes
@@ -44,8 +43,6 @@ from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
 from onyx.spark.stage.frames import folder_of, result_of
 from onyx.structs import prepared
 
-COPY_BYTES = 8_388_608
-"""Copied at a time."""
 SUCCESS = "_SUCCESS"
 
 
@@ -123,7 +120,7 @@ def run_object_stage(
     Raises:
         UserFunctionError: the stage failed, with its message.
         UserError: the object store refuses.
-        Unavailable: Spark, the store or the disk failed, or that is full; try again.
+        Unavailable: Spark or the store failed; try again.
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     try:
@@ -135,40 +132,42 @@ def run_object_stage(
         standing = _manifest(before)
         if standing is None or standing.job != place.context.job:
             with spark_scratch() as scratch:
-                standing = _run(place, bucket, before, scratch, request, runner, timeout_s)
+                names = scratch / "staged.json"
+                standing = _run(place, bucket, before, names, request, runner, timeout_s)
         _clean_up(place, bucket, standing)
     except OSError as error:
-        raise Unavailable(
-            f"{place.url}: parts and result are copied to {tempfile.gettempdir()}, and that "
-            f"failed: {error.strerror or error}"
-        ) from error
+        raise Unavailable(f"{place.url}: {error.strerror or error}") from error
 
 
 def _run(
     place: ObjectWorkplace,
     bucket: Bucket,
     before: Piece | None,
-    scratch: Path,
+    names: Path,
     request: StageRequest,
     runner: StageRunner,
     timeout_s: float,
 ) -> Manifest:
     """The manifest that stands afterwards."""
-    frames = _frames(place, bucket, scratch, request)
-    target = scratch / "result"
-    if any(frame.known for frame in frames):
-        filled = msgspec.structs.replace(request, frames=frames, target=str(target))
-        runner(filled, timeout_s, Watch(place.context.wanted, place.context.progress))
-    # Otherwise no segment ever came, so nobody knows the columns: the result has no rows either.
-    run = part_name(place.context, "")
-    stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
-    files = {
-        _named(f"{run}-{number}", path.relative_to(target)): path
-        for number, path in enumerate(_files(target))
-    }
-    _publish(place, files)
+    context, frames = place.context, _frames(place, bucket, request)
+    run = part_name(context, "")
+    staged: tuple[Staged, ...] = ()
+    try:
+        if any(frame.known for frame in frames):
+            target = ObjectTarget(str(place.result), run, str(place.fenced.notes))
+            filled = msgspec.structs.replace(
+                request, frames=frames, target=str(names), objects=target
+            )
+            runner(filled, timeout_s, Watch(context.wanted, context.progress))
+            staged = read_list(names)
+        # Otherwise no segment ever came, so nobody knows the columns: the result has no rows.
+        stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
+        _publish(place, staged)
+    finally:
+        place.fenced.abandon(run)
     parts = sum(len(frame.parts) for frame in frames)
-    manifest = Manifest(place.context.job, request.stage, parts, run, tuple(files), tuple(stale))
+    files = tuple(each.name for each in staged)
+    manifest = Manifest(context.job, request.stage, parts, run, files, tuple(stale))
     return _decide(place, bucket, before, manifest)
 
 
@@ -186,76 +185,32 @@ def _run_direct(
 
     write = DirectWrite(context.job, ObjectWriteNotes(place.url, context.job), permit)
     if not write.is_done():
-        with spark_scratch() as scratch:
-            frames = _frames(place, bucket, scratch, request)
-            filled = msgspec.structs.replace(request, frames=frames)
-            write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
+        filled = msgspec.structs.replace(request, frames=_frames(place, bucket, request))
+        write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
 
 
-def _named(run: str, path: Path) -> str:
-    """A file of a run, in the folder of its partition. Spark calls those of several partitions the
-    same, but their names are those of uploads too."""
-    return str(path.with_name(f"{run}-{path.name}"))
-
-
-def _frames(
-    place: ObjectWorkplace, bucket: Bucket, scratch: Path, request: StageRequest
-) -> tuple[Frame, ...]:
-    """Those of the request, with copies of their parts."""
+def _frames(place: ObjectWorkplace, bucket: Bucket, request: StageRequest) -> tuple[Frame, ...]:
+    """Those of the request, with their parts."""
     return tuple(
-        msgspec.structs.replace(
-            frame, parts=_copied_here(place, bucket, scratch / f"parts-{number}", frame.name)
-        )
-        for number, frame in enumerate(request.frames)
+        msgspec.structs.replace(frame, parts=_parts(place, bucket, frame.name))
+        for frame in request.frames
     )
 
 
-def _copied_here(
-    place: ObjectWorkplace, bucket: Bucket, folder: Path, frame: str | None
-) -> tuple[str, ...]:
-    folder.mkdir()
-    copies = []
+def _parts(place: ObjectWorkplace, bucket: Bucket, frame: str | None) -> tuple[str, ...]:
     notes = ObjectNotes(folder_of(place.url, frame))
     jobs = versions.whose(notes, place.context.job)
-    for url in (url for job in jobs for url in published_at(notes.where(job), bucket, ".parquet")):
-        copies.append(folder / url.key.rpartition("/")[2])
-        with ObjectFile(bucket, url, {}) as source, copies[-1].open("wb") as file:
-            shutil.copyfileobj(source, file, COPY_BYTES)
-    return tuple(map(str, copies))
+    urls = (url for job in jobs for url in published_at(notes.where(job), bucket, ".parquet"))
+    return tuple(map(str, urls))
 
 
-def _files(target: Path) -> Iterable[Path]:
-    """What a reader of the result needs: not Hadoop's checksums and marks, nor empty files."""
-    found = sorted(target.rglob("*")) if target.exists() else []
-    return [each for each in found if each.is_file() and each.name[0] not in "._" and _size(each)]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def _publish(place: ObjectWorkplace, files: Mapping[str, Path]) -> None:
+def _publish(place: ObjectWorkplace, staged: Iterable[Staged]) -> None:
     context = place.context
-    staged: list[ObjectPart] = []
-    try:
-        for name, path in files.items():
-            staged.append(place.fenced.create_at(place.result / name))
-            _upload(path, staged[-1])
-        wait_until_permitted(place.result, context.permitted, context.wanted, place.pause)
-        for part in staged:
-            part.publish()
-    except BaseException:
-        for part in staged:
-            part.drop()
-        raise
-
-
-def _upload(path: Path, part: ObjectPart) -> None:
-    with path.open("rb") as source:
-        while piece := source.read(COPY_BYTES):
-            part.file.write(piece)
-            part.make_room()
-    part.settle()
+    wait_until_permitted(place.result, context.permitted, context.wanted, place.pause)
+    place.fenced.complete(
+        {"key": (place.result / each.name).key, "upload": each.upload, "tags": each.tags}
+        for each in staged
+    )
 
 
 def _decide(

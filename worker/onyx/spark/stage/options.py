@@ -11,7 +11,7 @@ from onyx.errors import Problem
 from onyx.plugins.options import is_object
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
-from onyx.spark.session.masters import is_local
+from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.place import Place, wrong_place
 from onyx.structs import prepared
 
@@ -46,8 +46,7 @@ class WriteOptions(
 class SparkOptions(PartOptions, frozen=True, kw_only=True):
     """Which stage runs over the parts, and where.
 
-    `path` holds `parts/` and `result/`. All workers of the task must see it and, if it is a
-    directory, Spark as well.
+    `path` holds `parts/` and `result/`. All workers of the task and Spark must see it.
     """
 
     stage: str | None = None
@@ -78,20 +77,10 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
         yield from super().wrong()
         yield from self._wrong_stage()
         yield from _wrong_write(self.write)
+        if is_object(self.path) and self.write.format in FILE_FORMATS:
+            yield from wrong_form(self.write.format, self.write.options)
         if self.master is not None:
-            yield from self.wrong_place(Place(self.master, self.spark_conf))
-
-    def wrong_place(self, place: Place) -> Iterator[Problem]:
-        """What is wrong with running the stage there."""
-        wrong = list(wrong_place(place))
-        yield from wrong
-        if not wrong and is_object(self.path) and not is_local(place.master):
-            yield Problem(
-                "master",
-                f"is {place.master!r}, but parts in an object store are copied to the worker, "
-                "where only a local master sees them",
-                "take a local one, or a path on a shared volume",
-            )
+            yield from wrong_place(Place(self.master, self.spark_conf))
 
     def _wrong_stage(self) -> Iterator[Problem]:
         if self.stage is None and self.frame is None:

@@ -4,7 +4,7 @@ Parts are written from segments as they come, so one part may have integers wher
 floats, lack a column, or have one that is always null. Spark reads files of one schema; so the
 parts are read by groups of equal schema, cast to the schema that all fit, and united. Fields meet
 by their names: Spark itself casts a struct by the places of its fields, which are in the order of
-the first segment of each part.
+the first segment of each part. Objects of a store are read by executors too (`spark.objects`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from onyx.errors import UserFunctionError
+from onyx.objects.urls import is_url
+from onyx.spark.objects.reading import read_objects, schemas_of
 
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _SPARK_TYPES = {
@@ -35,20 +37,34 @@ def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
 
     Raises:
         UserFunctionError: there are no parts and no schema, or the types of a column do not fit.
+        UserError, Unavailable: an object store refuses, or cannot be reached.
     """
     groups: dict[pa.Schema, list[str]] = {}
-    for path in paths:
-        groups.setdefault(pq.read_schema(path).remove_metadata(), []).append(path)
+    for path, schema in zip(paths, _schemas(paths), strict=True):
+        groups.setdefault(schema.remove_metadata(), []).append(path)
     wanted = _wanted(session, list(groups), ddl)
     if not groups:
         return session.createDataFrame([], wanted)
-    frames = [
-        _cast(session.read.parquet(*map(file_url, group)), wanted) for group in groups.values()
-    ]
+    frames = [_cast(_read(session, group, schema), wanted) for schema, group in groups.items()]
     united = frames[0]
     for frame in frames[1:]:
         united = united.unionByName(frame)
     return united
+
+
+def _schemas(paths: Sequence[str]) -> list[pa.Schema]:
+    if paths and is_url(paths[0]):
+        return schemas_of(paths)
+    return [pq.read_schema(path) for path in paths]
+
+
+def _read(session: Any, paths: Sequence[str], schema: pa.Schema) -> Any:
+    """Files of one schema."""
+    if not is_url(paths[0]):
+        return session.read.parquet(*map(file_url, paths))
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return read_objects(session, paths, from_arrow_schema(spark_schema(schema)))
 
 
 def file_url(path: str) -> str:

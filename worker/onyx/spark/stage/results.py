@@ -72,7 +72,7 @@ def directory_results(
 def object_results(
     url: ObjectUrl, context: PluginContext, frame: str | None, appends: bool
 ) -> Results:
-    """Parts and results that are copied to this machine and back."""
+    """Parts and results in a store, which executors read and write."""
     own = folder_of(url, frame)
 
     def parts_of(context: PluginContext) -> ObjectParts:

@@ -1,0 +1,47 @@
+"""Parquet objects as a DataFrame that executors read from the store.
+
+PySpark's package has no libraries for object stores, and the one of Hadoop needs an SDK of 600 MB.
+So executors read with the client that Onyx has, and hand the rows to Spark as Arrow. Only the name
+of a function of ours and URLs pass through Spark's pickle. Rejected: Spark's Python data source,
+which does not leave out columns either, and has to be registered in each session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from onyx.objects.urls import parse_url
+from onyx.spark.objects.fetch import fetch_rows, schema_of
+
+TASKS_MAX = 256
+"""Tasks of Spark for one frame; more objects than that share them."""
+REQUESTS_MAX = 16
+"""At a time, for footers."""
+
+
+def read_objects(session: Any, urls: Sequence[str], schema: Any) -> Any:
+    """A DataFrame of all rows of some objects, in no order.
+
+    Args:
+        urls: `s3://...` of Parquet objects.
+        schema: a `StructType`. A column that an object lacks is null, others are left out.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if not urls:
+        return session.createDataFrame([], schema)
+    wanted = to_arrow_schema(schema, timezone="UTC").serialize().to_pybytes()
+    fetch = partial(fetch_rows, wanted, list(urls))
+    places = session.range(0, len(urls), 1, min(len(urls), TASKS_MAX))
+    return places.mapInArrow(fetch, schema)
+
+
+def schemas_of(urls: Iterable[str]) -> list[pa.Schema]:
+    """The schema of each object, from its footer. Raises like `fetch.rows_of`."""
+    with ThreadPoolExecutor(REQUESTS_MAX) as pool:
+        return list(pool.map(lambda url: schema_of(parse_url(url)), urls))
