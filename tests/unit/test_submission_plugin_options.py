@@ -242,7 +242,10 @@ def job_with_a_stage(engine: str = "peers", **options: Any) -> Job:
     ("options", "problem"),
     [
         ({}, "path: is missing"),
-        ({"path": "s3://bucket/x"}, "path: is a URL"),
+        (
+            {"path": "s3a://bucket/x"},
+            "path: is 's3a://bucket/x', but there are only paths and URLs",
+        ),
         ({"path": "x", "bundleSegments": 0}, "bundleSegments: is wrong"),
         ({"path": "x", "stage": "m:f"}, "stage: is not known"),
         ({"path": "x", "master": "k8s://x"}, "master: cannot be k8s://"),

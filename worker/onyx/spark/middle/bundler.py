@@ -12,11 +12,10 @@ from onyx.errors import Blocked, Fenced, OnyxError, Unavailable, UserFunctionErr
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner
-from onyx.spark.middle.bundles import Bundle, BundleFolder, rows_of
+from onyx.spark.middle.bundles import Bundle
+from onyx.spark.middle.places import Bundles
 from onyx.spark.middle.stage_run import StageRun
 
-POLL_S = 0.2
-"""How soon parts, and results of others, are noticed."""
 RETRY_S = 2.0
 
 
@@ -34,7 +33,7 @@ class Bundler:
 
     def __init__(
         self,
-        folder: BundleFolder,
+        folder: Bundles,
         limits: Limits,
         request: StageRequest,
         runner: StageRunner,
@@ -82,7 +81,7 @@ class Bundler:
         elif self._run is not None:
             self._follow(self._run)
         elif not self._ended and self._now_s() >= self._next_s:
-            self._next_s = self._now_s() + POLL_S
+            self._next_s = self._now_s() + self._folder.poll_s
             try:
                 bundle = self._next_bundle()
             except OSError as error:
@@ -133,8 +132,8 @@ class Bundler:
             self._since_s = self._now_s()
         parts = waiting.parts
         if limits.segments is not None:
-            known, place = self._rows, self._folder.parts
-            self._rows = {each: known.get(each) or rows_of(place / each) for each in parts}
+            known, rows_in = self._rows, self._folder.rows_in
+            self._rows = {each: known.get(each) or rows_in(each) for each in parts}
         full = limits.segments is not None and sum(self._rows.values()) >= limits.segments
         old = limits.seconds is not None and self._now_s() >= self._since_s + limits.seconds
         if not (full or old):
@@ -195,5 +194,5 @@ class Bundler:
         return self._context.clock.monotonic_s()
 
     def _unavailable(self, error: OSError) -> Unavailable:
-        where = f"{self._context.where}: {self._folder.path}"
+        where = f"{self._context.where}: {self._folder.where}"
         return Unavailable(f"{where}: {error.strerror or error}")

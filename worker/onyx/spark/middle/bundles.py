@@ -24,7 +24,7 @@ import errno
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -33,12 +33,17 @@ import msgspec
 import pyarrow.parquet as pq
 
 from onyx.durable import make_durable_directory, sync_directory
-from onyx.errors import UserError
+from onyx.errors import UserError, UserFunctionError
+from onyx.plugins.parts.directory import DirectoryParts
+from onyx.plugins.protocol import PluginContext
+from onyx.spark.child.request import StageRequest
 from onyx.structs import prepared
 
 T = TypeVar("T")
 SUFFIX = ".parquet"
 MANIFEST = "_onyx.json"
+POLL_S = 0.2
+"""How soon parts, and results of others, are noticed."""
 _DIGITS = 8
 
 
@@ -75,15 +80,21 @@ class Waiting:
 
 
 class BundleFolder:
-    """Of one task of one job. Any method may raise OSError."""
+    """Of one task of one job (`places.Bundles`). Any method may raise OSError."""
+
+    poll_s = POLL_S
 
     def __init__(self, path: Path) -> None:
         """`path`: of this task alone."""
-        self.path = path
+        self.path = self.where = path
         self.parts = path / "parts"
         self._seen: dict[int, Bundle] = {}
         self._kept = 1
         """Results before that have no rows any more."""
+
+    def store(self, context: PluginContext) -> DirectoryParts:
+        """Where a peer writes parts."""
+        return DirectoryParts(self.parts, context)
 
     # --- bundles ----------------------------------------------------------------------------------
 
@@ -91,7 +102,7 @@ class BundleFolder:
         """A bundle; None while it is not made. Raises UserError if it is damaged."""
         found = self._seen.get(number)
         if found is None and (data := _read(self._bundle(number))) is not None:
-            found = self._seen[number] = _decoded(data, Bundle, self._bundle(number))
+            found = self._seen[number] = decoded(data, Bundle, self._bundle(number))
         return found
 
     def waiting(self, first: int = 1) -> Waiting:
@@ -107,7 +118,7 @@ class BundleFolder:
             names = os.listdir(self.parts)
         except FileNotFoundError:
             names = []
-        found = sorted(each for each in names if _is_file(each) and each not in taken)
+        found = sorted(each for each in names if is_part(each) and each not in taken)
         return Waiting(number, tuple(found))
 
     def make(self, bundle: Bundle) -> Bundle:
@@ -141,6 +152,10 @@ class BundleFolder:
             for task in upstream
         }
 
+    def rows_in(self, part: str) -> int:
+        """Rows of a part."""
+        return rows_of(self.parts / part)
+
     def tidy(self, bundle: Bundle) -> None:
         """Remove the parts of a bundle whose result stands, and what other runs have staged: they
         can publish nothing any more."""
@@ -167,17 +182,47 @@ class BundleFolder:
         data = _read(self.result_folder(number) / MANIFEST)
         if data is None:
             return None
-        return _decoded(data, Result, self.result_folder(number))
+        return decoded(data, Result, self.result_folder(number))
 
     def result_folder(self, number: int) -> Path:
         """Where a result lies."""
-        return self.path / "results" / _name(number)
+        return self.path / "results" / number_name(number)
 
     def staged_result(self, number: int) -> Path:
         """Where a run of the stage may make a result: a new name in a folder that is there."""
         place = self.result_folder(number)
         make_durable_directory(place.parent)
         return place.parent / f".{place.name}-{uuid.uuid4().hex[:12]}"
+
+    @contextlib.contextmanager
+    def asked(self, request: StageRequest, bundle: Bundle) -> Iterator[StageRequest]:
+        """See `places.Bundles`."""
+        target = self.staged_result(bundle.number).resolve()
+        yield msgspec.structs.replace(request, target=str(target))
+
+    def take(self, asked: StageRequest, bundle: Bundle) -> None:
+        """See `places.Bundles`."""
+        target = Path(asked.target)
+        if not target.is_dir():
+            raise UserFunctionError(
+                f"Spark at {asked.master} has written the result to {target}, which this worker "
+                "does not see: `path` must be on a volume that both share"
+            )
+        self.publish(target, bundle)
+
+    def take_nothing(self, bundle: Bundle) -> None:
+        """See `places.Bundles`."""
+        target = self.staged_result(bundle.number)
+        target.mkdir()
+        self.publish(target, bundle)
+
+    def file(self, number: int, name: str) -> str:
+        """The path of a file of a result."""
+        return str(self.result_folder(number) / name)
+
+    def has_file(self, number: int, name: str) -> bool:
+        """Whether it is still there."""
+        return (self.result_folder(number) / name).exists()
 
     def publish(self, staged: Path, bundle: Bundle) -> None:
         """Make a folder of Parquet files the result of a bundle, unless that has one."""
@@ -191,7 +236,7 @@ class BundleFolder:
         sync_directory(place.parent)
 
     def _bundle(self, number: int) -> Path:
-        return self.path / "bundles" / f"{_name(number)}.json"
+        return self.path / "bundles" / f"{number_name(number)}.json"
 
 
 def task_of(part: str) -> str:
@@ -205,12 +250,13 @@ def rows_of(path: Path) -> int:
     return rows
 
 
-def _is_file(name: str) -> bool:
+def is_part(name: str) -> bool:
     """Whether it is a Parquet file that is published, or of a result."""
     return name.endswith(SUFFIX) and not name.startswith((".", "_"))
 
 
-def _name(number: int) -> str:
+def number_name(number: int) -> str:
+    """How a bundle is called, in the order of their numbers."""
     return f"{number:0{_DIGITS}d}"
 
 
@@ -221,7 +267,8 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _decoded(data: bytes, kind: type[T], path: Path) -> T:
+def decoded(data: bytes, kind: type[T], path: object) -> T:
+    """What is in a bundle, or says what a result is. Raises UserError: it is damaged."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
@@ -231,7 +278,7 @@ def _decoded(data: bytes, kind: type[T], path: Path) -> T:
 def _complete(staged: Path, bundle: Bundle) -> None:
     """Write beside the files what they are, and make all durable."""
     names = sorted(path.name for path in staged.iterdir())
-    files = [name for name in names if _is_file(name)]
+    files = [name for name in names if is_part(name)]
     for name in names:
         if name not in files:
             (staged / name).unlink()  # checksums and marks of Hadoop, which no other reader knows

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, is_object
+from onyx.plugins.options import Options
+from onyx.plugins.options import wrong_place as wrong_url
 from onyx.plugins.roll_limits import ROLL_LIMITS
 from onyx.spark.session.place import Place, wrong_place
 from onyx.spark.stage.options import Identifier
@@ -18,7 +19,8 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
     """Where bundles lie, when one ends, and where the stage runs."""
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Folder for bundles and results, which all workers of the task and Spark must see."""
+    """Folder for bundles and results, which all workers of the task and Spark must see; or
+    `s3://bucket/path`."""
     bundle_segments: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """End a bundle when at least so many segments are in it. By default there is one bundle, which
     ends with the input."""
@@ -47,8 +49,6 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        if is_object(self.path):
-            what = "is a URL, but bundles lie in a folder"
-            yield Problem("path", what, "take a folder on a volume that workers and Spark share")
+        yield from wrong_url("path", self.path)
         if self.master is not None:
             yield from wrong_place(Place(self.master, self.spark_conf))

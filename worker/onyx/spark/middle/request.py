@@ -13,21 +13,27 @@ from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
 from onyx.spark.middle.bundles import BundleFolder
+from onyx.spark.middle.object_bundles import ObjectBundles
 from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.middle.places import Bundles
 from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.frames import why_not_callable
 
 
-def folder_of(context: PluginContext, options: MiddleOptions) -> BundleFolder:
+def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
     """Where the bundles of a task are."""
     place = located(context, options.path)
-    assert isinstance(place, Path), "checked with the options"
-    return BundleFolder(place.absolute() / staging_name(context))
+    if isinstance(place, Path):
+        return BundleFolder(place.absolute() / staging_name(context))
+    return ObjectBundles(place / staging_name(context), context)
 
 
 def place_of(context: PluginContext) -> Path:
-    """The same, by the options of the task. Raises UserError as `read_options`."""
-    return folder_of(context, read_options(context, MiddleOptions)).path
+    """The same of a stage in a query, by the options of the task. Raises UserError as
+    `read_options`."""
+    place = located(context, read_options(context, MiddleOptions).path)
+    assert isinstance(place, Path), "checked before the job is submitted"
+    return place.absolute() / staging_name(context)
 
 
 def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:

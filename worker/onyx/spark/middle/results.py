@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onyx.errors import Unavailable
@@ -21,8 +20,9 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.protocol import ColumnsReader, Cursor, PluginContext, Reader
 from onyx.seams import Clock
-from onyx.spark.middle.bundles import SUFFIX, BundleFolder
+from onyx.spark.middle.bundles import SUFFIX
 from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.middle.places import Bundles
 from onyx.spark.middle.request import folder_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 PARTITIONS = 8
 FIRST = 1
 """Number of the first bundle."""
-POLL_S = 0.2
-"""How soon a new result is noticed."""
 
 
 class StageResults:
@@ -45,7 +43,7 @@ class StageResults:
     def __init__(self, context: PluginContext, options: MiddleOptions) -> None:
         self._context = context
         self._folder = folder_of(context, options)
-        self._files = FilesInput(context, InputOptions(path=str(self._folder.path / f"*{SUFFIX}")))
+        self._files = FilesInput(context, InputOptions(path=self._folder.file(0, f"*{SUFFIX}")))
 
     def partitions(self) -> Sequence[str]:
         """Always the same."""
@@ -75,7 +73,7 @@ class ResultReader:
 
     def __init__(
         self,
-        folder: BundleFolder,
+        folder: Bundles,
         partition: int,
         cursor: Cursor,
         open_file: Callable[[str, Cursor], Reader],
@@ -94,8 +92,8 @@ class ResultReader:
         """Position behind all files that were looked at."""
         self._starts: deque[tuple[int, int]] = deque([(bundle, first)])
         """Bundles that were begun, each with its first position."""
-        self._files: deque[tuple[Path, int]] = deque()
-        """Of the present bundle, not looked at yet, each with its rows."""
+        self._files: deque[tuple[int, str, int]] = deque()
+        """Not looked at yet: bundle, name and rows."""
         self._reader: Reader | None = None
         self._last = False
         """The present bundle is the last one."""
@@ -159,15 +157,16 @@ class ResultReader:
         """Open the next file of the bundle, unless all of its rows are before the position."""
         if not self._files:
             return
-        path, rows = self._files[0]
-        first = self._first
+        number, name, rows = self._files[0]
+        path, first = self._folder.file(number, name), self._first
         wanted = first + rows > self._position
-        if wanted and not path.exists():  # another peer has the partition, and this one knows soon
+        # If it is gone, another peer has the partition, and this one knows soon.
+        if wanted and not self._folder.has_file(number, name):
             raise Unavailable(f"{path} is gone, because all of its rows are complete")
         self._files.popleft()
         self._first = first + rows
         if wanted:
-            self._reader = self._open_file(str(path), Cursor(self._position - first))
+            self._reader = self._open_file(path, Cursor(self._position - first))
 
     def _begin_bundle(self) -> bool:
         """Take the files of the next result; False while it does not stand."""
@@ -178,13 +177,12 @@ class ResultReader:
         try:
             result = folder.result(number)
         except OSError as error:
-            raise Unavailable(f"{folder.path}: {error.strerror or error}") from error
+            raise Unavailable(f"{folder.where}: {error.strerror or error}") from error
         if result is None:
-            self._next_s = now_s + POLL_S
+            self._next_s = now_s + folder.poll_s
             return False
-        place = folder.result_folder(number)
         self._files.extend(
-            (place / name, rows)
+            (number, name, rows)
             for index, (name, rows) in enumerate(result.files)
             if (number + index) % PARTITIONS == self._partition
         )

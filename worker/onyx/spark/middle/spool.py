@@ -9,7 +9,6 @@ the other half reads (`results`).
 from __future__ import annotations
 
 from onyx.plugins.parts.columns import ColumnsPartsWriter
-from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.writer import Part, part_name
 from onyx.plugins.protocol import PluginContext
@@ -39,7 +38,7 @@ class StageSpool(ColumnsPartsWriter):
             context,
         )
         self._frames_form = ParquetFormat(context)
-        store = FrameParts(DirectoryParts(folder.parts, context))
+        store = FrameParts(folder.store(context))
         super().__init__(store, self._frames_form, context, _roll_limits(options))
 
     @property

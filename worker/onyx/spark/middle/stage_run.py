@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from onyx.errors import Blocked, OnyxError, Unavailable, UserFunctionError, contained, describe
+from onyx.errors import Blocked, OnyxError, Unavailable, contained, describe
 from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import Cursor, SealProgress
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
-from onyx.spark.middle.bundles import Bundle, BundleFolder
+from onyx.spark.middle.bundles import Bundle
+from onyx.spark.middle.places import Bundles
 from onyx.spark.middle.request import filled
 from onyx.spark.middle.results import first_needed
 
@@ -26,7 +27,7 @@ class StageRun:
 
     def __init__(
         self,
-        folder: BundleFolder,
+        folder: Bundles,
         bundle: Bundle,
         request: StageRequest,
         upstream: Sequence[str],
@@ -89,32 +90,26 @@ class StageRun:
         except BaseException as raised:
             error = contained(raised)
             if is_full(error):
-                error = Blocked(f"{self._folder.path}: {error}")
+                error = Blocked(f"{self._folder.where}: {error}")
             self._error = error if isinstance(error, OnyxError) else Unavailable(describe(error))
         finally:
             self._ended.set()
 
     def _make_result(self) -> None:
         folder, bundle = self._folder, self.bundle
-        target = folder.staged_result(bundle.number)
-        if bundle.parts:
-            watch = Watch(self._is_wanted, self._see)
-            filled = msgspec.structs.replace(
-                self._request, frames=self._frames(), target=str(target.resolve())
-            )
-            self._runner(filled, self._timeout_s, watch)
-            if not target.is_dir():
-                raise UserFunctionError(
-                    f"Spark at {self._request.master} has written the result to {target}, which "
-                    "this worker does not see: `path` must be on a volume that both share"
-                )
-        else:
-            target.mkdir()
-        if self._is_wanted():
-            folder.publish(target, bundle)
-            folder.tidy(bundle)
-            with contextlib.suppress(Unavailable, OSError):  # the next run does it
-                folder.drop_results(first_needed(self._cursors()))
+        with folder.asked(self._request, bundle) as asked:
+            if bundle.parts:
+                asked = msgspec.structs.replace(asked, frames=self._frames())
+                self._runner(asked, self._timeout_s, Watch(self._is_wanted, self._see))
+            if not self._is_wanted():
+                return
+            if bundle.parts:
+                folder.take(asked, bundle)
+            else:
+                folder.take_nothing(bundle)
+        folder.tidy(bundle)
+        with contextlib.suppress(Unavailable, OSError):  # the next run does it
+            folder.drop_results(first_needed(self._cursors()))
 
     def _frames(self) -> tuple[Frame, ...]:
         """Those of the request, with the parts of the bundle."""
